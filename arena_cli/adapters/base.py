@@ -1,0 +1,71 @@
+"""What every kind of agent is: `start`, `invoke`, `health`, `stop`.
+
+Deadline, retry, redaction and transcript stand outside, once (`runtime`, `arena_cli.engine`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit
+
+Render = Callable[[AgentInput], tuple[str, str]]
+
+
+class Settings(BaseModel):
+    """The keys under a profile's `adapter:`; every kind has its own. Unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    type: str
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What an adapter is given when it is made.
+
+    `settings` are filled (`${env:...}` replaced); `workspace` is the folder that relative paths
+    start from; `scratch` is a folder of the session for files that a call needs; `render` turns an
+    input into (system text, prompt text); `used` tells which scripted entries this agent's earlier
+    replies of the session used up; `environ` is the process environment with `.env` below it.
+    """
+
+    agent_id: str
+    settings: Any
+    workspace: Path
+    scratch: Path
+    render: Render
+    used: Callable[[], frozenset[int]] = field(default=lambda: frozenset())
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether an agent could be called now; `detail` says what is missing and how to get it."""
+
+    ok: bool
+    detail: str = ""
+
+
+class Adapter(Protocol):
+    """One agent of one session. `invoke` raises only `AgentError` and CancelledError.
+
+    When `invoke` is cancelled it ends the work for real (process tree, request) before it returns.
+    """
+
+    settings_type: ClassVar[type[Settings]]
+
+    def __init__(self, setup: Setup) -> None: ...
+
+    async def start(self) -> None: ...
+
+    async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput: ...
+
+    async def health(self) -> Health: ...
+
+    async def stop(self) -> None: ...

@@ -1,0 +1,49 @@
+"""Time, ids and chance, passed in so that a run can be told again byte for byte."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where time and chance come from."""
+
+    def now(self) -> datetime:
+        """The wall clock, with its zone."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that only grow; only differences mean anything."""
+        ...
+
+    def jitter(self) -> float:
+        """A fraction in [0, 1)."""
+        ...
+
+    def token(self, digits: int) -> str:
+        """So many hexadecimal digits that nobody had before."""
+        ...
+
+
+class SystemClock:
+    """The machine's own."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def jitter(self) -> float:
+        return secrets.randbelow(1_000_000) / 1_000_000
+
+    def token(self, digits: int) -> str:
+        return secrets.token_hex((digits + 1) // 2)[:digits]
+
+
+def timestamp(moment: datetime) -> str:
+    """UTC in ISO 8601 with milliseconds and `Z`: `2026-11-28T09:30:00.125Z`."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,161 @@
+"""The one tree of errors. Only `arena_cli.cli` turns them into text and an exit code.
+
+ArenaError
+├── UsageError            2   wrong use, said before anything ran
+│   └── FileFaults        2   every fault of every file that was read, each with file:line
+├── SessionBusy           5   another process holds the session
+├── DiskRefused           5   a write did not reach the file; what was there is whole
+└── AgentError            -   one call of one agent failed; the engine makes it a reply's status
+    ├── AgentTimeout          no answer within the limit
+    ├── AgentRefused          the agent, or its provider, said no
+    ├── AgentOverloaded       try again later (`retry_after` seconds, where it was said)
+    ├── AgentUnavailable      it could not be started or reached
+    └── AgentProtocolError    it answered something that is not an answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class ArenaError(Exception):
+    """Something that the user is told in one message, without a traceback."""
+
+    exit_code = 1
+
+
+class UsageError(ArenaError):
+    """Wrong use or a wrong file. `what` says what happened, `mend` what to do about it."""
+
+    exit_code = 2
+
+    def __init__(self, what: str, mend: str = "") -> None:
+        super().__init__(f"{what}\n  {mend}" if mend else what)
+        self.what = what
+        self.mend = mend
+
+
+@dataclass(frozen=True, order=True)
+class Fault:
+    """One thing that is wrong in one file.
+
+    `file` is the path as it is shown to the user, `line` counts from 1 (0: the file as a whole),
+    `field` is the dotted path of the key (`response.threshold`), `mend` is what to do.
+    """
+
+    file: str
+    line: int
+    field: str
+    what: str
+    mend: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        field = f" {self.field}:" if self.field else ""
+        mend = f"\n  {self.mend}" if self.mend else ""
+        return f"{place}:{field} {self.what}{mend}"
+
+
+class FileFaults(UsageError):
+    """All faults of all files that were read, in the order of file and line."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(sorted(set(faults)))
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class SessionBusy(ArenaError):
+    """Another process holds the session's lock; nothing was written."""
+
+    exit_code = 5
+
+
+class DiskRefused(ArenaError):
+    """The operating system refused a write; the transcript ends with its last whole line."""
+
+    exit_code = 5
+
+
+class AgentError(ArenaError):
+    """One call of one agent failed.
+
+    `agent_id` is who was called, `what` what happened, `asked` what it was asked for (a command
+    line, a URL), `came` what it gave instead (an exit code, the last lines of stderr), `mend` what
+    to do. `metadata` is kept with the reply (raw output, within a limit).
+    """
+
+    kind = "error"
+
+    def __init__(
+        self,
+        agent_id: str,
+        what: str,
+        *,
+        asked: str = "",
+        came: str = "",
+        mend: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.agent_id = agent_id
+        self.what = what
+        self.asked = asked
+        self.came = came
+        self.mend = mend
+        self.metadata: dict[str, Any] = dict(metadata or {})
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        parts = [f"{self.agent_id}: {self.what}"]
+        if self.asked:
+            parts.append(f"asked: {self.asked}")
+        if self.came:
+            parts.append(f"came: {self.came}")
+        if self.mend:
+            parts.append(self.mend)
+        return "; ".join(parts)
+
+
+class AgentTimeout(AgentError):
+    """No answer within the limit; the work was ended."""
+
+    kind = "timeout"
+
+
+class AgentRefused(AgentError):
+    """The agent, or whoever serves it, will not answer this; trying again does not help."""
+
+    kind = "refused"
+
+
+class AgentOverloaded(AgentError):
+    """Busy or rate-limited. `retry_after` is in seconds, None where nothing was said."""
+
+    kind = "overloaded"
+
+    def __init__(
+        self,
+        agent_id: str,
+        what: str,
+        *,
+        retry_after: float | None = None,
+        asked: str = "",
+        came: str = "",
+        mend: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(agent_id, what, asked=asked, came=came, mend=mend, metadata=metadata)
+        self.retry_after = retry_after
+
+
+class AgentUnavailable(AgentError):
+    """The agent could not be started or reached."""
+
+    kind = "unavailable"
+
+
+class AgentProtocolError(AgentError):
+    """The agent answered, but not with an answer."""
+
+    kind = "protocol"

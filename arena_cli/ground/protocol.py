@@ -1,0 +1,242 @@
+"""The protocol between arena and every kind of agent: `AgentInput` in, `AgentOutput` out.
+
+Field names are fixed (docs/adapters.md). All shapes are frozen: what was shown or said is never
+changed, only written anew. What an agent sends beside the known fields is kept in `metadata`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+AuthorType = Literal["human", "agent", "system"]
+Invocation = Literal["must_reply", "may_reply"]
+MessageKind = Literal["chat", "task", "system", "file", "code"]
+Role = Literal["user", "assistant", "system"]
+Status = Literal[
+    "idle",
+    "analyzing",
+    "reading_memory",
+    "calling_tool",
+    "generating",
+    "reviewing",
+    "waiting",
+    "done",
+    "error",
+    "timeout",
+]
+
+TRUE_WORDS = frozenset({"true", "1", "yes", "y", "是"})
+FALSE_WORDS = frozenset({"false", "0", "no", "n", "否"})
+
+
+class Shape(BaseModel):
+    """A frozen record; its schema is built at first use, so that importing it costs little."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True, extra="ignore")
+
+
+class StatusEvent(Shape):
+    """What an agent is doing now. `progress` runs from 0 to 1."""
+
+    status: Status
+    detail: str = ""
+    progress: float | None = Field(default=None, ge=0, le=1)
+
+
+class Attachment(Shape):
+    """A file that goes with a message.
+
+    On its way in or out `data` holds the content (text; base64 for an image). In a transcript and
+    in an `AgentInput` the content lies at `path` (relative to the workspace), `size` in bytes.
+    """
+
+    type: Literal["file", "code", "json", "image"] = "file"
+    name: str
+    data: Any = None
+    path: str | None = None
+    size: int | None = None
+    sha256: str | None = None
+
+
+class StructuredContent(Shape):
+    """A part of a message that is data, not prose; the timeline draws each type."""
+
+    type: Literal["task_list", "code_block", "architecture_diagram", "diff", "approval_request"]
+    data: Any = None
+
+
+class Usage(Shape):
+    """Tokens and money of one call or of many. `cost_usd` None: not known, which is not free."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float | None = None
+    estimated: bool = False
+
+    @classmethod
+    def total(cls, parts: Iterable[Usage]) -> Usage:
+        """The sum; its cost is known only if every part's is, and it is estimated if one is."""
+        whole = list(parts)
+        costs = [part.cost_usd for part in whole if part.cost_usd is not None]
+        known = bool(whole) and len(costs) == len(whole)
+        return cls(
+            input_tokens=sum(part.input_tokens for part in whole),
+            output_tokens=sum(part.output_tokens for part in whole),
+            cache_read_tokens=sum(part.cache_read_tokens for part in whole),
+            cache_write_tokens=sum(part.cache_write_tokens for part in whole),
+            cost_usd=round(sum(costs), 10) if known else None,
+            estimated=any(part.estimated for part in whole),
+        )
+
+
+class Message(Shape):
+    """One message of a session, as the transcript keeps it. Its `id` is `m<seq>`."""
+
+    id: str
+    turn_id: str | None = None
+    author_id: str
+    author_name: str
+    author_type: AuthorType
+    content: str
+    mentions: list[str] = []
+    reply_to: str | None = None
+    attachments: list[Attachment] = []
+    structured: list[StructuredContent] = []
+    timestamp: str
+    kind: MessageKind = "chat"
+    metadata: dict[str, Any] = {}
+
+
+class ShownMessage(Message):
+    """A message as one agent is shown it: its own are `assistant`; `metadata` is left out."""
+
+    role: Role
+
+
+class MemberInfo(Shape):
+    """A member of the team as the others know it. `role` is its role in the team, or empty."""
+
+    id: str
+    name: str
+    role: str = ""
+
+
+class AgentInput(Shape):
+    """One call of one agent.
+
+    `turn` counts the chain's turns from 1; `call` is 1 + this agent's finished calls in the
+    session; `trigger` names the turn's new messages; `deadline_s` is the time left, in seconds.
+    """
+
+    session_id: str
+    turn_id: str
+    turn: int
+    call: int
+    trigger: list[str]
+    agent_id: str
+    role_prompt: str
+    invocation: Invocation
+    mentioned_by: list[str] = []
+    members: list[MemberInfo] = []
+    messages: list[ShownMessage] = []
+    memory_context: str | None = None
+    max_output_tokens: int = 2000
+    prefer_concise: bool = False
+    deadline_s: float | None = None
+
+    def triggers(self) -> list[ShownMessage]:
+        """The messages that `trigger` names, in order."""
+        wanted = set(self.trigger)
+        return [message for message in self.messages if message.id in wanted]
+
+
+def decision(value: object) -> bool | None:
+    """What a model wrote for a yes or no, read by a table; None where it is neither."""
+    word = str(value).strip().casefold()
+    if isinstance(value, (bool, int, float, str)):
+        if word in TRUE_WORDS or value == 1:
+            return True
+        if word in FALSE_WORDS or value == 0:
+            return False
+    return None
+
+
+class AgentOutput(Shape):
+    """What an agent answered.
+
+    `should_respond` is read by `decision`; None is a decision that could not be read. Unknown keys,
+    here and in the parts, are moved into `metadata` under the place where they stood.
+    """
+
+    content: str = ""
+    next_mentions: list[str] = []
+    should_respond: bool | None = True
+    status_updates: list[StatusEvent] = []
+    attachments: list[Attachment] = []
+    structured: list[StructuredContent] = []
+    usage: Usage | None = None
+    metadata: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _set_aside_what_is_unknown(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        metadata = data.get("metadata", {})
+        kept = dict(metadata) if isinstance(metadata, dict) else {"metadata": metadata}
+        known = _known_keys(cls, data, "", kept)
+        parts = {
+            "status_updates": StatusEvent,
+            "attachments": Attachment,
+            "structured": StructuredContent,
+        }
+        for key, shape in parts.items():
+            if isinstance(known.get(key), list):
+                known[key] = [
+                    _known_keys(shape, item, f"{key}[{index}].", kept)
+                    for index, item in enumerate(known[key])
+                ]
+            elif known.get(key, ()) is None:
+                known.pop(key)
+        if isinstance(known.get("usage"), dict):
+            known["usage"] = _known_keys(Usage, known["usage"], "usage.", kept)
+        for key in ("content", "next_mentions"):
+            if known.get(key, "") is None:
+                known.pop(key)
+        if "should_respond" in known:
+            said = known["should_respond"]
+            known["should_respond"] = decision(said)
+            if known["should_respond"] is None:
+                kept["should_respond"] = said
+        known["metadata"] = kept
+        return known
+
+
+def _known_keys(
+    shape: type[BaseModel], data: Any, place: str, aside: dict[str, Any]
+) -> Any:
+    if not isinstance(data, dict):
+        return data
+    for key in data:
+        if key not in shape.model_fields:
+            aside[f"{place}{key}"] = data[key]
+    return {key: value for key, value in data.items() if key in shape.model_fields}
+
+
+class TextDelta(str):
+    """A piece of an answer's text, as it comes."""
+
+
+class CallNote(dict[str, Any]):
+    """What an adapter knows of a call before it has an answer; merged into the reply's metadata."""
+
+
+class Emit(Protocol):
+    """What an adapter tells while it works."""
+
+    def __call__(self, item: StatusEvent | TextDelta | CallNote, /) -> None: ...

@@ -1,0 +1,139 @@
+"""The files under `agents/` and `arena.yaml` as shapes, and the team that comes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+OnFailure = Literal["skip", "retry", "abort"]
+Selection = Literal["relevance", "ask", "none"]
+Durability = Literal["fsync", "flush"]
+Language = Literal["en", "zh"]
+
+
+class FileShape(BaseModel):
+    """A part of a YAML file: unknown keys are errors, save `x-...`, which the loader takes out."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True, extra="forbid", strict=True)
+
+
+class TextFromFile(FileShape):
+    """`{file: path}`: a text that stands in a file of its own, relative to the workspace."""
+
+    file: str
+
+
+class ResponseSettings(FileShape):
+    """When an agent that was not called by name takes part."""
+
+    auto_respond: bool = True
+    threshold: float = Field(default=0.6, ge=0, le=1)
+    keywords: list[str] = []
+
+
+class ContextSettings(FileShape):
+    """How much an agent is shown, in tokens."""
+
+    window_tokens: int = Field(default=32_000, ge=1)
+    reserved_output_tokens: int = Field(default=2_000, ge=0)
+    max_output_tokens: int = Field(default=2_000, ge=1)
+
+
+class AgentProfile(FileShape):
+    """`agents/<agent_id>.yaml`. `adapter` is checked by the kind that its `type` names."""
+
+    agent_id: str
+    name: str = ""
+    aliases: list[str] = []
+    avatar: str = ""
+    member: bool = True
+    role_prompt: str | TextFromFile = ""
+    skills: list[str] = []
+    response: ResponseSettings = ResponseSettings()
+    adapter: dict[str, Any]
+    context: ContextSettings = ContextSettings()
+    on_failure: OnFailure | None = None
+    retries: int | None = Field(default=None, ge=0)
+    timeout_s: float | None = Field(default=None, gt=0)
+    may_mention: list[str] | None = None
+
+
+class TeamConfig(FileShape):
+    """The rules of a team (docs/turn-rules.md); times are in seconds."""
+
+    default_responders: list[str] = []
+    selection: Selection = "relevance"
+    max_responders: int = Field(default=5, ge=1)
+    chain_depth_limit: int = Field(default=5, ge=0)
+    turn_timeout_s: float = Field(default=120, gt=0)
+    attempt_timeout_s: float | None = Field(default=None, gt=0)
+    re_invoke_already_replied: bool = False
+    agents_may_mention_all: bool = False
+    on_failure: OnFailure = "skip"
+    retries: int = Field(default=2, ge=0)
+
+
+class MemberRef(FileShape):
+    """A member of a team file: an agent, with its role and name in this team."""
+
+    agent: str
+    role: str = ""
+    name: str = ""
+
+
+class Human(FileShape):
+    """A person of the team."""
+
+    id: str
+    name: str = ""
+
+
+class TeamFile(FileShape):
+    """`agents/teams/<team>.yaml`."""
+
+    team: str
+    description: str = ""
+    members: list[str | MemberRef]
+    humans: list[Human] = []
+    config: dict[str, Any] = {}
+
+
+class WorkspaceFile(FileShape):
+    """`arena.yaml`."""
+
+    team: str | None = None
+    durability: Durability | None = None
+    redact: list[str] = []
+    language: Language = "en"
+    defaults: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Member:
+    """An agent as a member of one team. `role_prompt` is the text, read from its file."""
+
+    profile: AgentProfile
+    name: str
+    role: str = ""
+    role_prompt: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.profile.agent_id
+
+
+@dataclass(frozen=True)
+class Team:
+    """The members, in team order, the humans and the rules. `name` None: every agent there is."""
+
+    name: str | None
+    members: tuple[Member, ...]
+    humans: tuple[Human, ...] = ()
+    config: TeamConfig = field(default_factory=TeamConfig)
+    description: str = ""
+
+    def member(self, agent_id: str) -> Member | None:
+        """The member with that id, or None."""
+        return next((member for member in self.members if member.id == agent_id), None)

@@ -1,0 +1,226 @@
+"""Every event that a transcript holds, one frozen shape a kind (docs/transcript.md).
+
+`seq` counts 1, 2, 3, ... without a gap; `ts` is UTC, ISO 8601, ending in `Z`. `chain`, `turn` and
+`reply` count over the session. Readers ignore types and fields that they do not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import ValidationError
+
+from arena_cli.ground.protocol import (
+    Invocation,
+    MemberInfo,
+    Message,
+    Shape,
+    Status,
+    Usage,
+)
+
+Phase = Literal["A", "B"]
+ReplyStatus = Literal["success", "declined", "timeout", "error", "cancelled"]
+End = Literal["failed", "chain_limit", "awaiting_human", "no_reply", "quiet", "interrupted"]
+
+VERSION = 1
+
+
+class Event(Shape):
+    """What every event has."""
+
+    seq: int
+    ts: str
+    type: str
+
+
+class SessionEvent(Event):
+    """Who talks here and by which rules: the first event, and again whenever it changed."""
+
+    type: Literal["session"] = "session"
+    version: int = VERSION
+    session: str
+    team: str | None = None
+    members: list[MemberInfo] = []
+    config: dict[str, Any] = {}
+
+
+class MessageEvent(Event):
+    """A message that is not a reply. It opens a chain only if it carries `chain`."""
+
+    type: Literal["message"] = "message"
+    chain: int | None = None
+    message: Message
+    unresolved: list[str] = []
+    planted: bool = False
+
+
+class TurnStarted(Event):
+    """A turn opens: `must` in order of call, `deferred` to the next turn."""
+
+    type: Literal["turn_started"] = "turn_started"
+    chain: int
+    turn: int
+    depth: int
+    trigger: list[str]
+    must: list[str]
+    deferred: list[str] = []
+    mentioned_by: dict[str, list[str]] = {}
+
+
+class ReplyStarted(Event):
+    """One attempt at a reply begins. `input_tokens` is an estimate."""
+
+    type: Literal["reply_started"] = "reply_started"
+    reply: int
+    turn: int
+    phase: Phase
+    agent: str
+    adapter: str
+    invocation: Invocation
+    attempt: int
+    input_hash: str
+    input_tokens: int
+
+
+class StatusReported(Event):
+    """What an agent said that it is doing."""
+
+    type: Literal["status"] = "status"
+    reply: int
+    agent: str
+    status: Status
+    detail: str = ""
+    progress: float | None = None
+
+
+class ReplyFinished(Event):
+    """A reply is over. `next_mentions` are the ids that it calls; `latency_ms` in milliseconds."""
+
+    type: Literal["reply_finished"] = "reply_finished"
+    reply: int
+    turn: int
+    phase: Phase
+    agent: str
+    status: ReplyStatus
+    message: Message | None = None
+    next_mentions: list[str] = []
+    refused: dict[str, str] = {}
+    unresolved: list[str] = []
+    usage: Usage | None = None
+    latency_ms: int = 0
+    attempts: int = 1
+    error: str | None = None
+    agent_session: dict[str, Any] | None = None
+    metadata: dict[str, Any] = {}
+
+
+class PassedOver(Shape):
+    """Why a candidate was not asked: under its `threshold`, or for another `reason`."""
+
+    relevance: float
+    threshold: float | None = None
+    reason: str | None = None
+
+
+class Candidates(Event):
+    """After phase A: who was asked, in order of call, and who was not."""
+
+    type: Literal["candidates"] = "candidates"
+    turn: int
+    asked: list[str]
+    passed_over: dict[str, PassedOver] = {}
+
+
+class TurnFinished(Event):
+    """A turn is over. `next` is everyone due, deferred first, also where a limit stops them."""
+
+    type: Literal["turn_finished"] = "turn_finished"
+    turn: int
+    called: list[str]
+    replied: list[str]
+    next: list[str] = []
+
+
+class ChainFinished(Event):
+    """A chain is over; `turns` and `replies` are counts, `awaits` the humans it waits for."""
+
+    type: Literal["chain_finished"] = "chain_finished"
+    chain: int
+    end: End
+    awaits: list[str] = []
+    turns: int
+    replies: int
+    usage: Usage
+    session_usage: Usage
+
+
+class Recovered(Event):
+    """What was set aside when the transcript was repaired."""
+
+    type: Literal["recovered"] = "recovered"
+    what: str
+    bytes: int
+    kept_in: str | None = None
+
+
+class Resumed(Event):
+    """Where an interrupted chain goes on."""
+
+    type: Literal["resumed"] = "resumed"
+    chain: int
+    after_seq: int
+
+
+AnyEvent = (
+    SessionEvent
+    | MessageEvent
+    | TurnStarted
+    | ReplyStarted
+    | StatusReported
+    | ReplyFinished
+    | Candidates
+    | TurnFinished
+    | ChainFinished
+    | Recovered
+    | Resumed
+)
+
+
+class EventTypes:
+    """Event shapes by the value of `type`."""
+
+    by_name: ClassVar[dict[str, type[Event]]] = {
+        "session": SessionEvent,
+        "message": MessageEvent,
+        "turn_started": TurnStarted,
+        "reply_started": ReplyStarted,
+        "status": StatusReported,
+        "reply_finished": ReplyFinished,
+        "candidates": Candidates,
+        "turn_finished": TurnFinished,
+        "chain_finished": ChainFinished,
+        "recovered": Recovered,
+        "resumed": Resumed,
+    }
+
+
+def parse(record: dict[str, Any]) -> Event | None:
+    """The event in one decoded line; None for a type that this version does not know.
+
+    Raises ValueError where the line is a known type with wrong fields.
+    """
+    shape = EventTypes.by_name.get(str(record.get("type")))
+    if shape is None:
+        return None
+    try:
+        return shape.model_validate(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{record.get('type')}: {place}: {first['msg']}") from error
+
+
+def line_of(event: Event) -> bytes:
+    """The event as its line in the transcript, `\\n` included."""
+    return event.model_dump_json().encode("utf-8") + b"\n"
