@@ -46,4 +46,5 @@ class SystemClock:
 
 def timestamp(moment: datetime) -> str:
     """UTC in ISO 8601 with milliseconds and `Z`: `2026-11-28T09:30:00.125Z`."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return utc.isoformat(timespec="milliseconds")[:-6] + "Z"

@@ -190,7 +190,7 @@ class AgentOutput(Shape):
         metadata = data.get("metadata", {})
         kept = dict(metadata) if isinstance(metadata, dict) else {"metadata": metadata}
         known = _known_keys(cls, data, "", kept)
-        parts = {
+        parts: dict[str, type[Shape]] = {
             "status_updates": StatusEvent,
             "attachments": Attachment,
             "structured": StructuredContent,
@@ -217,9 +217,7 @@ class AgentOutput(Shape):
         return known
 
 
-def _known_keys(
-    shape: type[BaseModel], data: Any, place: str, aside: dict[str, Any]
-) -> Any:
+def _known_keys(shape: type[Shape], data: Any, place: str, aside: dict[str, Any]) -> Any:
     if not isinstance(data, dict):
         return data
     for key in data:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,9 +14,16 @@ Language = Literal["en", "zh"]
 
 
 class FileShape(BaseModel):
-    """A part of a YAML file: unknown keys are errors, save `x-...`, which the loader takes out."""
+    """A part of a YAML file: unknown keys are errors, save `x-...`, which the loader takes out.
 
-    model_config = ConfigDict(frozen=True, defer_build=True, extra="forbid", strict=True)
+    `not_built` names keys, or `key: value` pairs, that the format has and arena not yet.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, defer_build=True, extra="forbid", strict=True, allow_inf_nan=False
+    )
+
+    not_built: ClassVar[frozenset[str]] = frozenset()
 
 
 class TextFromFile(FileShape):
@@ -42,9 +49,16 @@ class ContextSettings(FileShape):
 
 
 class AgentProfile(FileShape):
-    """`agents/<agent_id>.yaml`. `adapter` is checked by the kind that its `type` names."""
+    """`agents/<agent_id>.yaml`. `adapter` is checked by the kind that its `type` names.
+
+    What `extends` names gives whatever is left out here; identity (`agent_id`, `name`, `aliases`,
+    `member`) is never taken over.
+    """
+
+    not_built: ClassVar[frozenset[str]] = frozenset({"on_failure: replan"})
 
     agent_id: str
+    extends: str | None = None
     name: str = ""
     aliases: list[str] = []
     avatar: str = ""
@@ -62,6 +76,17 @@ class AgentProfile(FileShape):
 
 class TeamConfig(FileShape):
     """The rules of a team (docs/turn-rules.md); times are in seconds."""
+
+    not_built: ClassVar[frozenset[str]] = frozenset(
+        {
+            "approvals",
+            "auto_summary_interval",
+            "budget",
+            "lanes",
+            "on_failure: replan",
+            "supervisor",
+        }
+    )
 
     default_responders: list[str] = []
     selection: Selection = "relevance"

@@ -1,0 +1,21 @@
+"""`arena`, and `python -m arena_cli`."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the program that `sys.argv` asks for, and exit with its code."""
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        from arena_cli import __version__  # noqa: PLC0415 - nothing else is needed
+
+        print(f"arena {__version__}")
+        return
+    from arena_cli.cli import main as program  # noqa: PLC0415 - costs more than the line above
+
+    program.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""What a program wrote as an answer: bytes in, `AgentOutput` out."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from arena_cli.adapters.json_objects import JsonObjects
+from arena_cli.adapters.tail import ByteTail, Tail
+from arena_cli.ground import ansi
+from arena_cli.ground import text as texts
+from arena_cli.ground.protocol import AgentOutput
+
+Kind = Literal["text", "json", "jsonl"]
+Source = Literal["stdout", "stderr"]
+
+_MB = 1_000_000
+_REPLACEMENT = texts.REPLACEMENT.encode("utf-8")
+_MISSING = object()
+
+
+class NotAnAnswerError(ValueError):
+    """The output is none that can be taken; `mend` says what to do about it."""
+
+    def __init__(self, what: str, mend: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.mend = mend
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How output is read: see the keys of `cli.CliSettings`."""
+
+    kind: Kind = "text"
+    answer: str | None = None
+    where: Mapping[str, Any] = field(default_factory=dict)
+    max_output_mb: float = 32
+
+
+class Output:
+    """What a program wrote, read as it comes."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._size = {"stdout": 0, "stderr": 0}
+        self._streams = {"stdout": _TextStream(), "stderr": _TextStream()}
+        self._stderr_tail = ByteTail()
+        self._text: list[str] = []
+        self._tail = Tail()
+        self._objects = {"stdout": JsonObjects(self._fits), "stderr": JsonObjects(self._fits)}
+        self._replaced = False
+
+    def feed(self, source: Source, data: bytes) -> str:
+        """Take what came; the new text of the answer, as far as it is known (none in JSON).
+
+        Raises NotAnAnswerError where stdout grows over the limit.
+        """
+        limit = self._reading.max_output_mb * _MB
+        self._size[source] += len(data)
+        if source == "stderr":
+            self._stderr_tail.add(data)
+            if self._reading.kind == "text" or self._size["stderr"] > limit:
+                return ""
+        elif self._size["stdout"] > limit:
+            raise NotAnAnswerError(
+                f"wrote more than {self._reading.max_output_mb:g} MB to stdout",
+                "raise `max_output_mb` if its answers are so long",
+            )
+        return self._read(source, self._streams[source].feed(data))
+
+    def finish(self) -> str:
+        """No more comes; the rest of the answer's text."""
+        if self._reading.kind != "text":
+            self._read("stderr", self._streams["stderr"].finish())
+            self._objects["stderr"].finish()
+        rest = self._read("stdout", self._streams["stdout"].finish())
+        self._objects["stdout"].finish()
+        return rest
+
+    def has_result(self) -> bool:
+        """Whether a whole result has come, so that a program that is silent now may be ended.
+
+        Never so for plain text, whose end cannot be known.
+        """
+        if self._reading.kind == "text":
+            return False
+        objects = self._objects["stdout"]
+        whole = objects.is_complete()
+        if objects.last is None:
+            return False
+        if self._reading.where:
+            return True
+        try:
+            self._read_object(objects.last)
+        except NotAnAnswerError:
+            return False
+        return whole
+
+    def answer(self) -> AgentOutput:
+        """The answer, with `notes` in its metadata, after `finish`. Raises NotAnAnswerError."""
+        output = self._text_answer() if self._reading.kind == "text" else self._json_answer()
+        return output.model_copy(update={"metadata": {**output.metadata, **self.notes()}})
+
+    def notes(self) -> dict[str, Any]:
+        """What stands beside the answer: `log`, `stderr`, `replaced_bytes`, where there are any."""
+        log = "" if self._reading.kind == "text" else self._objects["stdout"].log.text
+        bad = self._streams["stdout"].replaced or self._replaced
+        notes = {"log": log, "stderr": self._stderr_tail.text, "replaced_bytes": bad}
+        return {name: note for name, note in notes.items() if note}
+
+    def partial(self) -> str:
+        """What came on stdout; in JSON only its end."""
+        return "".join(self._text) if self._reading.kind == "text" else self._tail.text
+
+    def _read(self, source: Source, text: str) -> str:
+        if self._reading.kind == "text":
+            self._text.append(text)
+            return text
+        if source == "stdout":
+            self._tail.add(text)
+        self._objects[source].feed(text)
+        return ""
+
+    def _fits(self, value: dict[str, Any]) -> bool:
+        return all(
+            _is_equal(_at(value, place), wanted) for place, wanted in self._reading.where.items()
+        )
+
+    def _text_answer(self) -> AgentOutput:
+        content = "".join(self._text).removesuffix("\n")
+        if not content.strip():
+            said = " (but wrote to stderr)" if self._stderr_tail.text else ""
+            raise NotAnAnswerError(f"answered nothing on stdout{said}")
+        return AgentOutput(content=content)
+
+    def _json_answer(self) -> AgentOutput:
+        last = self._objects["stdout"].last or self._objects["stderr"].last
+        if last is None:
+            raise self._no_object()
+        value, replaced = texts.clean_value(last)
+        self._replaced = self._replaced or replaced
+        return self._read_object(value)
+
+    def _no_object(self) -> NotAnAnswerError:
+        count = sum(objects.count for objects in self._objects.values())
+        if count:
+            return NotAnAnswerError(
+                f"none of its {count} JSON objects has {_words(self._reading.where)}",
+                "compare `where` with what the program writes",
+            )
+        if not self._size["stdout"]:
+            return NotAnAnswerError("answered nothing on stdout, and no JSON object on stderr")
+        return NotAnAnswerError(
+            "wrote no JSON object", "a program that answers in plain text has `output: text`"
+        )
+
+    def _read_object(self, value: dict[str, Any]) -> AgentOutput:
+        place = self._reading.answer
+        if place is None:
+            return output_of(value)
+        found = _at(value, place)
+        if found is _MISSING:
+            keys = ", ".join(list(value)[:12])
+            raise NotAnAnswerError(
+                f"its result has no `{place}`, only {keys or 'nothing'}",
+                "compare `answer` with what the program writes, or choose the object by `where`",
+            )
+        if isinstance(found, dict):
+            return output_of(found)
+        content = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+        if found is None or not content.strip():
+            raise NotAnAnswerError(f"answered nothing: `{place}` of its result is empty")
+        return AgentOutput(content=content)
+
+
+class _TextStream:
+    """Bytes that come in pieces as text without control sequences."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        self._stripper = ansi.Stripper()
+        self._last_bytes = b""
+        self._marks = 0
+
+    @property
+    def replaced(self) -> bool:
+        """Whether bytes that are not UTF-8 were replaced."""
+        return self._marks > 0
+
+    def feed(self, data: bytes) -> str:
+        text = self._decoder.decode(data)
+        # U+FFFD may also stand in the output itself, over the border of two pieces.
+        self._marks += text.count(texts.REPLACEMENT)
+        self._marks -= (self._last_bytes + data).count(_REPLACEMENT)
+        self._last_bytes = (self._last_bytes + data)[-2:]
+        return self._stripper.feed(text)
+
+    def finish(self) -> str:
+        text = self._decoder.decode(b"", final=True)
+        self._marks += text.count(texts.REPLACEMENT)
+        return self._stripper.feed(text) + self._stripper.finish()
+
+
+def output_of(value: dict[str, Any]) -> AgentOutput:
+    """The object as an answer. Raises NotAnAnswerError, which names the field that is wrong."""
+    known = AgentOutput.model_fields.keys() - {"metadata"}
+    if not known & value.keys():
+        keys = ", ".join(list(value)[:12])
+        raise NotAnAnswerError(
+            f"its result has no `content`, only {keys or 'nothing'}",
+            "say with `answer` where in the object the text stands",
+        )
+    try:
+        return AgentOutput.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise NotAnAnswerError(f"its result is no answer: `{place}`: {first['msg']}") from error
+
+
+def _at(value: Any, place: str) -> Any:
+    """What stands at a dotted path, in which a number counts in a list; `_MISSING` if nothing."""
+    for key in place.split("."):
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and _is_index(key, len(value)):
+            value = value[int(key)]
+        else:
+            return _MISSING
+    return value
+
+
+def _is_index(key: str, length: int) -> bool:
+    digits = key.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and -length <= int(key) < length
+
+
+def _is_equal(value: Any, wanted: Any) -> bool:
+    return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
+
+
+def _words(where: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{place}: {json.dumps(wanted, ensure_ascii=False)}" for place, wanted in where.items()
+    )

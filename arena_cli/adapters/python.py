@@ -1,0 +1,241 @@
+"""The kind `python`: a function of the user's, in a Python process of its own.
+
+One process an agent and session: what the module keeps is kept between calls. A call that is cut
+off, or that breaks the process, ends it; the next call starts another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.machinery
+import importlib.util
+import json
+import symtable
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import field_validator
+
+from arena_cli.adapters import cli_output, process, programs, python_worker
+from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.cli_output import NotAnAnswerError
+from arena_cli.adapters.process import Process, Program
+from arena_cli.adapters.tail import ByteTail
+from arena_cli.ground import text as texts
+from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
+from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit
+
+_STOP_GRACE_S = 0.5
+_END_GRACE_S = 1.0
+_LINES_SHOWN = 5
+
+
+class PythonSettings(Settings):
+    """The keys of `adapter: {type: python, ...}`.
+
+    `target` is `module:function` or `file.py:function` (the path from the workspace); the function
+    takes an AgentInput and returns a text, an AgentOutput or a dict of its fields, async or not.
+    """
+
+    target: str
+
+    @field_validator("target")
+    @classmethod
+    def _has_both_halves(cls, target: str) -> str:
+        where, name = python_worker.split(target)
+        if not where or not name.isidentifier():
+            raise ValueError("must be module:function or file.py:function")
+        return target
+
+
+class PythonAdapter:
+    """Calls the function, one call at a time."""
+
+    settings_type: ClassVar[type[Settings]] = PythonSettings
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._target: str = setup.settings.target
+        self._worker: Process | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def start(self) -> None:
+        """The process starts with the first call."""
+
+    async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
+        """One call of the function; what it printed stands in `metadata["stderr"]`."""
+        async with self._one_at_a_time:
+            printed = ByteTail()
+            try:
+                answer = await self._answer(input, printed)
+            except asyncio.CancelledError:
+                emit(CallNote(_notes(printed)))
+                await self._end()
+                raise
+            if "error" in answer:
+                raise await self._failed(answer["error"], printed)
+            return self._output(answer["output"], printed)
+
+    async def health(self) -> Health:
+        """Whether the function is there, by reading its file; nothing is run."""
+        where, name = python_worker.split(self._target)
+        if python_worker.is_file(where):
+            path: Path | None = self._setup.workspace / where
+        else:
+            path = _file_of_module(where, self._setup.workspace)
+        if path is None or not path.is_file():
+            detail = f"there is no {'file' if path else 'module'} {path or where}"
+            return Health(ok=False, detail=f"{detail}; mend `target`, or install it")
+        try:
+            found = path.suffix != ".py" or _may_define(path, name)
+        except (OSError, ValueError, SyntaxError) as error:
+            return Health(ok=False, detail=f"{path} cannot be read: {error}")
+        if not found:
+            return Health(ok=False, detail=f"there is no function {name} in {where}; mend `target`")
+        return Health(ok=True)
+
+    async def stop(self) -> None:
+        """End the process, which may first end in peace."""
+        worker = self._worker
+        if worker is not None:
+            worker.write(b"")
+            while worker.returncode is None and await worker.event(_STOP_GRACE_S):
+                pass
+        await self._end()
+
+    async def _answer(self, input: AgentInput, printed: ByteTail) -> dict[str, Any]:
+        """What the worker answers. Raises AgentProtocolError where it broke."""
+        worker = await self._ready()
+        worker.write(input.model_dump_json().encode("utf-8") + b"\n", last=False)
+        line: list[bytes] = []
+        grace: float | None = None
+        ends: set[str] = set()
+        while len(ends) < 3 and (event := await worker.event(grace)):
+            if not event.data:
+                ends.add(event.source)
+                grace = None if ends == {"stderr"} else _END_GRACE_S
+            elif event.source == "stderr":
+                printed.add(event.data)
+            else:
+                line.append(event.data)
+                if event.data.endswith(b"\n"):
+                    break
+        while waiting := worker.waiting_event():
+            if waiting.source == "stderr":
+                printed.add(waiting.data)
+        if not line or not line[-1].endswith(b"\n"):
+            raise await self._broken(worker, printed)
+        answer: dict[str, Any] = json.loads(b"".join(line))
+        return answer
+
+    async def _ready(self) -> Process:
+        """The worker that is there, else a new one; what it printed between calls is dropped."""
+        while self._worker is not None and self._worker.waiting_event():
+            pass
+        if self._worker is not None and self._worker.returncode is not None:
+            await self._end()
+        if self._worker is None:
+            self._worker = await self._started()
+        return self._worker
+
+    async def _started(self) -> Process:
+        worker = str(Path(python_worker.__file__).resolve())
+        program = Program(
+            argv=[sys.executable, worker, self._target],
+            cwd=self._setup.workspace,
+            environ=self._setup.environ,
+            records=self._setup.scratch / "processes",
+        )
+        try:
+            return await process.start(program)
+        except (OSError, ValueError) as error:
+            raise AgentUnavailable(
+                self._setup.agent_id,
+                f"Python could not be started: {error}",
+                asked=self._target,
+                mend=f"see that {sys.executable} runs",
+            ) from error
+
+    async def _end(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.end()
+
+    async def _broken(self, worker: Process, printed: ByteTail) -> AgentProtocolError:
+        await self._end()
+        code = worker.returncode
+        how = programs.how_it_ended(code) if code is not None else "closed its streams"
+        return AgentProtocolError(
+            self._setup.agent_id,
+            f"its Python process {how} before the function returned",
+            asked=self._target,
+            came=" | ".join(printed.text.splitlines()[-_LINES_SHOWN:]),
+            mend="the next call starts a new one",
+            metadata=_notes(printed),
+        )
+
+    async def _failed(
+        self, error: dict[str, Any], printed: ByteTail
+    ) -> AgentUnavailable | AgentProtocolError:
+        """What the user's code raised; without the function, the next call starts afresh."""
+        error, _ = texts.clean_value(error)
+        what = f"{error['what']} ({error['where']})" if error["where"] else error["what"]
+        notes = _notes(printed)
+        if error["trace"]:
+            notes["traceback"] = error["trace"]
+        if error["found"]:
+            return AgentProtocolError(
+                self._setup.agent_id, what, asked=self._target, metadata=notes
+            )
+        await self._end()
+        return AgentUnavailable(
+            self._setup.agent_id,
+            f"its function cannot be loaded: {what}",
+            asked=self._target,
+            mend="mend the file, or `target` in its profile",
+            metadata=notes,
+        )
+
+    def _output(self, value: dict[str, Any], printed: ByteTail) -> AgentOutput:
+        value, replaced = texts.clean_value(value)
+        notes = _notes(printed) | ({"replaced_bytes": True} if replaced else {})
+        try:
+            output = cli_output.output_of(value)
+        except NotAnAnswerError as error:
+            raise AgentProtocolError(
+                self._setup.agent_id,
+                error.what,
+                asked=self._target,
+                mend="return a text, an AgentOutput or a dict of its fields",
+                metadata=notes,
+            ) from error
+        return output.model_copy(update={"metadata": {**output.metadata, **notes}})
+
+
+def _notes(printed: ByteTail) -> dict[str, Any]:
+    return {"stderr": printed.text} if printed.text else {}
+
+
+def _file_of_module(module: str, workspace: Path) -> Path | None:
+    """Where a module stands, found without running any of it."""
+    folders = [str(workspace), *sys.path]
+    name = origin = ""
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        spec = importlib.machinery.PathFinder.find_spec(name, folders)
+        if spec is None:
+            return None
+        folders = list(spec.submodule_search_locations or [])
+        origin = spec.origin or ""
+    return Path(origin) if origin else None
+
+
+def _may_define(path: Path, name: str) -> bool:
+    """Whether a module's own level binds the name, or takes names that cannot be known."""
+    source = importlib.util.decode_source(path.read_bytes())
+    try:
+        symbol = symtable.symtable(source, str(path), "exec").lookup(name)
+    except KeyError:
+        return "import *" in source
+    return symbol.is_assigned() or symbol.is_imported() or "import *" in source

@@ -1,0 +1,197 @@
+"""The program that runs an agent's Python function: JSON lines in, JSON lines out.
+
+It is started with its target as argument. Each line in is an AgentInput; each line out is
+`{"output": ...}`, or `{"error": {"what", "where", "trace", "found"}}`: what was raised, in which
+file:line of the user's, the end of the traceback, and whether the function was found at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    import asyncio
+
+ROOT = Path(__file__).resolve().parents[2]
+TRACE_LINES = 20
+
+
+class TargetError(Exception):
+    """The function cannot be had."""
+
+
+class ReturnedError(Exception):
+    """The function returned something that is no answer."""
+
+
+class Caller:
+    """Calls one function, all that is async in one event loop."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._function: Callable[[Any], Any] | None = None
+        self._runner: asyncio.Runner | None = None
+
+    def answer(self, line: bytes) -> str:
+        """The line for a line; whatever the user's code raises is an answer too."""
+        try:
+            if self._function is None:
+                self._function = load(self._target)
+            return json.dumps({"output": self._output(self._function, line)})
+        except BaseException as error:  # noqa: BLE001 - also sys.exit in the user's code
+            return json.dumps({"error": describe(error, found=self._function is not None)})
+
+    def close(self) -> None:
+        """End what is left of async work."""
+        if self._runner is not None:
+            self._runner.close()
+
+    def _output(self, function: Callable[[Any], Any], line: bytes) -> dict[str, Any]:
+        from arena_cli.ground.protocol import AgentInput, AgentOutput  # noqa: PLC0415 - needs ROOT
+
+        result = function(AgentInput.model_validate_json(line))
+        if inspect.isawaitable(result):
+            result = self._awaited(result)
+        if result is None:
+            raise ReturnedError("the function returned nothing (None)")
+        if isinstance(result, AgentOutput):
+            result = result.model_dump()
+        if isinstance(result, str):
+            result = {"content": result}
+        if not isinstance(result, dict):
+            kind = type(result).__name__
+            raise ReturnedError(f"the function returned {kind}, no str, AgentOutput or dict")
+        try:
+            json.dumps(result)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ReturnedError(f"the function returned what JSON cannot hold: {error}") from error
+        return result
+
+    def _awaited(self, result: Awaitable[Any]) -> Any:
+        import asyncio  # noqa: PLC0415 - most functions are not async
+
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+
+        async def wait() -> Any:
+            return await result
+
+        return self._runner.run(wait())
+
+
+def main() -> None:
+    """Answer one line after the other until there are no more."""
+    target = sys.argv[1]
+    lines, answers = _take_the_streams()
+    _prepare_imports(target)
+    caller = Caller(target)
+    for line in lines:
+        answer = caller.answer(line)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # the user's code may have closed it
+                stream.flush()
+        answers.write(answer.encode("utf-8") + b"\n")
+        answers.flush()
+    caller.close()
+
+
+def split(target: str) -> tuple[str, str]:
+    """Module or file, and function, of `module:function` or `file.py:function`."""
+    where, _, name = target.rpartition(":")
+    return where, name
+
+
+def is_file(where: str) -> bool:
+    """Whether the first half of a target is a file rather than a module."""
+    return where.lower().endswith(".py") or "/" in where or "\\" in where
+
+
+def load(target: str) -> Callable[[Any], Any]:
+    """The function. Raises TargetError, or what importing its module raised."""
+    where, name = split(target)
+    module = _module_of_file(Path(where)) if is_file(where) else importlib.import_module(where)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise TargetError(f"there is no function {name} in {where}")
+    return function  # type: ignore[no-any-return]
+
+
+def describe(error: BaseException, *, found: bool) -> dict[str, Any]:
+    """What was raised, for the other side; see the module."""
+    if isinstance(error, (TargetError, ReturnedError)):
+        return {"what": str(error), "where": "", "trace": "", "found": found}
+    text = str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [frame for frame in frames if _is_the_users(frame.filename)]
+    where = f"{users[-1].filename}:{users[-1].lineno}" if users else ""
+    if isinstance(error, SyntaxError) and error.filename:
+        where, text = f"{error.filename}:{error.lineno}", error.msg
+    trace = "".join(traceback.format_exception(error)).splitlines()[-TRACE_LINES:]
+    name = type(error).__name__
+    return {
+        "what": f"{name}: {text}" if text else name,
+        "where": where,
+        "trace": "\n".join(trace),
+        "found": found,
+    }
+
+
+def _take_the_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The lines and the answers, where nothing that the user's code prints or reads can be."""
+    lines = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    return lines, answers
+
+
+def _prepare_imports(target: str) -> None:
+    """Let imports start at the user's code, not in this file's folder, and arena be found last."""
+    where, _ = split(target)
+    first = Path(where).resolve().parent if is_file(where) else Path.cwd()
+    own = Path(__file__).resolve().parent
+    others = [entry for entry in sys.path if not entry or Path(entry).resolve() != own]
+    sys.path[:] = [str(first), *others, str(ROOT)]
+
+
+def _module_of_file(path: Path) -> Any:
+    if not path.is_file():
+        raise TargetError(f"there is no file {path}")
+    name = path.stem if path.stem not in sys.modules else f"agent_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise TargetError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _is_the_users(filename: str) -> bool:
+    path = Path(filename)
+    return (
+        not filename.startswith("<")
+        and not {"site-packages", "dist-packages"}.intersection(path.parts)
+        and not path.is_relative_to(Path(os.__file__).parent)
+        and not path.is_relative_to(ROOT / "arena_cli")
+    )
+
+
+if __name__ == "__main__":
+    main()

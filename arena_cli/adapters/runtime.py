@@ -1,0 +1,184 @@
+"""The agents of one session: made and started at their first call, stopped at the end.
+
+Everything that leaves an adapter passes here, once: it is redacted, cleaned and read before any
+of it is shown, stored or hashed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from arena_cli.adapters import reading, registry
+from arena_cli.adapters.base import Adapter, Health, Render, Setup
+from arena_cli.ground import text as texts
+from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentUnavailable
+from arena_cli.ground.protocol import (
+    AgentInput,
+    AgentOutput,
+    CallNote,
+    StatusEvent,
+    TextDelta,
+)
+from arena_cli.ground.redact import Redactor
+from arena_cli.team import environ
+from arena_cli.team.model import Member
+
+
+@dataclass
+class Heard:
+    """What an agent told while it worked, redacted: its text so far and notes on the call."""
+
+    redactor: Redactor
+    on_status: Callable[[StatusEvent], None]
+    notes: dict[str, Any] = field(default_factory=dict)
+    _text: list[str] = field(default_factory=list)
+
+    def __call__(self, item: StatusEvent | TextDelta | CallNote, /) -> None:
+        if isinstance(item, TextDelta):
+            self._text.append(item)
+        elif isinstance(item, StatusEvent):
+            self.on_status(item.model_copy(update={"detail": self._edge(item.detail)}))
+        else:
+            self.notes.update(self._edge(dict(item)))
+
+    def metadata(self, *, failed: bool) -> dict[str, Any]:
+        """The notes; of a failed call with the text that had come (`partial`)."""
+        partial = self._edge("".join(self._text)) if failed else ""
+        return {**self.notes, **({"partial": partial} if partial else {})}
+
+    def _edge(self, value: Any) -> Any:
+        return self.redactor.value(texts.clean_value(value)[0])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an agent answered, read: whether it declined, else its output."""
+
+    output: AgentOutput
+    declined: bool
+
+
+class Runtime:
+    """Adapters by agent. `used` tells which scripted entries an agent has used up."""
+
+    def __init__(
+        self,
+        *,
+        workspace: Path,
+        scratch: Path,
+        render: Render,
+        redactor: Redactor,
+        environ: Mapping[str, str],
+        used: Callable[[str], frozenset[int]] = lambda _: frozenset(),
+        adapter_type: Callable[[str], type[Adapter]] = registry.adapter_type,
+    ) -> None:
+        self.redactor = redactor
+        self._workspace = workspace
+        self._scratch = scratch
+        self._render = render
+        self._environ = environ
+        self._used = used
+        self._adapter_type = adapter_type
+        self._running: dict[str, Adapter] = {}
+
+    async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
+        """One call of one agent. Raises AgentError, redacted, and nothing else."""
+        try:
+            adapter = await self._adapter(member)
+            output = await adapter.invoke(input, heard)
+        except AgentError as error:
+            raise self._redacted(error) from error
+        except Exception as error:
+            failure = AgentProtocolError(
+                member.id,
+                f"its adapter failed: {type(error).__name__}: {error}",
+                mend="this is a fault of the adapter",
+            )
+            raise self._redacted(failure) from error
+        answer = reading.read(self._redacted_output(output), input.invocation)
+        if answer.error:
+            raise AgentProtocolError(member.id, answer.error, metadata=answer.output.metadata)
+        return Answer(answer.output, answer.declined)
+
+    async def health(self, member: Member) -> Health:
+        """Whether the agent could be called now."""
+        try:
+            return await self._made(member).health()
+        except AgentError as error:
+            return Health(False, str(self._redacted(error)))
+
+    async def stop(self) -> None:
+        """End whatever is still running for these agents."""
+        running, self._running = self._running, {}
+        await asyncio.gather(*(adapter.stop() for adapter in running.values()))
+
+    async def _adapter(self, member: Member) -> Adapter:
+        adapter = self._running.get(member.id)
+        if adapter is None:
+            adapter = self._made(member)
+            await adapter.start()
+            self._running[member.id] = adapter
+        return adapter
+
+    def _made(self, member: Member) -> Adapter:
+        kind = str(member.profile.adapter["type"])
+        filled, _ = environ.fill(member.profile.adapter, self._environ, agent_id=member.id)
+        adapter_type = self._adapter_type(kind)
+        try:
+            settings = adapter_type.settings_type.model_validate(filled)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise AgentUnavailable(
+                member.id, f"adapter.{place}: {first['msg']}", mend="mend its profile"
+            ) from error
+        setup = Setup(
+            agent_id=member.id,
+            settings=settings,
+            workspace=self._workspace,
+            scratch=self._scratch,
+            render=self._render,
+            used=lambda: self._used(member.id),
+            environ=self._environ,
+        )
+        return adapter_type(setup)
+
+    def _redacted(self, error: AgentError) -> AgentError:
+        for name in ("what", "asked", "came", "mend", "metadata"):
+            value, _ = texts.clean_value(getattr(error, name))
+            setattr(error, name, self.redactor.value(value))
+        return error
+
+    def _redacted_output(self, output: AgentOutput) -> AgentOutput:
+        redact = self.redactor
+        changed: dict[str, Any] = {"content": redact.text(output.content)}
+        if output.next_mentions:
+            changed["next_mentions"] = [redact.text(name) for name in output.next_mentions]
+        if output.metadata:
+            changed["metadata"] = redact.value(output.metadata)
+        if output.status_updates:
+            changed["status_updates"] = [
+                status.model_copy(update={"detail": redact.text(status.detail)})
+                for status in output.status_updates
+            ]
+        if output.attachments:
+            changed["attachments"] = [
+                part
+                if part.type == "image"
+                else part.model_copy(
+                    update={"name": redact.text(part.name), "data": redact.value(part.data)}
+                )
+                for part in output.attachments
+            ]
+        if output.structured:
+            changed["structured"] = [
+                part.model_copy(update={"data": redact.value(part.data)})
+                for part in output.structured
+            ]
+        return output.model_copy(update=changed)

@@ -1,0 +1,267 @@
+"""The `scripted` kind: answers that stand in the profile, so that a team works offline."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Annotated, Any, ClassVar, Literal, NoReturn
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.ground.errors import (
+    AgentOverloaded,
+    AgentProtocolError,
+    AgentRefused,
+    AgentTimeout,
+)
+from arena_cli.ground.protocol import (
+    AgentInput,
+    AgentOutput,
+    Attachment,
+    CallNote,
+    Emit,
+    Invocation,
+    StatusEvent,
+    StructuredContent,
+    TextDelta,
+    Usage,
+)
+
+Failure = Literal["timeout", "error", "overloaded", "refused", "empty"]
+
+_PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}\n]*)\}")
+_NAMES = ("message", "author", "turn")
+
+
+class Condition(BaseModel):
+    """When a rule fits: all keys that are given hold.
+
+    `contains` and `regex` are looked for in the triggers' text, joined in order with line ends;
+    `turn` is the chain's (from 1), `call` the agent's in the session (from 1), `mentioned_by` one
+    id of those who mentioned the agent.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    contains: str | None = None
+    regex: str | None = None
+    invocation: Invocation | None = None
+    turn: int | None = Field(default=None, ge=1)
+    call: int | None = Field(default=None, ge=1)
+    mentioned_by: str | None = None
+
+    @field_validator("regex")
+    @classmethod
+    def _compiles(cls, regex: str | None) -> str | None:
+        try:
+            re.compile(regex or "")
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from error
+        return regex
+
+    def holds(self, input: AgentInput, text: str) -> bool:
+        """Whether the rule fits this call, whose triggers say `text`."""
+        return (
+            (self.contains is None or self.contains in text)
+            and (self.regex is None or re.search(self.regex, text) is not None)
+            and self.invocation in {None, input.invocation}
+            and self.turn in {None, input.turn}
+            and self.call in {None, input.call}
+            and (self.mentioned_by is None or self.mentioned_by in input.mentioned_by)
+        )
+
+
+class Rule(BaseModel):
+    """An answer, and when it is given: whenever `when` holds, always without one.
+
+    `say` may hold `${message}` (the triggers' text), `${author}` (the name of the last trigger's
+    author) and `${turn}`; `$${` is a literal `${`. `delay_s` is waited first, in seconds. With
+    `fail`, what `say` holds is what had come before the call failed. `output` is a whole answer.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    when: Condition | None = None
+    say: str | None = None
+    next_mentions: list[str] = []
+    decline: bool = False
+    structured: list[StructuredContent] = []
+    attachments: list[Attachment] = []
+    status_updates: list[StatusEvent] = []
+    usage: Usage | None = None
+    delay_s: float = Field(default=0, ge=0, allow_inf_nan=False)
+    fail: Failure | None = None
+    output: AgentOutput | None = None
+
+    @field_validator("say")
+    @classmethod
+    def _knows_its_placeholders(cls, say: str | None) -> str | None:
+        return None if say is None else _checked(say)
+
+    @field_validator("structured", "attachments", "status_updates", "usage", mode="before")
+    @classmethod
+    def _knows_its_keys(cls, value: Any, info: ValidationInfo) -> Any:
+        shapes: dict[str, type[BaseModel]] = {
+            "structured": StructuredContent,
+            "attachments": Attachment,
+            "status_updates": StatusEvent,
+            "usage": Usage,
+        }
+        known = shapes[str(info.field_name)].model_fields
+        for part in value if isinstance(value, list) else [value]:
+            for key in part if isinstance(part, dict) else ():
+                if key not in known:
+                    raise ValueError(f"unknown key {key!r}; the keys are {', '.join(known)}")
+        return value
+
+    @model_validator(mode="after")
+    def _answers(self) -> Rule:
+        beside = {"say", "next_mentions", "structured", "attachments", "status_updates", "usage"}
+        if self.output is not None and self.model_fields_set & (beside | {"decline", "fail"}):
+            raise ValueError("output is a whole answer; put everything into it, or take it out")
+        if self.fail is not None and self.decline:
+            raise ValueError("an agent that fails does not decline: take out fail or decline")
+        if not (
+            self.say is not None
+            or self.decline
+            or self.fail is not None
+            or self.output is not None
+            or self.structured
+            or self.attachments
+        ):
+            raise ValueError("this rule answers nothing: add say, decline, fail or output")
+        return self
+
+
+class Line(Rule):
+    """A rule that was written as a mere text; it fits once in a session."""
+
+
+def _entry(value: Any) -> Any:
+    if isinstance(value, str):
+        return Line(say=_checked(value))
+    if isinstance(value, (dict, Rule)):
+        return value
+    raise ValueError("a reply is a text (in quotes, if YAML reads it as something else) or a rule")
+
+
+def _checked(text: str) -> str:
+    for match in _PLACEHOLDER.finditer(text):
+        name = match[1]
+        if name is not None and name not in _NAMES and not name.startswith("env:"):
+            known = ", ".join(f"${{{known}}}" for known in _NAMES)
+            raise ValueError(f"unknown ${{{name}}}: there are {known}; a literal ${{ is $${{")
+    return text
+
+
+class ScriptedSettings(Settings):
+    """The keys of `adapter: {type: scripted, ...}`: texts and rules, tried in this order."""
+
+    model_config = ConfigDict(strict=True)
+
+    replies: list[Annotated[Rule, BeforeValidator(_entry, json_schema_input_type=str | Rule)]]
+    strict: bool = False
+
+    @field_validator("strict")
+    @classmethod
+    def _is_not_built(cls, strict: bool) -> bool:
+        if strict:
+            raise ValueError("strict is not built yet")
+        return strict
+
+
+class ScriptedAdapter:
+    """Answers by the first entry of `replies` that fits.
+
+    Which one it was is told first of all, as the note `scripted` (its index, from 0).
+    """
+
+    settings_type: ClassVar[type[Settings]] = ScriptedSettings
+
+    def __init__(self, setup: Setup) -> None:
+        self._agent_id = setup.agent_id
+        self._replies: list[Rule] = setup.settings.replies
+        self._used = setup.used
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
+        """The scripted answer; AgentProtocolError where nothing fits, else as `fail` says."""
+        text = "\n".join(message.content for message in input.triggers())
+        index = self._fitting(input, text)
+        rule = self._replies[index]
+        emit(CallNote({"scripted": index}))
+        if rule.delay_s:
+            await asyncio.sleep(rule.delay_s)
+        said = _filled(rule.say or "", input, text)
+        if rule.fail is not None and rule.fail != "empty":
+            if said:
+                emit(TextDelta(said))
+            self._fail(rule.fail)
+        return rule.output or AgentOutput(
+            content="" if rule.fail else said,
+            next_mentions=rule.next_mentions,
+            should_respond=not rule.decline,
+            status_updates=rule.status_updates,
+            attachments=[] if rule.fail else rule.attachments,
+            structured=[] if rule.fail else rule.structured,
+            usage=rule.usage,
+        )
+
+    async def health(self) -> Health:
+        """It can always be called."""
+        return Health(ok=True)
+
+    async def stop(self) -> None:
+        """Nothing to stop."""
+
+    def _fitting(self, input: AgentInput, text: str) -> int:
+        used = self._used()
+        for index, rule in enumerate(self._replies):
+            if isinstance(rule, Line):
+                if index not in used:
+                    return index
+            elif rule.when is None or rule.when.holds(input, text):
+                return index
+        excerpt = json.dumps(text.strip().partition("\n")[0][:40], ensure_ascii=False)
+        raise AgentProtocolError(
+            self._agent_id,
+            f"no scripted reply fits call {input.call} (turn {input.turn}, {input.invocation})",
+            came="every text is used up, and no rule's `when` holds",
+            mend=f'add under `replies:`\n  - {{when: {{contains: {excerpt}}}, say: "..."}}\n'
+            '  - {say: "..."}  # for everything else',
+        )
+
+    def _fail(self, failure: Failure) -> NoReturn:
+        what = "as scripted"
+        if failure == "timeout":
+            raise AgentTimeout(self._agent_id, f"no answer in time, {what}")
+        if failure == "overloaded":
+            raise AgentOverloaded(self._agent_id, f"overloaded, {what}")
+        if failure == "refused":
+            raise AgentRefused(self._agent_id, f"refused to answer, {what}")
+        raise AgentProtocolError(self._agent_id, f"an error, {what}")
+
+
+def _filled(say: str, input: AgentInput, text: str) -> str:
+    if "$" not in say:
+        return say
+    last = next(reversed(input.triggers()), None)
+    author = (last.author_name or last.author_id) if last else ""
+    values = {"message": text, "author": author, "turn": str(input.turn)}
+
+    def value(match: re.Match[str]) -> str:
+        return "${" if match[1] is None else values.get(match[1], match[0])
+
+    return _PLACEHOLDER.sub(value, say)

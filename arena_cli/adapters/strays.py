@@ -1,0 +1,112 @@
+"""Records of running programs, so that what a killed arena left behind is ended by the next one.
+
+A record is a small JSON file: the program's pid and the time when it began, the same of the arena
+that started it, and the time when the machine was started, in seconds since 1970. A process counts
+as the recorded one only if it began when the record says, so that one that was given the same pid
+later is never touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+# A clock that is set while programs run moves what the system says of the past (seconds).
+_CLOCK_SLACK_S = 2.0
+_KILL_WAIT_S = 5.0
+
+
+def record(folder: Path, pid: int) -> Path:
+    """Write down that this process runs `pid`, the leader of its own group; returns the record.
+
+    Raises OSError where the folder cannot be written.
+    """
+    import psutil  # noqa: PLC0415 - not for those who only ask whether there are records
+
+    owner = os.getpid()
+    facts = {
+        "pid": pid,
+        "began": _began(pid),
+        "owner": owner,
+        "owner_began": _began(owner),
+        "machine_began": psutil.boot_time(),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{owner}-{pid}.json"
+    path.write_text(json.dumps(facts), encoding="utf-8")
+    return path
+
+
+def forget(path: Path) -> None:
+    """Remove a record, when its process and all under it are gone."""
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def end_recorded(folder: Path) -> int:
+    """End the recorded trees whose arena is gone, remove their records; how many were ended.
+
+    Records of an arena that is alive stay. A folder that is not there costs next to nothing.
+    """
+    try:
+        paths = sorted(folder.glob("*.json"))
+    except OSError:
+        return 0
+    return sum([_end_one(path) for path in paths])
+
+
+def _end_one(path: Path) -> bool:
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        if _is_the_same(facts["owner"], facts["owner_began"]):
+            return False
+        ended = _end(facts)
+    except (OSError, ValueError, KeyError, TypeError):
+        ended = False  # a record that was cut short names nobody
+    forget(path)
+    return ended
+
+
+def _end(facts: dict[str, Any]) -> bool:
+    import psutil  # noqa: PLC0415 - a record was found
+
+    from arena_cli.adapters import tree  # noqa: PLC0415 - it imports psutil
+
+    pid = int(facts["pid"])
+    if abs(psutil.boot_time() - facts["machine_began"]) > _CLOCK_SLACK_S:
+        return False
+    if psutil.pid_exists(pid):
+        # While a group has members, no other process is given its leader's pid.
+        if not _is_the_same(pid, facts["began"]):
+            return False
+    elif not tree.has_group(pid):
+        return False
+    stray = tree.Tree(pid)
+    stray.look()
+    if not stray.is_alive():
+        return False
+    stray.kill()
+    stray.look()
+    stray.kill()
+    limit = time.monotonic() + _KILL_WAIT_S
+    while stray.is_alive() and time.monotonic() < limit:
+        time.sleep(0.01)
+    return True
+
+
+def _is_the_same(pid: int, began: float | None) -> bool:
+    now = _began(pid)
+    return now is not None and began is not None and abs(now - began) <= _CLOCK_SLACK_S
+
+
+def _began(pid: int) -> float | None:
+    import psutil  # noqa: PLC0415 - see `record`
+
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.Error:
+        return None

@@ -1,0 +1,43 @@
+"""The end of a text or of a stream of bytes that may be long."""
+
+from __future__ import annotations
+
+from arena_cli.ground import ansi
+from arena_cli.ground import text as texts
+
+LIMIT = 8192
+
+
+class Tail:
+    """The last `LIMIT` characters of what was added."""
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def add(self, piece: str) -> None:
+        """Go on with the text."""
+        self._text = (self._text + piece[-LIMIT:])[-LIMIT:]
+
+    @property
+    def text(self) -> str:
+        """What is kept, without the white space around it."""
+        return self._text.strip()
+
+
+class ByteTail:
+    """The last `LIMIT` bytes of a stream, as text without control sequences."""
+
+    def __init__(self) -> None:
+        self._bytes = b""
+
+    def add(self, data: bytes) -> None:
+        """Go on with the stream."""
+        self._bytes = (self._bytes + data[-LIMIT:])[-LIMIT:]
+
+    @property
+    def text(self) -> str:
+        """What is kept; where its beginning was cut off, from the next whole character on."""
+        data = self._bytes
+        if len(data) == LIMIT:
+            data = data.lstrip(bytes(range(0x80, 0xC0)))
+        return ansi.strip(texts.decode(data)[0]).strip()

@@ -1,0 +1,1 @@
+"""The commands: parse, call once, print. One file a group."""

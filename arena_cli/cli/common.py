@@ -1,0 +1,145 @@
+"""What the commands share: finding the workspace, reading a message, printing events."""
+
+from __future__ import annotations
+
+import codecs
+import locale
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from arena_cli.cli import interrupt
+from arena_cli.ground.errors import DiskRefused, UsageError
+
+if TYPE_CHECKING:
+    from arena_cli.session.session import Place
+    from arena_cli.team.workspace import Workspace
+    from arena_cli.transcript.events import Event
+
+BOMS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options that every command takes."""
+
+    workspace: Path | None = None
+    debug: bool = False
+
+
+def root_of(context: typer.Context) -> Path:
+    """The workspace's folder. Raises UsageError where there is none."""
+    from arena_cli.team import workspace
+
+    options: Options = context.obj
+    return workspace.find(Path.cwd(), options.workspace, os.environ)
+
+
+def workspace_of(context: typer.Context) -> Workspace:
+    """The workspace, loaded. Raises FileFaults with every fault of every file."""
+    from arena_cli.adapters import registry
+    from arena_cli.team import workspace
+
+    return workspace.load(root_of(context), kinds=registry.KINDS)
+
+
+def place_of(loaded: Workspace, *, wait_s: float) -> Place:
+    """Where and how sessions of that workspace are written."""
+    from arena_cli.session.session import Place
+    from arena_cli.team import environ
+
+    return Place(
+        workspace=loaded.root,
+        durability=loaded.file.durability or "fsync",
+        language=loaded.file.language,
+        redact=loaded.file.redact,
+        environ={**environ.read_dotenv(loaded.root), **os.environ},
+        wait_s=wait_s,
+    )
+
+
+def warn(text: str) -> None:
+    """A line on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class Output:
+    """stdout that may go away: whoever reads it may stop, the chain goes on.
+
+    `failed` keeps the error of a stdout that refused to take what was printed.
+    """
+
+    def __init__(self) -> None:
+        self._open = True
+        self.failed: OSError | None = None
+
+    def write(self, text: str) -> None:
+        """Print lines, `\\n` included, at once."""
+        if not self._open:
+            return
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self._open = False
+            interrupt.drop_stdout()
+        except OSError as error:
+            self._open = False
+            self.failed = error
+            interrupt.drop_stdout()
+
+    def check(self) -> None:
+        """Raise DiskRefused if stdout could not be written (a full disk behind `>`)."""
+        if self.failed:
+            raise DiskRefused(f"stdout: could not write: {self.failed.strerror or self.failed}")
+
+
+def printer(output: Output, *, as_json: bool, quiet: bool) -> Callable[[Event], None]:
+    """What to do with each event: print its line, its part of the timeline, or nothing."""
+    if as_json:
+        from arena_cli.transcript import events
+
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # a real stream here
+        return lambda event: output.write(events.line_of(event).decode("utf-8"))
+    if quiet:
+        return lambda _: None
+    from arena_cli.report.timeline import Timeline
+
+    timeline = Timeline()
+    return lambda event: output.write("".join(f"{line}\n" for line in timeline.lines(event)))
+
+
+def message_from(message: str | None, file: Path | None) -> str:
+    """The text to send: the argument, a file, or stdin where it is a pipe or `-`."""
+    if message is not None and file is not None:
+        raise UsageError("a MESSAGE and --file were given", "Give one of them.")
+    if file is not None:
+        try:
+            return decoded(file.read_bytes()).removesuffix("\n").removesuffix("\r")
+        except OSError as error:
+            raise UsageError(f"{file}: cannot read this file: {error.strerror or error}") from error
+    if message is not None and message != "-":
+        return message
+    if message is None and sys.stdin.isatty():
+        raise UsageError("there is no message", 'Say something: `arena send "hello"`.')
+    return decoded(sys.stdin.buffer.read()).removesuffix("\n").removesuffix("\r")
+
+
+def decoded(data: bytes) -> str:
+    """Bytes from outside as text: by their byte order mark, as UTF-8, else by the locale."""
+    for bom, encoding in BOMS.items():
+        if data.startswith(bom):
+            return data.decode(encoding, "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode(locale.getpreferredencoding(do_setlocale=False), "replace")

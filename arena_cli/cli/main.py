@@ -1,0 +1,85 @@
+"""The program: its commands, and the one place where errors become text and an exit code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arena_cli import __version__
+from arena_cli.cli import interrupt, look, scenarios, talk, workspace
+from arena_cli.cli.common import Options
+from arena_cli.ground.errors import ArenaError
+
+app = typer.Typer(
+    name="arena",
+    help="A team of AI agents that already exist, in one conversation.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command("init")(workspace.init)
+app.command("send")(talk.send)
+app.command("resume")(talk.resume)
+app.command("run")(scenarios.run)
+app.command("show")(look.show)
+app.command("sessions")(look.sessions)
+app.add_typer(workspace.agents_app, name="agents")
+app.command("teams")(workspace.teams)
+app.command("doctor")(look.doctor)
+app.command("schema")(workspace.schema)
+app.command("path")(look.path)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"arena {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(
+            "--workspace",
+            "-w",
+            envvar="ARENA_WORKSPACE",
+            help="The folder with arena.yaml or agents/; else found from here upwards.",
+        ),
+    ] = None,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where in arena an error came from.")
+    ] = False,
+    version: Annotated[  # noqa: ARG001 - handled by its callback
+        bool,
+        typer.Option("--version", "-V", callback=_version, is_eager=True, help="Say the version."),
+    ] = False,
+) -> None:
+    """Options that every command takes."""
+    context.obj = Options(workspace=workspace, debug=debug)
+
+
+def run() -> None:
+    """Run the command line and exit: 0 done, else as docs/exit-codes.md says."""
+    interrupt.install()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        app()
+    except ArenaError as error:
+        if "--debug" in sys.argv:
+            traceback.print_exception(error)
+        print(f"arena: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        interrupt.drop_stdout()
+        sys.exit(0)

@@ -1,0 +1,158 @@
+"""`init`, `agents`, `teams`, `schema`: the files of a workspace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from arena_cli.cli import common, interrupt
+
+if TYPE_CHECKING:
+    from arena_cli.adapters.base import Health
+    from arena_cli.team.workspace import Workspace
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON list.")]
+
+agents_app = typer.Typer(help="List the agents, or check them.", rich_markup_mode=None)
+
+
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Where; it is made if it is not there.")
+    ] = Path(),
+) -> None:
+    """Write a small team that works offline, and two scenarios; nothing is overwritten."""
+    from arena_cli.team import init as template
+
+    written = template.write(folder, _schemas())
+    for path in written:
+        print(path.as_posix())
+    print()
+    if folder != Path():
+        print(f'  cd "{folder}"')
+    print('  arena send "hello"')
+    print("  arena run")
+
+
+@agents_app.callback(invoke_without_command=True)
+def agents(context: typer.Context, as_json: Json = False) -> None:
+    """List the agents of the workspace."""
+    if context.invoked_subcommand is not None:
+        return
+    from arena_cli.ground.text import shown_line
+
+    loaded = common.workspace_of(context)
+    profiles = loaded.profiles.values()
+    if as_json:
+        _print_json([profile.model_dump() for profile in profiles])
+        return
+    for profile in profiles:
+        facts = [
+            f"{profile.avatar} {profile.name or profile.agent_id}".strip(),
+            f"@{profile.agent_id}",
+            str(profile.adapter["type"]),
+            ", ".join(profile.skills),
+            "" if profile.member else "not a member",
+        ]
+        print(" · ".join(shown_line(fact) for fact in facts if fact))
+
+
+@agents_app.command("check")
+def check(context: typer.Context) -> None:
+    """Check every file of the workspace and ask each agent whether it could be called now."""
+    loaded = common.workspace_of(context)
+    for warning in loaded.warnings:
+        common.warn(f"warning: {warning}")
+    if not print_health(loaded):
+        raise typer.Exit(1)
+
+
+def print_health(loaded: Workspace) -> bool:
+    """A line per agent; whether all of them could be called."""
+    from arena_cli.ground.text import shown_line
+
+    sound = True
+    for agent, health in interrupt.run(_health(loaded), hint="").items():
+        sound = sound and health.ok
+        state = "ok" if health.ok else "NOT OK"
+        detail = f" · {shown_line(health.detail)}" if health.detail else ""
+        print(f"{state:6} {shown_line(agent)}{detail}")
+    return sound
+
+
+async def _health(loaded: Workspace) -> dict[str, Health]:
+    from arena_cli.adapters.runtime import Runtime
+    from arena_cli.context import render
+    from arena_cli.ground.redact import Redactor
+    from arena_cli.team.model import Member
+
+    place = common.place_of(loaded, wait_s=0)
+    runtime = Runtime(
+        workspace=loaded.root,
+        scratch=loaded.root / "sessions",
+        render=render.render,
+        redactor=Redactor((), place.redact),
+        environ=place.environ,
+    )
+    everyone = [Member(profile, profile.name) for profile in loaded.profiles.values()]
+    return {member.id: await runtime.health(member) for member in everyone}
+
+
+def teams(context: typer.Context, as_json: Json = False) -> None:
+    """List the teams of the workspace."""
+    from arena_cli.ground.text import shown_line
+
+    loaded = common.workspace_of(context)
+    found = [loaded.team(name) for name in loaded.teams]
+    if as_json:
+        _print_json(
+            [
+                {
+                    "team": team.name,
+                    "description": team.description,
+                    "members": [member.id for member in team.members],
+                    "humans": [human.model_dump() for human in team.humans],
+                    "config": team.config.model_dump(),
+                }
+                for team in found
+            ]
+        )
+        return
+    if not found:
+        common.warn("no team files; without one, every agent is in the team")
+    for team in found:
+        mark = " (default)" if team.name == loaded.file.team else ""
+        members = ", ".join(member.id for member in team.members)
+        facts = [f"{team.name}{mark}", members, team.description]
+        print(" · ".join(shown_line(fact) for fact in facts if fact))
+
+
+def schema(
+    kind: Annotated[
+        Literal["agent", "team", "scenario"], typer.Argument(help="Which kind of file.")
+    ],
+) -> None:
+    """Print the JSON Schema of a kind of file, for editors."""
+    _print_json(_schemas()[kind])
+
+
+def _schemas() -> dict[str, dict[str, Any]]:
+    """The JSON Schema of every kind of file."""
+    from arena_cli.adapters import registry
+    from arena_cli.scenario import file as scenario_file
+    from arena_cli.team import schema as schemas
+
+    kinds = {kind: registry.settings_type(kind) for kind in registry.known()}
+    return {
+        "agent": schemas.agent({kind: shape for kind, shape in kinds.items() if shape}),
+        "team": schemas.team(),
+        "scenario": scenario_file.schema(),
+        "workspace": schemas.workspace(),
+    }
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2))

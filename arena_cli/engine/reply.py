@@ -1,0 +1,269 @@
+"""One reply: its attempts, within its deadline, and the event that tells how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from arena_cli.adapters.runtime import Answer, Heard, Runtime
+from arena_cli.context import tokens
+from arena_cli.engine import calling
+from arena_cli.ground.clock import Clock
+from arena_cli.ground.errors import (
+    AgentError,
+    AgentOverloaded,
+    AgentRefused,
+    AgentTimeout,
+    DiskRefused,
+)
+from arena_cli.ground.protocol import (
+    AgentInput,
+    AgentOutput,
+    Attachment,
+    Message,
+    StatusEvent,
+    Usage,
+)
+from arena_cli.team.mentions import Roster
+from arena_cli.team.model import Member, Team
+from arena_cli.transcript.events import (
+    Phase,
+    ReplyFinished,
+    ReplyStarted,
+    ReplyStatus,
+    StatusReported,
+)
+from arena_cli.transcript.journal import Journal
+from arena_cli.transcript.log import Stamp
+
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 30.0
+LONGEST_RETRY_AFTER_S = 60.0
+
+Keep = Callable[[list[Attachment], str], list[Attachment]]
+
+
+@dataclass(frozen=True)
+class Room:
+    """What every reply of a session works with. `keep` stores attachments of a message id."""
+
+    team: Team
+    roster: Roster
+    journal: Journal
+    runtime: Runtime
+    clock: Clock
+    keep: Keep
+
+
+@dataclass
+class Planned:
+    """One reply that is to be called: by whom, as what, with which input.
+
+    `attempt` is the number of its next attempt, `failed` how many attempts failed before.
+    """
+
+    agent: str
+    member: Member | None
+    reply: int
+    turn: int
+    phase: Phase
+    input: AgentInput
+    input_hash: str
+    input_tokens: int
+    opener: str
+    reply_to: str | None
+    attempt: int = 1
+    failed: int = 0
+
+
+@dataclass
+class _Ending:
+    """What `reply_finished` says beside what is planned."""
+
+    status: ReplyStatus
+    error: str | None = None
+    answer: Answer | None = None
+    metadata: dict[str, object] = field(default_factory=dict)
+
+
+def announce(planned: Planned, room: Room) -> None:
+    """Write that the next attempt of a reply starts."""
+    adapter = str(planned.member.profile.adapter["type"]) if planned.member else ""
+
+    def started(stamp: Stamp) -> ReplyStarted:
+        return ReplyStarted(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            reply=planned.reply,
+            turn=planned.turn,
+            phase=planned.phase,
+            agent=planned.agent,
+            adapter=adapter,
+            invocation=planned.input.invocation,
+            attempt=planned.attempt,
+            input_hash=planned.input_hash,
+            input_tokens=planned.input_tokens,
+        )
+
+    room.journal.write(started)
+
+
+async def run(planned: Planned, room: Room) -> None:
+    """Call an agent whose first attempt is announced, and write how it ended.
+
+    Cancelled, it writes `cancelled` and raises; nothing else but DiskRefused leaves it.
+    """
+    began = room.clock.monotonic()
+    heard = Heard(room.runtime.redactor, lambda status: _report(status, planned, room))
+    try:
+        ending = await _attempts(planned, room, heard, began)
+    except asyncio.CancelledError:
+        with contextlib.suppress(DiskRefused):
+            _finish(
+                planned, room, began, _Ending("cancelled", metadata=heard.metadata(failed=True))
+            )
+        raise
+    _finish(planned, room, began, ending)
+
+
+async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) -> _Ending:
+    if planned.member is None:
+        return _Ending("error", f"{planned.agent} is no longer in the team")
+    config = room.team.config
+    profile = planned.member.profile
+    limit = profile.timeout_s or config.turn_timeout_s
+    retries = 0
+    if (profile.on_failure or config.on_failure) == "retry":
+        retries = config.retries if profile.retries is None else profile.retries
+    while True:
+        left = limit - (room.clock.monotonic() - began)
+        try:
+            answer = await _attempt(planned, planned.member, room, heard, left)
+        except AgentError as error:
+            wait = _wait_before_retry(error, planned.failed, retries, room.clock)
+            left = limit - (room.clock.monotonic() - began)
+            if wait is None or wait >= left:
+                status: ReplyStatus = "timeout" if isinstance(error, AgentTimeout) else "error"
+                return _Ending(
+                    status, str(error), metadata={**heard.metadata(failed=True), **error.metadata}
+                )
+            await asyncio.sleep(wait)
+            planned.failed += 1
+            planned.attempt += 1
+            announce(planned, room)
+            heard = Heard(heard.redactor, heard.on_status)
+            continue
+        for status_event in answer.output.status_updates:
+            _report(status_event, planned, room)
+        metadata = {**heard.metadata(failed=False), **answer.output.metadata}
+        return _Ending("declined" if answer.declined else "success", None, answer, metadata)
+
+
+async def _attempt(
+    planned: Planned, member: Member, room: Room, heard: Heard, left: float
+) -> Answer:
+    attempt_limit = room.team.config.attempt_timeout_s
+    limit = left if attempt_limit is None else min(left, attempt_limit)
+    shown = planned.input.model_copy(
+        update={"call": planned.input.call + planned.failed, "deadline_s": round(limit, 3)}
+    )
+    try:
+        async with asyncio.timeout(limit):
+            return await room.runtime.invoke(member, shown, heard)
+    except TimeoutError as error:
+        raise AgentTimeout(
+            member.id,
+            f"no answer within {limit:g} s",
+            mend="raise its timeout_s, or the team's turn_timeout_s, if it needs longer",
+        ) from error
+
+
+def _wait_before_retry(error: AgentError, failed: int, retries: int, clock: Clock) -> float | None:
+    """Seconds to wait before the next attempt; None where there is none.
+
+    Doubles from 0.5 s to 30 s, half of it by chance; `Retry-After` is kept to if it is at most
+    60 s, and above that there is no point in waiting (RFC 9110, section 10.2.3).
+    """
+    if failed >= retries or isinstance(error, AgentRefused):
+        return None
+    asked = error.retry_after if isinstance(error, AgentOverloaded) else None
+    if asked is not None:
+        return asked if asked <= LONGEST_RETRY_AFTER_S else None
+    wait = min(FIRST_WAIT_S * float(2**failed), LONGEST_WAIT_S)
+    return wait / 2 + clock.jitter() * wait / 2
+
+
+def _report(status: StatusEvent, planned: Planned, room: Room) -> None:
+    room.journal.write(
+        lambda stamp: StatusReported(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            reply=planned.reply,
+            agent=planned.agent,
+            status=status.status,
+            detail=status.detail,
+            progress=status.progress,
+        )
+    )
+
+
+def _finish(planned: Planned, room: Room, began: float, ending: _Ending) -> None:
+    latency = round((room.clock.monotonic() - began) * 1000)
+    answer = ending.answer
+    output = answer.output if answer and ending.status == "success" else None
+    calls = (
+        calling.calls_of(output, planned.member, room.team, room.roster, opener=planned.opener)
+        if output and planned.member
+        else calling.Calls((), (), {}, ())
+    )
+
+    def finished(stamp: Stamp) -> ReplyFinished:
+        return ReplyFinished(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            reply=planned.reply,
+            turn=planned.turn,
+            phase=planned.phase,
+            agent=planned.agent,
+            status=ending.status,
+            message=_message(planned, room, output, calls, stamp) if output else None,
+            next_mentions=list(calls.next_mentions),
+            refused=calls.refused,
+            unresolved=list(calls.unresolved),
+            usage=_usage(planned, answer.output) if answer else None,
+            latency_ms=latency,
+            attempts=planned.attempt,
+            error=ending.error,
+            metadata=ending.metadata,
+        )
+
+    room.journal.write(finished)
+
+
+def _message(
+    planned: Planned, room: Room, output: AgentOutput, calls: calling.Calls, stamp: Stamp
+) -> Message:
+    return Message(
+        id=stamp.message_id,
+        turn_id=planned.input.turn_id,
+        author_id=planned.agent,
+        author_name=planned.member.name if planned.member else planned.agent,
+        author_type="agent",
+        content=output.content,
+        mentions=list(calls.mentions),
+        reply_to=planned.reply_to,
+        attachments=room.keep(output.attachments, stamp.message_id),
+        structured=output.structured,
+        timestamp=stamp.ts,
+    )
+
+
+def _usage(planned: Planned, output: AgentOutput) -> Usage:
+    """What the agent said that it used; else an estimate."""
+    return output.usage or Usage(
+        input_tokens=planned.input_tokens,
+        output_tokens=tokens.estimate(output.content),
+        estimated=True,
+    )

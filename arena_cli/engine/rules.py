@@ -1,0 +1,256 @@
+"""The turn rules (docs/turn-rules.md) as functions of the open chain and the team. No I/O.
+
+`next_step` is the whole of it: what the loop does next, whether the chain just opened or was
+killed half-way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from arena_cli.ground.protocol import Message
+from arena_cli.team import relevance
+from arena_cli.team.mentions import Roster
+from arena_cli.team.model import Team
+from arena_cli.transcript.events import End, PassedOver, Phase
+from arena_cli.transcript.fold import ChainState, TurnState
+
+NO_PLACE = "no place left"
+
+
+@dataclass(frozen=True)
+class CallPhase:
+    """Call these agents of a phase, all at once; the others of the phase have ended."""
+
+    phase: Phase
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ChooseCandidates:
+    """Phase A is over: say who is asked in phase B."""
+
+
+@dataclass(frozen=True)
+class FinishTurn:
+    """Both phases are over."""
+
+    called: tuple[str, ...]
+    replied: tuple[str, ...]
+    due: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TellLimit:
+    """Say who was still due when the depth limit stopped the chain."""
+
+    due: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StartTurn:
+    """Open a turn with these as must; those beyond `max_responders` are deferred."""
+
+    depth: int
+    must: tuple[str, ...]
+    deferred: tuple[str, ...]
+    trigger: tuple[str, ...]
+    mentioned_by: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FinishChain:
+    """Nobody is left to speak."""
+
+    end: End
+    awaits: tuple[str, ...]
+
+
+Step = CallPhase | ChooseCandidates | FinishTurn | TellLimit | StartTurn | FinishChain
+
+
+def next_step(chain: ChainState, team: Team) -> Step:
+    """What comes next in an open chain: the first rule that holds."""
+    if not chain.turns:
+        must, mentioned_by = first_must(chain.opening.message, team)
+        return _start(0, must, (chain.opening.message.id,), mentioned_by, team)
+    turn = chain.turns[-1]
+    if turn.finished is None:
+        return _within(turn, team)
+    due = tuple(turn.finished.next)
+    if due and not aborted(turn, team):
+        if turn.started.depth < team.config.chain_depth_limit:
+            trigger = tuple(done.message.id for done in turn.successes() if done.message)
+            return _start(turn.started.depth + 1, due, trigger, mentioners(turn, due), team)
+        if not chain.limit_told:
+            return TellLimit(due)
+    end, awaits = end_of(chain, team)
+    return FinishChain(end, awaits)
+
+
+def _within(turn: TurnState, team: Team) -> Step:
+    pending = tuple(agent for agent in turn.started.must if turn.result(agent) is None)
+    if pending:
+        return CallPhase("A", pending)
+    if turn.candidates is None and not aborted(turn, team):
+        return ChooseCandidates()
+    asked = turn.candidates.asked if turn.candidates else []
+    pending = tuple(agent for agent in asked if turn.result(agent) is None)
+    if pending:
+        return CallPhase("B", pending)
+    replied = tuple(done.agent for done in turn.successes())
+    return FinishTurn(tuple(turn.called), replied, due_after(turn, team))
+
+
+def _start(
+    depth: int,
+    due: tuple[str, ...],
+    trigger: tuple[str, ...],
+    mentioned_by: dict[str, list[str]],
+    team: Team,
+) -> StartTurn:
+    places = team.config.max_responders
+    return StartTurn(depth, due[:places], due[places:], trigger, mentioned_by)
+
+
+def first_must(message: Message, team: Team) -> tuple[tuple[str, ...], dict[str, list[str]]]:
+    """Who must answer the message that opened the chain, and by whom each was mentioned."""
+    ids = {member.id for member in team.members}
+    mentioned = tuple(name for name in message.mentions if name in ids)
+    if mentioned:
+        return mentioned, {name: [message.author_id] for name in mentioned}
+    if message.mentions:
+        return (), {}
+    if team.config.default_responders:
+        return tuple(team.config.default_responders), {}
+    if len(team.members) == 1:
+        return (team.members[0].id,), {}
+    return (), {}
+
+
+def choose(
+    turn: TurnState, chain: ChainState, team: Team, roster: Roster
+) -> tuple[list[str], dict[str, PassedOver]]:
+    """Who is asked in phase B, in order of call, and who is passed over and why."""
+    config = team.config
+    taken = chain.called | set(turn.started.deferred)
+    open_to_it = [
+        member
+        for member in team.members
+        if member.profile.response.auto_respond and member.id not in taken
+    ]
+    if config.selection == "none" or not open_to_it:
+        return [], {}
+    haystack = relevance.Haystack(new_texts(turn, chain), roster)
+    scored = [(relevance.score(haystack, member), member) for member in open_to_it]
+    scored.sort(key=lambda pair: -pair[0])
+    places = config.max_responders - len(turn.started.must)
+    asked: list[str] = []
+    passed_over: dict[str, PassedOver] = {}
+    for score, member in scored:
+        threshold = member.profile.response.threshold
+        if config.selection == "relevance" and score < threshold:
+            passed_over[member.id] = PassedOver(relevance=score, threshold=threshold)
+        elif len(asked) >= places:
+            passed_over[member.id] = PassedOver(relevance=score, reason=NO_PLACE)
+        else:
+            asked.append(member.id)
+    return asked, passed_over
+
+
+def new_texts(turn: TurnState, chain: ChainState) -> list[str]:
+    """The texts of the turn's new messages: its trigger and what phase A said."""
+    known = chain.messages
+    texts = [known[name].content for name in turn.started.trigger if name in known]
+    return texts + [done.message.content for done in turn.successes() if done.message]
+
+
+def due_after(turn: TurnState, team: Team) -> tuple[str, ...]:
+    """Everyone due after a turn: the deferred, then whom its replies call, each once."""
+    due = dict.fromkeys(turn.started.deferred)
+    for done in turn.successes():
+        due.update(dict.fromkeys(done.next_mentions))
+    if not team.config.re_invoke_already_replied:
+        for agent in turn.called:
+            done_by = turn.result(agent)
+            if done_by is None or done_by.status != "declined":
+                due.pop(agent, None)
+    return tuple(due)
+
+
+def mentioners(turn: TurnState, due: Iterable[str]) -> dict[str, list[str]]:
+    """Who mentioned each of those due; for the deferred it adds up."""
+    found: dict[str, dict[str, None]] = {}
+    for agent in due:
+        earlier = turn.started.mentioned_by.get(agent, []) if agent in turn.started.deferred else []
+        found[agent] = dict.fromkeys(earlier)
+    for done in turn.successes():
+        for agent in done.next_mentions:
+            if agent in found:
+                found[agent][done.agent] = None
+    return {agent: list(names) for agent, names in found.items() if names}
+
+
+def trigger_for(agent: str, chain: ChainState, *, phase: Phase) -> list[str]:
+    """The ids of the open turn's new messages as this agent sees them, in order.
+
+    Phase B sees phase A too; who was deferred also what called it then; nobody its own messages.
+    """
+    turn = chain.turns[-1]
+    ids = dict.fromkeys(_since_deferred(agent, chain, len(chain.turns) - 1))
+    if phase == "B":
+        in_phase_a = set(turn.started.must)
+        for done in turn.successes():
+            if done.message and done.agent in in_phase_a:
+                ids[done.message.id] = None
+    return [name for name in ids if chain.messages[name].author_id != agent]
+
+
+def _since_deferred(agent: str, chain: ChainState, number: int) -> list[str]:
+    trigger = [name for name in chain.turns[number].started.trigger if name in chain.messages]
+    if number == 0 or agent not in chain.turns[number - 1].started.deferred:
+        return trigger
+    earlier = _since_deferred(agent, chain, number - 1)
+    calling = [name for name in earlier if agent in chain.calling[name]]
+    return [*(calling or earlier), *trigger]
+
+
+def aborted(turn: TurnState, team: Team) -> bool:
+    """Whether an agent whose failure ends the chain failed in this turn."""
+    return any(
+        done.status in ("error", "timeout") and _on_failure(done.agent, team) == "abort"
+        for done in map(turn.result, turn.called)
+        if done is not None
+    )
+
+
+def _on_failure(agent: str, team: Team) -> str:
+    member = team.member(agent)
+    return (member.profile.on_failure if member else None) or team.config.on_failure
+
+
+def end_of(chain: ChainState, team: Team) -> tuple[End, tuple[str, ...]]:
+    """How the chain ends, the first that holds, and the humans that it waits for."""
+    results = chain.results()
+    failed = any(done.status in ("error", "timeout") for done in results)
+    replied = any(done.status == "success" for done in results)
+    if any(aborted(turn, team) for turn in chain.turns) or (failed and not replied):
+        return "failed", ()
+    last = chain.turns[-1] if chain.turns else None
+    if last and last.finished and last.finished.next:
+        return "chain_limit", ()
+    awaits = humans_named(chain, team)
+    if awaits:
+        return "awaiting_human", awaits
+    return ("quiet" if replied else "no_reply"), ()
+
+
+def humans_named(chain: ChainState, team: Team) -> tuple[str, ...]:
+    """The humans that replies of the chain mention, in order of mention."""
+    humans = {chain.opening.message.author_id, *(human.id for human in team.humans)}
+    named: dict[str, None] = {}
+    for done in chain.results():
+        if done.status == "success" and done.message:
+            named.update(dict.fromkeys(name for name in done.message.mentions if name in humans))
+    return tuple(named)

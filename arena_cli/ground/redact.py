@@ -1,0 +1,136 @@
+"""Secrets are taken out of text once, at the edge, before it is shown, stored or hashed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from arena_cli.ground import text as texts
+
+MARK = "[redacted]"
+
+# A replacement can bring together what a user's pattern matches; few passes settle any real text.
+_MOST_PASSES = 4
+
+_START = r"(?<![A-Za-z0-9])"
+_HAS_DIGIT = r"(?=[A-Za-z._~+/=-]{0,64}[0-9])"
+_KEY_LABEL = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+
+# A character that is rarer than the rest (one is found far quicker than many), what each shape
+# begins with, and the shape, as published by who issues it. A digit is asked for
+# where prose with hyphens would fit too. Every repetition that may fail is bounded, or cannot start
+# again inside of itself: the time stays linear.
+_SHAPES = (
+    ("-", ("sk-",), rf"{_START}sk-{_HAS_DIGIT}[A-Za-z0-9_-]{{20,}}"),
+    ("_", ("sk_", "rk_"), rf"{_START}[sr]k_(?:live|test)_[A-Za-z0-9]{{16,}}"),
+    ("_", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), rf"{_START}gh[pousr]_[A-Za-z0-9]{{20,}}"),
+    ("_", ("github_pat_",), rf"{_START}github_pat_[A-Za-z0-9_]{{20,}}"),
+    ("-", ("glpat-",), rf"{_START}glpat-[A-Za-z0-9_-]{{20,}}"),
+    ("I", ("AKIA", "ASIA"), rf"{_START}A[KS]IA[A-Z0-9]{{16}}(?![A-Za-z0-9])"),
+    ("I", ("AIza",), rf"{_START}AIza[A-Za-z0-9_-]{{30,}}"),
+    ("-", ("xox", "xapp-"), rf"{_START}(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{{10,}}"),
+    ("_", ("hf_",), rf"{_START}hf_[A-Za-z0-9]{{30,}}"),
+    ("_", ("npm_",), rf"{_START}npm_[A-Za-z0-9]{{30,}}"),
+    ("-", ("pypi-",), rf"{_START}pypi-[A-Za-z0-9_-]{{50,}}"),
+    (
+        "J",
+        ("eyJ",),
+        r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
+    ),
+    (" ", ("earer ",), rf"(?<=[Bb]earer ){_HAS_DIGIT}[A-Za-z0-9._~+/=-]{{16,}}"),
+    (
+        "K",
+        ("PRIVATE KEY",),
+        rf"-----BEGIN {_KEY_LABEL}"
+        rf"(?:(?:(?!-----BEGIN)[\s\S]){{0,20000}}?-----END {_KEY_LABEL}"
+        r"|(?:(?:\s|\\[nr])*[A-Za-z0-9+/=]{16,})*)",
+    ),
+)
+_KNOWN = tuple((rare, beginnings, re.compile(shape)) for rare, beginnings, shape in _SHAPES)
+
+
+class Redactor:
+    """Replaces secrets, matches of the workspace's `redact` patterns and known key shapes.
+
+    `secrets` are literal texts (also found as JSON writes them), `patterns` regular expressions;
+    raises `re.error` where one is none. What overlaps becomes one `[redacted]`. Redacting twice
+    gives the same as once.
+    """
+
+    def __init__(
+        self, secrets: Iterable[str] = (), patterns: Iterable[re.Pattern[str] | str] = ()
+    ) -> None:
+        self._secrets = frozenset(secret for secret in secrets if secret)
+        self._patterns = tuple(re.compile(pattern) for pattern in patterns)
+        self._literals = tuple(sorted({form for one in self._secrets for form in _forms(one)}))
+
+    def with_secrets(self, more: Iterable[str]) -> Redactor:
+        """The same with more secrets."""
+        secrets = self._secrets.union(more)
+        return self if secrets == self._secrets else Redactor(secrets, self._patterns)
+
+    def text(self, text: str) -> str:
+        """The text with every secret in it replaced."""
+        for _ in range(_MOST_PASSES):
+            spans = list(self._spans(text))
+            if not spans:
+                return text
+            redacted = _replace(text, spans)
+            if redacted == text:
+                return text
+            text = redacted
+        return text
+
+    def value(self, value: Any) -> Any:
+        """`text` for nested data, keys included; bytes stay as they are."""
+        return texts.map_text(value, self.text)
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+        for literal in self._literals:
+            at = text.find(literal)
+            while at >= 0:
+                yield at, at + len(literal)
+                at = text.find(literal, at + 1)
+        for pattern in self._patterns:
+            yield from _matches(pattern, text)
+        for rare, beginnings, shape in _KNOWN:
+            if rare in text:
+                for beginning in beginnings:
+                    if beginning in text:
+                        yield from _matches(shape, text)
+                        break
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    for match in pattern.finditer(text):
+        if match.group():
+            yield match.span()
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """The secret as it is, and as it stands inside a JSON string."""
+    yield secret
+    for ascii_only in (True, False):
+        yield json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
+
+
+def _replace(text: str, spans: list[tuple[int, int]]) -> str:
+    """The text with each group of overlapping spans replaced; marks that are there already stay."""
+    at = text.find(MARK)
+    while at >= 0:
+        spans.append((at, at + len(MARK)))
+        at = text.find(MARK, at + len(MARK))
+    spans.sort()
+    parts = []
+    kept_from = 0
+    start, end = spans[0]
+    for next_start, next_end in [*spans[1:], (len(text) + 1, len(text) + 1)]:
+        if next_start < end:
+            end = max(end, next_end)
+            continue
+        parts += [text[kept_from:start], MARK]
+        kept_from = end
+        start, end = next_start, next_end
+    return "".join([*parts, text[kept_from:]])

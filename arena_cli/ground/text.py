@@ -1,0 +1,171 @@
+"""Text at the edge: made valid on its way in, harmless on its way to a terminal or a CI log."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from typing import Any
+
+REPLACEMENT = "\ufffd"
+MAX_DEPTH = 64
+TOO_DEEP = "[nested too deeply]"
+
+_LONGEST_CLUSTER = 64
+
+# Controls, then what is invisible or turns the line around: bidi controls, fillers, zero-width
+# characters, separators of lines and paragraphs, annotation and tag characters, halves of
+# surrogate pairs, noncharacters. Joiners and variation selectors stay: emoji, Persian and Han
+# variants are written with them (Unicode 16, DerivedCoreProperties, Default_Ignorable_Code_Point).
+_UNSAFE = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
+    + "".join(f"{chr(plane << 16 | 0xFFFE)}{chr(plane << 16 | 0xFFFF)}" for plane in range(1, 17))
+)
+# The flags of England, Scotland and Wales are a black flag, tag letters and a closing tag.
+_TAG_FLAG = "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,6}\U000e007f"
+_SPOT = re.compile(f"[{_UNSAFE}]")
+_ESCAPED = re.compile(f"{_TAG_FLAG}|\r\n|[{_UNSAFE}]")
+
+# A CI runner compares by the rules of a language, to which these characters are not there.
+_UNSEEN = "\u180b-\u180d\u180f\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_COMMAND_LINE = re.compile(f"^((?:[^\\S\n]|[{_UNSEEN}])*)(?=:[{_UNSEEN}]*:)", re.MULTILINE)
+_COMMAND_MARK = re.compile(f"(#[{_UNSEEN}]*#[a-z{_UNSEEN}]{{0,20}})\\[", re.IGNORECASE)
+
+
+def clean(text: str) -> tuple[str, bool]:
+    """The text as valid Unicode, and whether anything had to be replaced.
+
+    Each half of a surrogate pair that stands alone becomes U+FFFD; two that belong together
+    become the character that they are.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return whole, whole.count(REPLACEMENT) != text.count(REPLACEMENT)
+    return text, False
+
+
+def decode(data: bytes) -> tuple[str, bool]:
+    """Bytes of a program as text, and whether bytes that are not UTF-8 were replaced.
+
+    A byte order mark at the beginning is taken off.
+    """
+    try:
+        return data.decode("utf-8-sig"), False
+    except UnicodeDecodeError:
+        return data.decode("utf-8-sig", "replace"), True
+
+
+def clean_value(value: Any) -> tuple[Any, bool]:
+    """`clean` for nested data, keys included; what is no JSON (bytes apart) becomes its text.
+
+    What lies deeper than `MAX_DEPTH` levels becomes `TOO_DEEP`, so that nothing that is done with
+    the data later can run out of stack.
+    """
+    replaced = False
+
+    def change(text: str) -> str:
+        nonlocal replaced
+        cleaned, was_replaced = clean(text)
+        replaced = replaced or was_replaced
+        return cleaned
+
+    return map_text(value, change), replaced
+
+
+def map_text(value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
+    """Nested data with `change` applied to every text in it, keys included (see `clean_value`)."""
+    if isinstance(value, str):
+        return change(value)
+    if value is None or isinstance(value, (bool, int, float, bytes)):
+        return value
+    if depth >= MAX_DEPTH:
+        return TOO_DEEP
+    if isinstance(value, dict):
+        return {
+            map_text(key, change, depth + 1): map_text(item, change, depth + 1)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [map_text(item, change, depth + 1) for item in value]
+    return change(str(value))
+
+
+def shown(text: str) -> str:
+    """Untrusted text as it may be printed: it can neither steer the terminal nor a CI runner.
+
+    Controls (but `\\n` and `\\t`), bidi controls, invisible characters, separators of lines,
+    lone surrogates and noncharacters become visible escapes such as `\\x1b` and `\\u202e`; `\\r\\n`
+    becomes `\\n`. A line that begins with `::` (GitHub Actions) and the marks `##[`, `##vso[`,
+    `##teamcity[` get a backslash that breaks them. Nothing is taken out; what is shown twice stays.
+    """
+    if _SPOT.search(text):
+        text = _ESCAPED.sub(_escape, text)
+    if ":" in text:
+        text = _COMMAND_LINE.sub(r"\1\\", text)
+    if "#" in text:
+        text = _COMMAND_MARK.sub(r"\1\\[", text)
+    return text
+
+
+def shown_line(text: str) -> str:
+    """`shown` in one line: line ends and tabs are written as `\\n` and `\\t`."""
+    return shown(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def cut(text: str, limit: int) -> str:
+    """The beginning of a text, at most `limit` characters, that ends with a whole visible one.
+
+    A joined emoji, a letter with its marks, a flag, a surrogate pair are kept whole or left out; a
+    run of marks that is longer than any language needs is cut anyway.
+    """
+    if len(text) <= limit:
+        return text
+    limit = max(limit, 0)
+    lowest = max(limit - _LONGEST_CLUSTER, 0)
+    end = next((at for at in range(limit, lowest, -1) if not _joined(text, at)), 0)
+    return text[: end or limit]
+
+
+def _escape(match: re.Match[str]) -> str:
+    found = match.group()
+    if found == "\r\n":
+        return "\n"
+    if len(found) > 1:
+        return found
+    code = ord(found)
+    if found == "\r":
+        return "\\r"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _joined(text: str, at: int) -> bool:
+    """Whether the characters before and after index `at` are parts of one (after UAX #29)."""
+    before, after = text[at - 1], text[at]
+    if _extends(after) or before == "\u200d" or (before, after) == ("\r", "\n"):
+        return True
+    if "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff":
+        return True
+    if _is_regional(before) and _is_regional(after):
+        start = at
+        while start > max(at - _LONGEST_CLUSTER, 0) and _is_regional(text[start - 1]):
+            start -= 1
+        return (at - start) % 2 == 1
+    return False
+
+
+def _extends(char: str) -> bool:
+    if char in "\u200c\u200d" or "\U0001f3fb" <= char <= "\U0001f3ff":
+        return True
+    if "\U000e0020" <= char <= "\U000e007f" or "\u1160" <= char <= "\u11ff":
+        return True
+    return unicodedata.category(char) in {"Mn", "Mc", "Me"}
+
+
+def _is_regional(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"

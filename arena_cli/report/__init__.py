@@ -1,0 +1,1 @@
+"""What people and programs read: timelines and results, made of events alone."""

@@ -1,0 +1,1 @@
+"""Scenarios: scripted conversations and what must come of them."""

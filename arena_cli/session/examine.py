@@ -1,0 +1,86 @@
+"""Reading every line of a session for `arena doctor`: what is broken, missing or still open."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from arena_cli.ground.protocol import Attachment
+from arena_cli.ground.text import shown_line
+from arena_cli.transcript import index, read
+from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished
+from arena_cli.transcript.fold import Fold
+
+
+@dataclass
+class Examined:
+    """Counts, `notes` that are no fault, and `problems`, each with its place."""
+
+    lines: int = 0
+    events: int = 0
+    chains: int = 0
+    replies: int = 0
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def examine(transcript: Path, workspace: Path) -> Examined:
+    """Read a whole transcript and the attachments that it names. Writes nothing."""
+    found = Examined()
+    fold = Fold()
+    end = 0
+    for line in read.lines(transcript):
+        found.lines += 1
+        end = line.end
+        if line.problem:
+            found.problems.append(f"{transcript}:{line.problem.line}: {line.problem.what}")
+        for event in line.events:
+            found.events += 1
+            if event.seq <= fold.seq:
+                found.problems.append(
+                    f"{transcript}:{found.lines}: event {event.seq} after event {fold.seq}"
+                )
+            elif event.seq != fold.seq + 1 and not found.problems:
+                found.problems.append(
+                    f"{transcript}:{found.lines}: event {fold.seq + 1} is missing"
+                )
+            fold.apply(event)
+            found.problems.extend(_attachments(event, f"{transcript}:{found.lines}", workspace))
+    found.chains, found.replies = fold.chain, fold.reply
+    rest = transcript.stat().st_size - end
+    if rest:
+        found.problems.append(
+            f"{transcript}:{found.lines + 1}: the last {rest} bytes are not a whole line; "
+            "the next `arena send` or `arena resume` sets them aside"
+        )
+    if fold.open:
+        found.notes.append(
+            f"chain {fold.open.number} was cut short: `arena resume {transcript.parent.name}`"
+        )
+    if index.path_of(transcript).exists() and not index.load(transcript, Fold()):
+        found.notes.append("the cache does not match and will be made anew")
+    for torn in sorted(transcript.parent.glob(f"{transcript.stem}.torn-*")):
+        found.notes.append(f"set aside earlier: {torn.name}")
+    return found
+
+
+def _attachments(event: Event, place: str, workspace: Path) -> list[str]:
+    message = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
+    faults = []
+    for attachment in message.attachments if message else ():
+        fault = _fault(attachment, workspace)
+        if fault:
+            faults.append(f"{place}: attachment {shown_line(attachment.name)}: {fault}")
+    return faults
+
+
+def _fault(attachment: Attachment, workspace: Path) -> str:
+    path = workspace / (attachment.path or "")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        return f"{path}: {error.strerror or error}"
+    if hashlib.sha256(content).hexdigest() != attachment.sha256:
+        return f"{path} is not what was attached"
+    return ""

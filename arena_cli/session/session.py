@@ -1,0 +1,244 @@
+"""A session open for writing: lock, repair, fold, then `send` or `resume` runs the turn loop."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from filelock import FileLock
+
+from arena_cli.adapters import registry, strays
+from arena_cli.adapters.base import Adapter
+from arena_cli.adapters.runtime import Runtime
+from arena_cli.context import render, window
+from arena_cli.engine import loop
+from arena_cli.engine.loop import Engine
+from arena_cli.engine.reply import Room
+from arena_cli.ground.clock import Clock, SystemClock
+from arena_cli.ground.errors import AgentError, UsageError
+from arena_cli.ground.protocol import Attachment, MemberInfo, Message
+from arena_cli.ground.redact import Redactor
+from arena_cli.session import lock, names, store
+from arena_cli.session.outgoing import Outgoing
+from arena_cli.team import environ, mentions
+from arena_cli.team.mentions import Roster
+from arena_cli.team.model import Durability, Language, Team
+from arena_cli.transcript import attachments, index, log, opening, read
+from arena_cli.transcript.events import (
+    ChainFinished,
+    Event,
+    MessageEvent,
+    Resumed,
+    SessionEvent,
+)
+from arena_cli.transcript.fold import ChainState
+from arena_cli.transcript.journal import Journal
+from arena_cli.transcript.log import Log
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a session lives and how it is written; the same for every session of a run."""
+
+    workspace: Path
+    durability: Durability = "fsync"
+    language: Language = "en"
+    redact: Sequence[str] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
+    clock: Clock = field(default_factory=SystemClock)
+    wait_s: float = 600.0
+    adapter_type: Callable[[str], type[Adapter]] = registry.adapter_type
+
+
+class Session:
+    """One conversation, held for writing until `close`.
+
+    `on_event` hears every event once it is written, `on_wait` that another process holds the lock.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        name: str,
+        team: Team,
+        *,
+        on_event: Callable[[Event], None] = lambda _: None,
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Open the session, or make it. Raises UsageError, SessionBusy or DiskRefused."""
+        self.team = team
+        self._place = place
+        self.folder = _made(place.workspace, name)
+        self.name = self.folder.name
+        self._lock: FileLock = lock.acquire(self.folder, wait_s=place.wait_s, on_wait=on_wait)
+        try:
+            self._open(on_event)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self, on_event: Callable[[Event], None]) -> None:
+        place, team = self._place, self.team
+        self._roster = Roster(team.members, team.humans)
+        self._redactor = _redactor(place, team)
+        budget = max((m.profile.context.window_tokens for m in team.members), default=0)
+        self._history = window.History(budget)
+        scratch = self.folder / "scratch"
+        strays.end_recorded(scratch / "processes")
+        transcript = self.folder / store.TRANSCRIPT
+        repair = log.repair(transcript, read.last_seq(transcript) + 1)
+        fold = opening.fold_of(
+            transcript, on_message=self._history.append, weigh=window.weigh, budget=budget
+        )
+        self._log = Log(transcript, clock=place.clock, durability=place.durability, seq=fold.seq)
+        self.journal = Journal(self._log, fold, on_event)
+        self._runtime = Runtime(
+            workspace=place.workspace,
+            scratch=scratch,
+            render=render.render,
+            redactor=self._redactor,
+            environ=place.environ,
+            used=lambda agent: frozenset(fold.scripted_used.get(agent, ())),
+            adapter_type=place.adapter_type,
+        )
+        self._room = Room(
+            team=team,
+            roster=self._roster,
+            journal=self.journal,
+            runtime=self._runtime,
+            clock=place.clock,
+            keep=self._keep,
+        )
+        self._tell_who_talks()
+        if repair:
+            self.journal.write(lambda stamp: log.recovered(repair, stamp))
+
+    @property
+    def open_chain(self) -> ChainState | None:
+        """The chain that was cut short, if there is one."""
+        return self.journal.fold.open
+
+    async def send(self, outgoing: Outgoing) -> ChainFinished:
+        """Write a human's message and run its chain to the end.
+
+        A chain that was cut short is closed as `interrupted` first. Raises DiskRefused.
+        """
+        content = self._redactor.text(outgoing.content)
+        chain = self.journal.fold.open
+        if chain:
+            loop.finish_chain(self._room, chain, "interrupted", ())
+        author = outgoing.author
+        sent = [self._redacted(part) for part in outgoing.attachments]
+        named = mentions.parse(content, self._roster, author=author.id, opener=author.id)
+        self.journal.write(
+            lambda stamp: MessageEvent(
+                seq=stamp.seq,
+                ts=stamp.ts,
+                chain=self.journal.fold.chain + 1,
+                message=Message(
+                    id=stamp.message_id,
+                    author_id=author.id,
+                    author_name=author.name or author.id,
+                    author_type="human",
+                    content=content,
+                    mentions=list(dict.fromkeys((*outgoing.to, *named.ids))),
+                    attachments=self._keep(sent, stamp.message_id),
+                    timestamp=stamp.ts,
+                ),
+                unresolved=list(named.unresolved),
+            )
+        )
+        return await self._run()
+
+    async def resume(self) -> ChainFinished | None:
+        """Go on with the chain that was cut short; None where there is none."""
+        chain = self.journal.fold.open
+        if chain is None:
+            return None
+        after = self.journal.fold.seq
+        self.journal.write(
+            lambda stamp: Resumed(seq=stamp.seq, ts=stamp.ts, chain=chain.number, after_seq=after)
+        )
+        return await self._run()
+
+    async def _run(self) -> ChainFinished:
+        engine = Engine(
+            self._room,
+            session_id=self.name,
+            history=self._history,
+            language=self._place.language,
+        )
+        try:
+            return await engine.run()
+        finally:
+            await self._runtime.stop()
+
+    def close(self) -> None:
+        """Let go of the session."""
+        with contextlib.closing(self._log):
+            index.save(self._log.path, self.journal.fold, self._log.size)
+        self._lock.release()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _tell_who_talks(self) -> None:
+        members = [
+            MemberInfo(id=member.id, name=member.name, role=member.role)
+            for member in self.team.members
+        ]
+        config = self.team.config.model_dump()
+        known = self.journal.fold.session
+        if known and (known.team, known.members, known.config) == (self.team.name, members, config):
+            return
+        self.journal.write(
+            lambda stamp: SessionEvent(
+                seq=stamp.seq,
+                ts=stamp.ts,
+                session=self.name,
+                team=self.team.name,
+                members=members,
+                config=config,
+            )
+        )
+
+    def _redacted(self, part: Attachment) -> Attachment:
+        return part.model_copy(update={"data": self._redactor.value(part.data)})
+
+    def _keep(self, parts: Sequence[Attachment], message_id: str) -> list[Attachment]:
+        return attachments.store(
+            parts, message_id, session=self.folder, workspace=self._place.workspace
+        )
+
+
+def _made(workspace: Path, name: str) -> Path:
+    sessions = store.sessions_of(workspace)
+    name = names.checked(name)
+    folder = names.existing(sessions, name) or sessions / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: cannot make this folder: {error.strerror or error}",
+            "arena keeps transcripts there; mend the rights, or choose another --workspace.",
+        ) from error
+    return folder
+
+
+def _redactor(place: Place, team: Team) -> Redactor:
+    secrets: set[str] = set()
+    for member in team.members:
+        with contextlib.suppress(AgentError):
+            secrets |= environ.fill(member.profile.adapter, place.environ, agent_id=member.id)[1]
+    return Redactor(secrets, place.redact)

@@ -1,0 +1,122 @@
+"""The files of a workspace: `arena.yaml`, `agents/*.yaml`, `agents/teams/*.yaml`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from arena_cli.ground import nearest, yamlfile
+from arena_cli.ground.errors import Fault
+from arena_cli.ground.yamlfile import Document, Part
+from arena_cli.team import ids, teams
+from arena_cli.team.model import TeamConfig, WorkspaceFile
+from arena_cli.team.profiles import Kinds
+from arena_cli.team.teams import Draft
+
+FILE = "arena.yaml"
+AGENTS = "agents"
+TEAMS = "agents/teams"
+SUFFIX = ".yaml"
+
+
+def names(folder: Path, suffix: str = SUFFIX) -> list[str]:
+    """The names, in order, of a folder's files that end in `suffix`; hidden files apart."""
+    try:
+        entries = list(folder.iterdir())
+    except OSError:
+        return []
+    found = (entry.name for entry in entries if entry.name.endswith(suffix) and entry.is_file())
+    return sorted(name for name in found if not name.startswith("."))
+
+
+def workspace_document(root: Path) -> Document:
+    """`arena.yaml`, or an empty document where there is none."""
+    if (root / FILE).is_file():
+        return yamlfile.load(root / FILE, FILE)
+    return yamlfile.plain({}, FILE)
+
+
+def workspace_file(document: Document, kinds: Kinds, faults: list[Fault]) -> WorkspaceFile | None:
+    """`arena.yaml` checked, its `defaults` and patterns too; what is wrong goes to `faults`."""
+    file, wrong = yamlfile.validate(document, WorkspaceFile)
+    faults += wrong
+    patterns = Part(document, ("redact",)).data
+    for index, pattern in enumerate(patterns if isinstance(patterns, list) else ()):
+        faults += _pattern_faults(pattern, document, ("redact", index))
+    defaults = Part(document, ("defaults",)).data
+    for key in defaults if isinstance(defaults, dict) else ():
+        faults += _default_faults(key, document, kinds)
+    return file
+
+
+def _pattern_faults(pattern: object, document: Document, loc: tuple[str | int, ...]) -> list[Fault]:
+    try:
+        re.compile(str(pattern))
+    except re.error as error:
+        return [document.fault(loc, f"is no regular expression: {error}")]
+    return []
+
+
+def _default_faults(key: str, document: Document, kinds: Kinds) -> list[Fault]:
+    loc = ("defaults", key)
+    if key == "config":
+        return yamlfile.validate_part(Part(document, loc), TeamConfig)[1]
+    if key == "judge" or key in kinds.not_built:
+        return [document.fault(loc, "is not built yet", "take it out")]
+    known = ["config", *kinds.known()]
+    if key in known or key.startswith("x-"):
+        return []
+    return [document.fault(loc, "unknown key", nearest.hint(key, known))]
+
+
+def common_rules(document: Document) -> Sequence[Part]:
+    """The rules that `arena.yaml` sets for every team."""
+    return _at(Part(document), ("defaults", "config"))
+
+
+def _at(part: Part, loc: tuple[str, ...]) -> Sequence[Part]:
+    return [Part(part.document, (*part.loc, *loc))] if part.holds(loc) else []
+
+
+def agents(root: Path, faults: list[Fault]) -> dict[str, Part]:
+    """The profiles' files by stem."""
+    return _parts(root, AGENTS, faults)
+
+
+def drafts(
+    root: Path, document: Document, faults: list[Fault]
+) -> tuple[dict[str, Draft], list[str]]:
+    """The teams by name, and the names of those whose file is wrong."""
+    found: dict[str, Draft] = {}
+    broken: list[str] = []
+    for stem, part in _parts(root, TEAMS, faults).items():
+        file, wrong = teams.read(stem, part)
+        faults += wrong
+        if file is None:
+            broken.append(stem)
+            continue
+        rules = [*common_rules(document), *_at(part, ("config",))]
+        found[stem] = Draft(
+            file.team, file.members, part, ("members",), file.humans, rules, file.description
+        )
+    return found, broken
+
+
+def _parts(root: Path, folder: str, faults: list[Fault]) -> dict[str, Part]:
+    """The documents of a folder by stem, in the order of the names."""
+    for name in names(root / folder, ".yml"):
+        mend = f"rename it to {name.removesuffix('.yml')}{SUFFIX}"
+        faults.append(Fault(f"{folder}/{name}", 0, "", f"only {SUFFIX} files are read", mend))
+    found: dict[str, Part] = {}
+    folded: dict[str, str] = {}
+    for name in names(root / folder):
+        shown = f"{folder}/{name}"
+        stem = ids.normal(name.removesuffix(SUFFIX))
+        other = folded.setdefault(stem.casefold(), shown)
+        if other != shown:
+            what = f"has the name of {other}, upper and lower case apart"
+            faults.append(Fault(shown, 0, "", what, "rename one of them"))
+            continue
+        found[stem] = Part(yamlfile.load(root / folder / name, shown))
+    return found

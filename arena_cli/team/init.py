@@ -1,0 +1,67 @@
+"""The files of a new workspace: a small team that works offline, and two scenarios."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from arena_cli.ground.errors import UsageError
+
+SCHEMAS = ".schema"
+
+_RENAMED = {"gitignore": ".gitignore"}
+_OPTIONAL = frozenset({".gitignore"})  # one that is there already stays as it is
+
+
+def template(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
+    """Every file of a new workspace by its path (`agents/architect.yaml`).
+
+    `schemas` are the JSON Schemas that the YAML files name for the editor: `agent`, `team`,
+    `scenario` and `workspace`.
+    """
+    contents = dict(_contents(files("arena_cli.team") / "template", ""))
+    for name, schema in schemas.items():
+        text = json.dumps(schema, ensure_ascii=False, indent=2) + "\n"
+        contents[f"{SCHEMAS}/{name}.json"] = text.encode()
+    return contents
+
+
+def _contents(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        path = prefix + _RENAMED.get(entry.name, entry.name)
+        if entry.is_dir():
+            yield from _contents(entry, f"{path}/")
+        else:
+            yield path, entry.read_bytes()
+
+
+def write(target: Path, schemas: Mapping[str, Mapping[str, Any]]) -> list[Path]:
+    """Writes a new workspace into `target`, and gives the paths that were written.
+
+    Raises UsageError, with nothing written, where one of its files is there already, or where the
+    folder cannot be written.
+    """
+    wanted = {target / path: (path, data) for path, data in template(schemas).items()}
+    there = [path for path in wanted if path.exists() or path.is_symlink()]
+    kept = [path for path in there if wanted[path][0] in _OPTIONAL]
+    blocking = [wanted[path][0] for path in there if path not in kept]
+    if blocking:
+        what = f"{target} has these files already: {', '.join(blocking)}"
+        raise UsageError(what, "nothing was written; choose another folder, or move them away")
+    written = []
+    for path, (_, data) in wanted.items():
+        if path in kept:
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as file:
+                file.write(data)
+        except OSError as error:
+            what = f"{path} cannot be written: {error.strerror or error}"
+            raise UsageError(what, "mend the rights, or choose another folder") from error
+        written.append(path)
+    return written

@@ -1,0 +1,151 @@
+"""Whom a text names with `@` (docs/turn-rules.md, "Mentions").
+
+`Roster` knows the names of one team; `parse` reads a text, `resolve` a list of names. All of it is
+a function of its arguments, in time linear in the length of the text, however many names there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from arena_cli.team import letters
+from arena_cli.team.letters import Kind
+from arena_cli.team.roster import (
+    Everybody,
+    Opener,
+    Roster,
+    Somebody,
+    Target,
+    folded_name,
+    roster_conflicts,
+)
+from arena_cli.team.visible import blanked, hidden_spans, visible
+
+__all__ = [
+    "Mentions",
+    "Roster",
+    "hidden_spans",
+    "parse",
+    "prose",
+    "resolve",
+    "roster_conflicts",
+    "visible",
+]
+
+_AT = re.compile("[@＠]")
+_LONGEST_UNRESOLVED = 32
+# Not a space: a name with a space in it must not be found across what was taken out.
+_TAKEN_OUT = "\0"
+
+
+@dataclass(frozen=True)
+class Mentions:
+    """Whom a text names.
+
+    `ids` are agents and humans in order of first mention; `unresolved` names that nobody has, as
+    written, without the `@`; `by_all_only` those of `ids` that are named by an `@all` alone.
+    """
+
+    ids: tuple[str, ...] = ()
+    unresolved: tuple[str, ...] = ()
+    by_all_only: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An `@` with a name after it, from `start` to `end`; `target` None: nobody has it."""
+
+    start: int
+    end: int
+    target: Target | None
+
+
+def parse(text: str, roster: Roster, *, author: str, opener: str) -> Mentions:
+    """Whom the visible text names.
+
+    `author` is the id of who wrote it, whom it never names; `opener` the id of the human who
+    opened the chain, whom `@user` stands for.
+    """
+    if not _AT.search(text):
+        return Mentions()
+    composed = letters.compose(text)
+    shown = blanked(composed, hidden_spans(composed), _TAKEN_OUT)
+    found = _found(shown, composed, roster)
+    names = ((one.target, shown[one.start + 1 : one.end]) for one in found)
+    return _collected(names, roster, author=author, opener=opener)
+
+
+def resolve(names: Iterable[str], roster: Roster, *, author: str, opener: str) -> Mentions:
+    """Whom a list of names names: each an id, name, alias or reserved name, with or without `@`.
+
+    A name must be known as a whole; one that is not is kept in `unresolved`, cut at 32 characters.
+    """
+    plain = [name.strip() for name in names]
+    plain = [name[1:].strip() if _AT.match(name) else name for name in plain]
+    targets = ((roster.whole(name), name[:_LONGEST_UNRESOLVED]) for name in plain if name)
+    return _collected(targets, roster, author=author, opener=opener)
+
+
+def prose(text: str, roster: Roster) -> str:
+    """The visible text in NFC with a NUL for each character of a mention or of hidden text.
+
+    Names that nobody has are no mentions, and stay.
+    """
+    composed = letters.compose(text)
+    shown = blanked(composed, hidden_spans(composed), _TAKEN_OUT)
+    spans = [(one.start, one.end) for one in _found(shown, composed, roster) if one.target]
+    return blanked(shown, spans, _TAKEN_OUT)
+
+
+def _found(shown: str, composed: str, roster: Roster) -> Iterator[_Found]:
+    """Every `@` that counts and has a name after it; `shown` is `composed` without hidden text."""
+    done = 0
+    for at in _AT.finditer(shown):
+        start = at.start()
+        before = composed[start - 1 : start]
+        if start < done or (before.isascii() and before.isalnum()):
+            continue
+        end, target = roster.longest(shown, start + 1)
+        if target is None:
+            end = _end_of_unknown_name(shown, start + 1)
+        if end > start + 1:
+            yield _Found(start, end, target)
+        done = end
+
+
+def _end_of_unknown_name(text: str, start: int) -> int:
+    end = start
+    is_name = False
+    while end < min(len(text), start + _LONGEST_UNRESOLVED):
+        if letters.is_letter_or_digit(text[end]):
+            is_name = True
+        elif text[end] not in "-_" and letters.kind(text[end]) is not Kind.EXTEND:
+            break
+        end += 1
+    return end if is_name else start
+
+
+def _collected(
+    names: Iterable[tuple[Target | None, str]], roster: Roster, *, author: str, opener: str
+) -> Mentions:
+    ids: dict[str, None] = {}
+    by_name: set[str] = set()
+    unresolved: dict[str, str] = {}
+    for target, name in names:
+        match target:
+            case Everybody():
+                ids.update(dict.fromkeys(roster.member_ids))
+            case Somebody() | Opener():
+                called = target.id if isinstance(target, Somebody) else opener
+                ids[called] = None
+                by_name.add(called)
+            case None:
+                unresolved.setdefault(folded_name(name), name)
+    ids.pop(author, None)
+    return Mentions(
+        ids=tuple(ids),
+        unresolved=tuple(unresolved.values()),
+        by_all_only=frozenset(ids) - by_name,
+    )

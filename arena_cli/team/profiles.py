@@ -1,0 +1,210 @@
+"""Profiles: merged with what they extend, checked together with their adapter's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from arena_cli.ground import nearest, shapefaults, yamlfile
+from arena_cli.ground.errors import Fault
+from arena_cli.ground.yamlfile import Part
+from arena_cli.team import environ, ids
+from arena_cli.team.model import AgentProfile
+
+IDENTITY = frozenset({"agent_id", "name", "aliases", "member", "extends"})
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """The kinds of adapters there are.
+
+    `settings_type` gives the shape of a kind's keys, None for an unknown kind; `known` lists the
+    kinds; `not_built` are those that the format has and arena not yet.
+    """
+
+    settings_type: Callable[[str], type[BaseModel] | None]
+    known: Callable[[], Sequence[str]]
+    not_built: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Source:
+    """A profile before it is checked: its keys, and the files they come from, the nearest first."""
+
+    data: Mapping[str, Any]
+    parts: tuple[Part, ...]
+
+    def fault(self, loc: tuple[str | int, ...], what: str, mend: str = "") -> Fault:
+        """A fault of the nearest file that holds what is at `loc`."""
+        return yamlfile.holder(self.parts, loc).fault(loc, what, mend)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A checked profile, the text of its role prompt, and where it comes from."""
+
+    profile: AgentProfile
+    role_prompt: str
+    source: Source
+
+
+def sources(files: Mapping[str, Part]) -> tuple[dict[str, Source], list[Fault]]:
+    """Every profile of `files` (by file stem) merged with what it extends."""
+    done: dict[str, Source] = {}
+    faults: list[Fault] = []
+
+    def source(agent_id: str, path: tuple[str, ...]) -> Source:
+        if agent_id in done:
+            return done[agent_id]
+        part = files[agent_id]
+        own = Source(part.data if isinstance(part.data, dict) else {}, (part,))
+        base_id = own.data.get("extends")
+        if isinstance(base_id, str):
+            base_id = ids.normal(base_id)
+            if base_id in (*path, agent_id):
+                circle = " -> ".join((*path, agent_id, base_id))
+                faults.append(own.fault(("extends",), f"profiles extend each other: {circle}"))
+            elif base_id not in files:
+                faults.append(_unknown_agent(own, ("extends",), base_id, files))
+            else:
+                own = extended(own, source(base_id, (*path, agent_id)))
+        done[agent_id] = own
+        return own
+
+    for agent_id in files:
+        source(agent_id, ())
+    return {agent_id: done[agent_id] for agent_id in files}, faults
+
+
+def extended(own: Source, base: Source) -> Source:
+    """`own` over `base`, without the base's identity."""
+    inherited = {key: value for key, value in base.data.items() if key not in IDENTITY}
+    return merged(own, Source(inherited, base.parts))
+
+
+def merged(over: Source, base: Source) -> Source:
+    """`over` deep-merged over `base`: lists replace, a new adapter type replaces the adapter."""
+    return Source(_merge(base.data, over.data), over.parts + base.parts)
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        if isinstance(below, dict) and isinstance(value, dict) and not _replaces(key, below, value):
+            result[key] = _merge(below, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _replaces(key: str, below: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+    return key == "adapter" and "type" in value and value["type"] != below.get("type")
+
+
+def load(
+    agent_id: str, source: Source, *, root: Path, kinds: Kinds, defaults: Part
+) -> tuple[Loaded | None, list[Fault]]:
+    """Checks one profile, which must carry `agent_id`.
+
+    `defaults` holds the keys that every adapter of a kind gets, by kind.
+    """
+    document = source.parts[0].document
+    if document.data is None and document.faults:
+        return None, list(document.faults)
+    adapter, faults = _adapter(source, kinds, defaults)
+    faults += document.faults
+    data = {**source.data, **({} if adapter is None else {"adapter": adapter})}
+    if isinstance(data.get("agent_id"), str):
+        data["agent_id"] = ids.normal(data["agent_id"])
+        faults += _id_faults(agent_id, data["agent_id"], source)
+    profile, shape_faults = yamlfile.validate_merged(data, AgentProfile, source.parts)
+    faults += shape_faults
+    text, prompt_faults = _role_prompt(data.get("role_prompt"), source, root)
+    faults += prompt_faults
+    if profile is None or faults:
+        return None, faults
+    return Loaded(profile, text, source), []
+
+
+def _id_faults(expected: str, agent_id: str, source: Source) -> list[Fault]:
+    wrong = ids.fault(agent_id)
+    if wrong:
+        return [source.fault(("agent_id",), wrong, ids.RULE)]
+    if agent_id != expected:
+        mend = f"write `agent_id: {expected}`, or rename the file to `{agent_id}.yaml`"
+        return [source.fault(("agent_id",), f"`{agent_id}` is not the file's name", mend)]
+    return []
+
+
+def _adapter(
+    source: Source, kinds: Kinds, defaults: Part
+) -> tuple[dict[str, Any] | None, list[Fault]]:
+    """The adapter's keys with its kind's defaults below them; None where the shape will tell."""
+    adapter = source.data.get("adapter")
+    if not isinstance(adapter, dict):
+        return None, []
+    kind = adapter.get("type")
+    loc = ("adapter", "type")
+    if not isinstance(kind, str):
+        what = "is missing" if "type" not in adapter else "must be a text"
+        return None, [source.fault(loc, what, f"known: {', '.join(kinds.known())}")]
+    if kind in kinds.not_built:
+        mend = f"built: {', '.join(kinds.known())}"
+        return None, [source.fault(loc, f"the kind `{kind}` is not built yet", mend)]
+    shape = kinds.settings_type(kind)
+    if shape is None:
+        mend = nearest.hint(kind, kinds.known())
+        return None, [source.fault(loc, f"unknown kind of adapter `{kind}`", mend)]
+    parts = [Part(part.document, (*part.loc, "adapter")) for part in source.parts]
+    parts = [part for part in parts if part.document.holds(part.loc)]
+    if defaults.holds((kind,)):
+        below = Part(defaults.document, (*defaults.loc, kind))
+        if not isinstance(below.data, dict):
+            return None, [below.fault((), "must be a mapping of keys")]
+        adapter = _merge(below.data, adapter)
+        parts.append(below)
+    if any(part.document.has_free_keys for part in parts):
+        adapter = shapefaults.without_free_keys(adapter, shape)
+    _, faults = yamlfile.validate_merged(adapter, shape, parts, later=environ.is_open)
+    return adapter, faults
+
+
+def _role_prompt(value: Any, source: Source, root: Path) -> tuple[str, list[Fault]]:
+    """The text of `role_prompt`, read from its file where it names one."""
+    if isinstance(value, str):
+        return value, []
+    if not isinstance(value, dict) or not isinstance(value.get("file"), str):
+        return "", []
+    name = value["file"]
+    loc = ("role_prompt", "file")
+    path = root / name
+    if not path.resolve().is_relative_to(root.resolve()) or "\\" in name or "\0" in name:
+        mend = "name a file in the workspace, with `/` between folders"
+        return "", [source.fault(loc, f"`{name}` is not in the workspace", mend)]
+    try:
+        return path.read_text(encoding="utf-8-sig"), []
+    except UnicodeDecodeError:
+        return "", [source.fault(loc, f"`{name}` is not UTF-8", "save the file as UTF-8")]
+    except OSError as error:
+        return "", [source.fault(loc, f"`{name}` cannot be read: {error.strerror or error}")]
+
+
+def reference_faults(loaded: Mapping[str, Loaded], broken: Collection[str] = ()) -> list[Fault]:
+    """What the profiles say of each other that does not hold; `broken` ones are there too."""
+    faults = []
+    for one in loaded.values():
+        for index, name in enumerate(one.profile.may_mention or ()):
+            if ids.normal(name) not in loaded and ids.normal(name) not in broken:
+                faults.append(_unknown_agent(one.source, ("may_mention", index), name, loaded))
+    return faults
+
+
+def _unknown_agent(
+    source: Source, loc: tuple[str | int, ...], name: str, known: Iterable[str]
+) -> Fault:
+    return source.fault(loc, f"there is no agent `{name}`", nearest.hint(name, known))

@@ -1,0 +1,192 @@
+"""The names of one team, and where a name ends in a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from arena_cli.team import letters
+from arena_cli.team.letters import Kind
+from arena_cli.team.model import Human, Member
+
+
+@dataclass(frozen=True)
+class Somebody:
+    """An agent or a human."""
+
+    id: str
+
+
+@dataclass(frozen=True)
+class Everybody:
+    """Every agent, in team order."""
+
+
+@dataclass(frozen=True)
+class Opener:
+    """The human who opened the chain; `ends_before_han`: a Han letter after it makes it a word."""
+
+    ends_before_han: bool
+
+
+Target = Somebody | Everybody | Opener
+"""Whom a name stands for."""
+
+_RESERVED: dict[str, Target] = {
+    "all": Everybody(),
+    "everyone": Everybody(),
+    "所有人": Everybody(),
+    "全体成员": Everybody(),
+    "user": Opener(ends_before_han=False),
+    "用户": Opener(ends_before_han=True),
+    "你": Opener(ends_before_han=True),
+}
+
+
+@dataclass
+class _Node:
+    """One place in the tree of folded names; `target` is whose name ends here."""
+
+    then: dict[str, _Node] = field(default_factory=dict)
+    target: Target | None = None
+
+
+class Roster:
+    """The names of a team: of its members (id, name, aliases), its humans, and the reserved ones.
+
+    Where two have one name (`roster_conflicts`), it is the reserved one's, else the first one's.
+    """
+
+    def __init__(self, members: Sequence[Member], humans: Sequence[Human] = ()) -> None:
+        self.member_ids = tuple(member.id for member in members)
+        self._root = _Node()
+        self._add_all(_RESERVED.items())
+        # Ids stand in files and in `next_mentions`; no other member's name may hide one.
+        self._add_all((member.id, Somebody(member.id)) for member in members)
+        self._add_all((human.id, Somebody(human.id)) for human in humans)
+        for owner, name in _names(members, humans):
+            self._add_all([(name, Somebody(owner))])
+
+    def _add_all(self, names: Iterable[tuple[str, Target]]) -> None:
+        for name, target in names:
+            node = self._root
+            for char in folded_name(name):
+                node = node.then.setdefault(char, _Node())
+            if node is not self._root and node.target is None:
+                node.target = target
+
+    def whole(self, name: str) -> Target | None:
+        """Whose name it is, as a whole."""
+        node: _Node | None = self._root
+        for char in folded_name(name):
+            node = node.then.get(char) if node else None
+        return node.target if node else None
+
+    def longest(self, text: str, start: int) -> tuple[int, Target | None]:
+        """The end of the longest known name that begins at `start` of a composed text, and whose.
+
+        The text is folded piece by piece, each with what may melt into it, so that ends are found
+        in the text as it is and no name ends within a character.
+        """
+        best: tuple[int, Target | None] = (start, None)
+        node = self._root
+        place = start
+        while place < len(text) and node.then:
+            end = place + 1
+            while end < len(text) and letters.joins(text[end]):
+                end += 1
+            for char in letters.fold(text[place:end]):
+                if char not in node.then:
+                    return best
+                node = node.then[char]
+            place = end
+            if node.target and _ends(text, start, place, node.target):
+                best = place, node.target
+        return best
+
+
+def roster_conflicts(
+    members: Sequence[Member], humans: Sequence[Human] = ()
+) -> tuple[list[str], list[str]]:
+    """What is wrong with the names of a team: (errors, warnings), each a sentence.
+
+    Errors: a name of two, a reserved name. Warnings: a name that another's begins with, a name of
+    one character. A human whose id is `user` may be called what the opener is called.
+    """
+    errors: dict[str, None] = {}
+    warnings: dict[str, None] = {}
+    owners: dict[str, tuple[str, str]] = {}
+    is_default_human = any(human.id == "user" for human in humans)
+    for owner, name in _names(members, humans):
+        folded = folded_name(name)
+        reserved = _RESERVED.get(folded)
+        if reserved:
+            if not (owner == "user" and is_default_human and isinstance(reserved, Opener)):
+                errors[f'"{name}", a name of {owner}, is reserved'] = None
+            continue
+        first_owner, _ = owners.setdefault(folded, (owner, name))
+        if first_owner != owner:
+            errors[f'"{name}" is a name of both {first_owner} and {owner}'] = None
+        elif len(folded) == 1:
+            warnings[f'"{name}", a name of {owner}, is one character long'] = None
+    warnings.update(dict.fromkeys(_beginnings(owners)))
+    return list(errors), list(warnings)
+
+
+def _beginnings(owners: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    for folded, (owner, name) in owners.items():
+        for length in range(1, len(folded)):
+            other, beginning = owners.get(folded[:length], (owner, ""))
+            if other != owner:
+                yield (
+                    f'"{beginning}", a name of {other}, is the beginning of "{name}",'
+                    f" a name of {owner}"
+                )
+
+
+def _names(members: Sequence[Member], humans: Sequence[Human]) -> Iterator[tuple[str, str]]:
+    """(id, one of its names), empty names left out."""
+    for member in members:
+        for name in (member.id, member.name, *member.profile.aliases):
+            if name.strip():
+                yield member.id, name
+    for human in humans:
+        for name in (human.id, human.name):
+            if name.strip():
+                yield human.id, name
+
+
+def folded_name(name: str) -> str:
+    """The form in which two names are the same; white space in it is one space."""
+    return " ".join(letters.fold(name).split())
+
+
+def _ends(text: str, start: int, end: int, target: Target) -> bool:
+    """Whether the name in `text[start:end]` ends there, rather than going on to another name."""
+    after = text[end : end + 1]
+    if not after:
+        return True
+    following = letters.kind(after)
+    if following is Kind.EXTEND or _parts_a_flag(text, start, end):
+        return False
+    if isinstance(target, Opener) and target.ends_before_han and following is Kind.HAN:
+        return False
+    if letters.kind_before(text, start, end) in (Kind.HAN, Kind.UNSPACED, Kind.EMOJI):
+        return True
+    if after in "-_":
+        return not (end + 1 < len(text) and letters.is_letter_or_digit(text[end + 1]))
+    return following is not Kind.SPACED
+
+
+def _parts_a_flag(text: str, start: int, end: int) -> bool:
+    """Whether `end` is within a flag, which is two regional indicators."""
+    if not _is_regional_indicator(text[end]):
+        return False
+    place = end
+    while place > start and _is_regional_indicator(text[place - 1]):
+        place -= 1
+    return (end - place) % 2 == 1
+
+
+def _is_regional_indicator(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"

@@ -1,0 +1,152 @@
+"""Teams: members and rules put together from a team file, `arena.yaml` and what overrides them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from arena_cli.ground import nearest, yamlfile
+from arena_cli.ground.errors import Fault
+from arena_cli.ground.yamlfile import Part
+from arena_cli.team import ids, mentions
+from arena_cli.team.model import Human, Member, MemberRef, Team, TeamConfig, TeamFile
+from arena_cli.team.profiles import Loaded
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A team before it is put together.
+
+    `agents` are the members in order, told at `loc` of `part`; `rules` are the parts that set
+    rules, the nearest last.
+    """
+
+    name: str | None
+    agents: Sequence[str | MemberRef]
+    part: Part
+    loc: tuple[str | int, ...] = ()
+    humans: Sequence[Human] = ()
+    rules: Sequence[Part] = ()
+    description: str = ""
+
+    def fault(self, loc: tuple[str | int, ...], what: str, mend: str = "") -> Fault:
+        """A fault of what stands at `loc` below the members."""
+        return self.part.fault((*self.loc, *loc), what, mend)
+
+
+@dataclass
+class Findings:
+    """What is wrong with a team, and what is worth a second look."""
+
+    faults: list[Fault] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def read(stem: str, part: Part) -> tuple[TeamFile | None, list[Fault]]:
+    """One team file, by its stem."""
+    file, faults = yamlfile.validate(part.document, TeamFile)
+    if file is None:
+        return None, faults
+    name = ids.normal(file.team)
+    wrong = ids.fault(name)
+    if wrong:
+        return None, [part.fault(("team",), wrong, ids.RULE)]
+    if name != stem:
+        mend = f"write `team: {stem}`, or rename the file to `{name}.yaml`"
+        return None, [part.fault(("team",), f"`{name}` is not the file's name", mend)]
+    if not file.members:
+        return None, [part.fault(("members",), "a team needs a member")]
+    return file.model_copy(update={"team": name}), []
+
+
+def build(
+    draft: Draft, loaded: Mapping[str, Loaded], found: Findings, broken: Collection[str] = ()
+) -> Team | None:
+    """The team, or None where a fault prevents it: one in `found`, or in a profile of `broken`."""
+    before = len(found.faults)
+    members = _members(draft, loaded, found, broken)
+    whole = len(members) == len(draft.agents)
+    rules, setters = _rules(draft.rules, found)
+    if whole:
+        _check_responders(rules, setters, [member.id for member in members], loaded, found)
+    _check_humans(draft, found)
+    if whole and len(found.faults) == before:
+        errors, warnings = mentions.roster_conflicts(members, draft.humans)
+        found.faults += [draft.fault((), error) for error in errors]
+        found.warnings += [f"{draft.part.document.shown}: {warning}" for warning in warnings]
+    if not whole or len(found.faults) > before:
+        return None
+    return Team(
+        name=draft.name,
+        members=tuple(members),
+        humans=tuple(draft.humans),
+        config=TeamConfig(**rules),
+        description=draft.description,
+    )
+
+
+def _members(
+    draft: Draft, loaded: Mapping[str, Loaded], found: Findings, broken: Collection[str]
+) -> list[Member]:
+    members: dict[str, Member] = {}
+    for index, entry in enumerate(draft.agents):
+        ref = entry if isinstance(entry, MemberRef) else MemberRef(agent=entry)
+        agent_id = ids.normal(ref.agent)
+        one = loaded.get(agent_id)
+        if agent_id in broken:
+            continue
+        if one is None:
+            mend = nearest.hint(agent_id, loaded)
+            found.faults.append(draft.fault((index,), f"there is no agent `{agent_id}`", mend))
+        elif agent_id in members:
+            found.faults.append(draft.fault((index,), f"`{agent_id}` stands twice"))
+        else:
+            name = ref.name or one.profile.name or agent_id
+            members[agent_id] = Member(one.profile, name, ref.role, one.role_prompt)
+    return list(members.values())
+
+
+def _rules(parts: Sequence[Part], found: Findings) -> tuple[dict[str, Any], dict[str, Part]]:
+    """The rules that are set anywhere, and the part that has the last word on each."""
+    rules: dict[str, Any] = {}
+    setters: dict[str, Part] = {}
+    for part in parts:
+        config, faults = yamlfile.validate_part(part, TeamConfig)
+        found.faults += faults
+        for key in config.model_fields_set if config is not None else ():
+            rules[key] = getattr(config, key)
+            setters[key] = part
+    return rules, setters
+
+
+def _check_responders(
+    rules: dict[str, Any],
+    setters: Mapping[str, Part],
+    members: Sequence[str],
+    loaded: Mapping[str, Loaded],
+    found: Findings,
+) -> None:
+    key = "default_responders"
+    if key not in rules:
+        return
+    rules[key] = [ids.normal(name) for name in rules[key]]
+    for index, name in enumerate(rules[key]):
+        if name not in members:
+            what = "is no member of this team" if name in loaded else "is no agent"
+            fault = setters[key].fault(
+                (key, index), f"`{name}` {what}", nearest.hint(name, members)
+            )
+            found.faults.append(fault)
+
+
+def _check_humans(draft: Draft, found: Findings) -> None:
+    seen: set[str] = set()
+    for human in draft.humans:
+        wrong = ids.fault(human.id)
+        folded = ids.normal(human.id).casefold()
+        if not wrong and folded in seen:
+            wrong = "stands twice among the humans"
+        if wrong:
+            found.faults.append(draft.part.fault(("humans",), f"`{human.id}` {wrong}"))
+        seen.add(folded)

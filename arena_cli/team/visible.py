@@ -1,0 +1,274 @@
+"""Which stretches of a message's text are not visible text, and so mention nobody.
+
+Hidden are fenced code and code spans (CommonMark 0.31, sections 4.5 and 6.1), URLs, e-mail
+addresses, and quoted lines (section 5.1: `>` with or without a space after it). Everything here
+takes time linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from arena_cli.team.letters import SPACED_WORD, UNSPACED
+
+Span = tuple[int, int]
+
+_LINE = re.compile(r"[^\r\n]*+(?:\r\n?|\n)|[^\r\n]++\Z")
+_BLANKS = re.compile(r"[ \t]*+")
+_LIST_MARKER = re.compile(r"(?:[-+*]|[0-9]{1,9}[.)])(?=[ \t\r\n]|\Z)")
+_FENCE = re.compile(r"(?P<run>`{3,}+|~{3,}+)(?P<info>[^\r\n]*+)")
+# Headings and rules: no code span goes on over them.
+_BREAK = re.compile(r"#{1,6}(?=[ \t\r\n]|\Z)|(?:[-*_=][ \t]*+)++(?=[\r\n]|\Z)")
+_BACKTICKS = re.compile(r"(?<!\\)(\\*+)(`++)")
+
+_ENDS_NO_URL = "?!.,:;*_~'@"
+_LINK_SIGN = re.compile(r"://|www\.|WWW\.|@")
+# These are looked for before a sign, and `\Z` is where the sign begins.
+_SCHEME = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.\-]*+\Z")
+_HOST_AND_PATH = re.compile(
+    r"(?<![A-Za-z0-9_.~%@/\-])(?:[A-Za-z0-9\-]++\.)+[A-Za-z]{2,}(?::[0-9]{1,5})?"
+    r"(?:/[A-Za-z0-9._~%\-]++)*+/\Z"
+)
+_LONGEST_SCHEME = 32
+_LONGEST_LOCAL_PART = 64  # RFC 5321, 4.5.3.1.1
+_LONGEST_HOST_AND_PATH = 512
+
+
+@dataclass(frozen=True)
+class _WordPatterns:
+    """Patterns with letters of all scripts in them.
+
+    They take some milliseconds to compile: not before there is a link.
+    """
+
+    url_text: re.Pattern[str]
+    host_in_another_script: re.Pattern[str]
+    local_part: re.Pattern[str]
+    mail_domain: re.Pattern[str]
+
+
+@cache
+def _patterns() -> _WordPatterns:
+    word = rf"(?:{SPACED_WORD}|[\u0300-\u036f])"
+    local = rf"(?:{word}|[.%+\-])"
+    return _WordPatterns(
+        url_text=re.compile(rf"(?:{word}|[-.~:/?#@!$&'*+,;=%])++"),
+        host_in_another_script=re.compile(rf"[{UNSPACED}][\w.\-]*+"),
+        local_part=re.compile(
+            rf"(?<!{SPACED_WORD})(?<![\u0300-\u036f.%+\-])[._%+\-]*+(?=[^\W_]){local}++\Z"
+        ),
+        mail_domain=re.compile(rf"(?:(?:{word}|-)++\.)+(?![0-9]){word}(?:{word}|-)*+"),
+    )
+
+
+def hidden_spans(text: str) -> list[Span]:
+    """The stretches that are not visible text, in order, as (start, end) in the text's indexes."""
+    code_and_quotes: list[Span] = []
+    has_blocks = "`" in text or "~~~" in text or ">" in text
+    for is_prose, start, end in _Blocks(text).parts() if has_blocks else ():
+        if is_prose:
+            code_and_quotes.extend(_code_spans(text, start, end))
+        else:
+            code_and_quotes.append((start, end))
+    return sorted(code_and_quotes + list(_links(blanked(text, code_and_quotes, " "))))
+
+
+def visible(text: str) -> str:
+    """The text with a space for each hidden character; line ends stay, and so does its length."""
+    return blanked(text, hidden_spans(text), " ")
+
+
+def blanked(text: str, spans: Sequence[Span], filler: str) -> str:
+    """The text with `filler`, one character, for each character in `spans` but the line ends."""
+    if not spans:
+        return text
+    parts = []
+    done = 0
+    for start, end in spans:
+        parts.append(text[done:start])
+        parts.append(re.sub(r"[^\r\n]", filler, text[start:end]))
+        done = end
+    parts.append(text[done:])
+    return "".join(parts)
+
+
+@dataclass
+class _Fence:
+    start: int
+    run: str
+    indent: int
+
+    def is_closed_by(self, line: str) -> bool:
+        marks = line.strip(" \t\r\n")
+        return (
+            len(marks) >= len(self.run)
+            and not marks.strip(self.run[0])
+            and _columns(line[: line.index(marks)]) <= self.indent + 3
+        )
+
+
+@dataclass
+class _Blocks:
+    """The text cut into prose, in which code spans may be, and hidden blocks."""
+
+    text: str
+    _list_indents: list[int] = field(default_factory=list)
+    _fence: _Fence | None = None
+    _prose: int | None = None
+
+    def parts(self) -> Iterator[tuple[bool, int, int]]:
+        """(is prose, start, end), in order; blank lines may be in none."""
+        for line in _LINE.finditer(self.text):
+            yield from self._line(line.start(), line.end())
+        if self._fence is not None:
+            yield False, self._fence.start, len(self.text)
+        yield from self._end_of_prose(len(self.text))
+
+    def _end_of_prose(self, end: int) -> Iterator[tuple[bool, int, int]]:
+        if self._prose is not None:
+            yield True, self._prose, end
+        self._prose = None
+
+    def _line(self, start: int, end: int) -> Iterator[tuple[bool, int, int]]:
+        if self._fence is not None:
+            if self._fence.is_closed_by(self.text[start:end]):
+                yield False, self._fence.start, end
+                self._fence = None
+            return
+        content, indent, is_item = self._content(start, end)
+        if content == end or self.text[content] in "\r\n":
+            yield from self._end_of_prose(start)
+            return
+        fence = _FENCE.match(self.text, content, end) if indent <= 3 else None
+        if fence and not (fence["run"][0] == "`" and "`" in fence["info"]):
+            yield from self._end_of_prose(start)
+            container = self._list_indents[-1] if self._list_indents else 0
+            self._fence = _Fence(content, fence["run"], container)
+        elif indent <= 3 and self.text[content] == ">":
+            yield from self._end_of_prose(start)
+            yield False, content, end
+        elif _BREAK.match(self.text, content, end):
+            yield from self._end_of_prose(start)
+            yield True, content, end
+        else:
+            if is_item:
+                yield from self._end_of_prose(start)
+            if self._prose is None:
+                self._prose = content
+
+    def _content(self, start: int, end: int) -> tuple[int, int, bool]:
+        """Where the line's text begins, its indent within its list items, whether one begins."""
+        content, column = self._after_blanks(start, end, 0)
+        if content == end or self.text[content] in "\r\n":
+            return content, 0, False
+        lists = self._list_indents
+        while lists and column < lists[-1]:
+            lists.pop()
+        container = lists[-1] if lists else 0
+        is_item = False
+        while column - container <= 3:
+            marker = _LIST_MARKER.match(self.text, content, end)
+            if marker is None:
+                break
+            is_item = True
+            after_marker = column + marker.end() - content
+            content, column = self._after_blanks(marker.end(), end, after_marker)
+            # An item that begins with code that is indented itself begins one column on.
+            container = column if column - after_marker <= 4 else after_marker + 1
+            lists.append(container)
+        return content, column - container, is_item
+
+    def _after_blanks(self, start: int, end: int, column: int) -> tuple[int, int]:
+        found = _BLANKS.match(self.text, start, end)
+        blanks = found[0] if found else ""
+        return start + len(blanks), column + _columns(blanks)
+
+
+def _columns(blanks: str) -> int:
+    return len(blanks) + 3 * blanks.count("\t")
+
+
+def _code_spans(text: str, start: int, end: int) -> Iterator[Span]:
+    """The code spans of one paragraph: from a run of backticks to the next run as long as it."""
+    found = _BACKTICKS.finditer(text, start, end)
+    runs = [(match.start(2), match.end(2), match[1]) for match in found]
+    by_length: defaultdict[int, list[int]] = defaultdict(list)
+    for index in range(len(runs) - 1, -1, -1):
+        by_length[runs[index][1] - runs[index][0]].append(index)
+    index = 0
+    while index < len(runs):
+        opening, after, backslashes = runs[index]
+        # A backslash before it makes the first backtick text; inside code it means nothing.
+        opening += len(backslashes) % 2
+        closings = by_length[after - opening]
+        while closings and closings[-1] <= index:
+            closings.pop()
+        if closings:
+            index = closings[-1]
+            yield opening, runs[index][1]
+        index += 1
+
+
+def _links(text: str) -> Iterator[Span]:
+    """URLs and e-mail addresses, in order."""
+    place = 0
+    while sign := _LINK_SIGN.search(text, place):
+        link = _link_at(text, place, sign.start(), sign.end())
+        if link:
+            yield link
+        place = link[1] if link else sign.end()
+
+
+def _link_at(text: str, earliest: int, sign: int, after: int) -> Span | None:
+    """The link that has its sign, `://`, `www.` or `@`, at `sign`."""
+    if text[sign] == ":":
+        scheme = _before(_SCHEME, text, earliest, sign, _LONGEST_SCHEME)
+        host = _patterns().host_in_another_script.match(text, after)
+        end = _end_of_url(text, after, host.end() if host else after)
+        return (scheme, end) if scheme is not None and end > after else None
+    if text[sign] != "@":
+        before = text[sign - 1 : sign]
+        end = _end_of_url(text, after, after)
+        return (sign, end) if end > after and not (before.isascii() and before.isalnum()) else None
+    if text[sign - 1 : sign] == "/":
+        # Without a scheme it matters only where its `@` would be a mention: `a.example/@name`.
+        host_and_path = _before(_HOST_AND_PATH, text, earliest, sign, _LONGEST_HOST_AND_PATH)
+        return None if host_and_path is None else (host_and_path, _end_of_url(text, after, after))
+    if sign == earliest or text[sign - 1].isspace():
+        return None
+    local_part = _before(_patterns().local_part, text, earliest, sign, _LONGEST_LOCAL_PART)
+    domain = None if local_part is None else _patterns().mail_domain.match(text, after)
+    return None if local_part is None or domain is None else (local_part, domain.end())
+
+
+def _before(
+    pattern: re.Pattern[str], text: str, earliest: int, end: int, longest: int
+) -> int | None:
+    found = pattern.search(text, max(earliest, end - longest), end)
+    return found.start() if found else None
+
+
+def _end_of_url(text: str, start: int, place: int) -> int:
+    """Where a URL ends that goes on at `place`: also before a bracket that it did not open.
+
+    What ends a sentence ends no URL; what is taken off goes back to `start` at most.
+    """
+    url_text = _patterns().url_text
+    open_brackets = 0
+    while place < len(text):
+        part = url_text.match(text, place)
+        if part:
+            place = part.end()
+        elif text[place] in "([":
+            open_brackets += 1
+            place += 1
+        elif text[place] in ")]" and open_brackets:
+            open_brackets -= 1
+            place += 1
+        else:
+            break
+    return start + len(text[start:place].rstrip(_ENDS_NO_URL))

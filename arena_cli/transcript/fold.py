@@ -1,0 +1,230 @@
+"""What a transcript comes to: counters of the session, and all of the chain that is open.
+
+The engine applies each event after it is written, a reader after it is read: both end with the
+same `Fold`, so going on after a crash is going on (docs/transcript.md has the table of steps).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from arena_cli.ground.protocol import Message, Usage
+from arena_cli.transcript.events import (
+    Candidates,
+    ChainFinished,
+    Event,
+    MessageEvent,
+    ReplyFinished,
+    ReplyStarted,
+    Resumed,
+    SessionEvent,
+    TurnFinished,
+    TurnStarted,
+)
+
+LIMIT_NOTICE = "chain_limit"
+
+
+@dataclass
+class ReplyState:
+    """One reply of the open chain. `finished` is None until it ended as anything but cancelled.
+
+    `attempt` is its last attempt; `failed_attempts` are those that ended by themselves and were
+    tried again.
+    """
+
+    number: int
+    attempt: int
+    failed_attempts: int = 0
+    cut_short: bool = False
+    finished: ReplyFinished | None = None
+
+
+@dataclass
+class TurnState:
+    """One turn of the open chain; `replies` by agent."""
+
+    started: TurnStarted
+    replies: dict[str, ReplyState] = field(default_factory=dict)
+    candidates: Candidates | None = None
+    finished: TurnFinished | None = None
+
+    @property
+    def called(self) -> list[str]:
+        """Everyone who is called in this turn, in order of call."""
+        return [*self.started.must, *(self.candidates.asked if self.candidates else ())]
+
+    def result(self, agent: str) -> ReplyFinished | None:
+        """How the reply of that agent ended; None while it has not."""
+        reply = self.replies.get(agent)
+        return reply.finished if reply else None
+
+    def successes(self) -> list[ReplyFinished]:
+        """The replies that others are shown, in order of call."""
+        results = (self.result(agent) for agent in self.called)
+        return [done for done in results if done is not None and done.status == "success"]
+
+
+@dataclass
+class ChainState:
+    """The open chain: its opening message and its turns so far.
+
+    `messages` are those that agents see, by id; `calling` says whom each of them calls; `called`
+    is everyone who was called so far.
+    """
+
+    number: int
+    opening: MessageEvent
+    turns: list[TurnState] = field(default_factory=list)
+    limit_told: bool = False
+    messages: dict[str, Message] = field(default_factory=dict)
+    calling: dict[str, list[str]] = field(default_factory=dict)
+    called: set[str] = field(default_factory=set)
+
+    def results(self) -> list[ReplyFinished]:
+        """Every reply that ended, in order of call."""
+        ended = (turn.result(agent) for turn in self.turns for agent in turn.called)
+        return [done for done in ended if done is not None]
+
+
+class Fold:
+    """The state of a session after the events applied so far.
+
+    `on_message` is told each message that agents may be shown, in the order in which they see it:
+    replies of a phase in order of call, when the phase is over.
+    """
+
+    def __init__(self, on_message: Callable[[Message], None] = lambda _: None) -> None:
+        self.seq = 0
+        self.chain = 0
+        self.turn = 0
+        self.reply = 0
+        self.session: SessionEvent | None = None
+        self.calls: dict[str, int] = {}
+        self.scripted_used: dict[str, set[int]] = {}
+        self.usage: Usage | None = None
+        self.open: ChainState | None = None
+        self._on_message = on_message
+        self._shown: set[str] = set()
+
+    def apply(self, event: Event) -> None:
+        """Take one event in. Events that do not fit what is open are passed over."""
+        self.seq = max(self.seq, event.seq)
+        match event:
+            case SessionEvent():
+                self.session = event
+            case MessageEvent():
+                self._message(event)
+            case TurnStarted():
+                self._turn_started(event)
+            case ReplyStarted():
+                self._reply_started(event)
+            case ReplyFinished():
+                self._reply_finished(event)
+            case Candidates():
+                self._candidates(event)
+            case TurnFinished():
+                self._turn_finished(event)
+            case ChainFinished():
+                self._chain_finished()
+            case Resumed():
+                self._cut_short()
+            case _:
+                pass
+
+    def spent(self) -> Usage:
+        """What the session's replies used in all."""
+        return self.usage or Usage()
+
+    def _message(self, event: MessageEvent) -> None:
+        if event.chain is not None:
+            self.chain = max(self.chain, event.chain)
+            self.open = ChainState(event.chain, event)
+            self.open.messages[event.message.id] = event.message
+            self.open.calling[event.message.id] = event.message.mentions
+            self._shown = set()
+        elif self.open and event.message.metadata.get("notice") == LIMIT_NOTICE:
+            self.open.limit_told = True
+        self._on_message(event.message)
+
+    def _turn_started(self, event: TurnStarted) -> None:
+        self.turn = max(self.turn, event.turn)
+        if self.open and self.open.number == event.chain:
+            self.open.turns.append(TurnState(event))
+            self.open.called.update(event.must)
+
+    def _reply_started(self, event: ReplyStarted) -> None:
+        self.reply = max(self.reply, event.reply)
+        turn = self._turn(event.turn)
+        if turn is None:
+            return
+        reply = turn.replies.get(event.agent)
+        if reply is None:
+            turn.replies[event.agent] = ReplyState(event.reply, event.attempt)
+            return
+        if not reply.cut_short:
+            reply.failed_attempts += 1
+        reply.attempt = event.attempt
+        reply.cut_short = False
+
+    def _reply_finished(self, event: ReplyFinished) -> None:
+        self.reply = max(self.reply, event.reply)
+        if event.usage is not None:
+            self.usage = Usage.total([self.usage, event.usage] if self.usage else [event.usage])
+        turn = self._turn(event.turn)
+        # A line that cannot be read may have been its start; the reply counts all the same.
+        new = ReplyState(event.reply, event.attempts, failed_attempts=event.attempts - 1)
+        reply = turn.replies.setdefault(event.agent, new) if turn else new
+        if event.status == "cancelled":
+            reply.cut_short = True
+            return
+        failed = reply.failed_attempts
+        self.calls[event.agent] = self.calls.get(event.agent, 0) + failed + 1
+        entry = event.metadata.get("scripted")
+        if isinstance(entry, int):
+            self.scripted_used.setdefault(event.agent, set()).add(entry)
+        reply.finished = event
+        if self.open and event.status == "success" and event.message is not None:
+            self.open.messages[event.message.id] = event.message
+            self.open.calling[event.message.id] = event.next_mentions
+
+    def _candidates(self, event: Candidates) -> None:
+        turn = self._turn(event.turn)
+        if turn and self.open:
+            turn.candidates = event
+            self.open.called.update(event.asked)
+            self._show(turn)
+
+    def _turn_finished(self, event: TurnFinished) -> None:
+        turn = self._turn(event.turn)
+        if turn:
+            turn.finished = event
+            self._show(turn)
+
+    def _chain_finished(self) -> None:
+        if self.open and self.open.turns:
+            self._show(self.open.turns[-1])
+        for turn in self.open.turns if self.open else ():
+            for agent, reply in turn.replies.items():
+                if reply.finished is None and reply.failed_attempts:
+                    self.calls[agent] = self.calls.get(agent, 0) + reply.failed_attempts
+        self.open = None
+
+    def _cut_short(self) -> None:
+        if self.open and self.open.turns:
+            for reply in self.open.turns[-1].replies.values():
+                if reply.finished is None:
+                    reply.cut_short = True
+
+    def _turn(self, number: int) -> TurnState | None:
+        """The open turn, if it has that number."""
+        if self.open and self.open.turns and self.open.turns[-1].started.turn == number:
+            return self.open.turns[-1]
+        return None
+
+    def _show(self, turn: TurnState) -> None:
+        for done in turn.successes():
+            if done.message is not None and done.message.id not in self._shown:
+                self._shown.add(done.message.id)
+                self._on_message(done.message)

@@ -1,0 +1,83 @@
+"""A cache of a transcript's counters, so that opening a session costs the same at any length.
+
+It is written when no chain is open, checked against the bytes before its offset, rebuilt when it
+does not match; deleting it loses nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from arena_cli.ground.protocol import Usage
+from arena_cli.transcript.events import SessionEvent
+from arena_cli.transcript.fold import Fold
+
+FORMAT = 1
+CHECKED_BYTES = 4_096
+
+
+def path_of(transcript: Path) -> Path:
+    """Where the cache of that transcript lies."""
+    return transcript.with_name(f"{transcript.stem}.index.json")
+
+
+def save(transcript: Path, fold: Fold, offset: int) -> None:
+    """Keep the fold of the first `offset` bytes. A disk that refuses is no error: it is a cache."""
+    if fold.open is not None:
+        return
+    record = {
+        "format": FORMAT,
+        "offset": offset,
+        "check": _check(transcript, offset),
+        "seq": fold.seq,
+        "chain": fold.chain,
+        "turn": fold.turn,
+        "reply": fold.reply,
+        "session": fold.session.model_dump() if fold.session else None,
+        "calls": fold.calls,
+        "scripted_used": {agent: sorted(used) for agent, used in fold.scripted_used.items()},
+        "usage": fold.usage.model_dump() if fold.usage else None,
+    }
+    target = path_of(transcript)
+    part = target.with_name(target.name + ".part")
+    with contextlib.suppress(OSError):
+        part.write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
+        part.replace(target)
+
+
+def load(transcript: Path, fold: Fold) -> int:
+    """Fill a new fold from the cache; returns the byte offset that it covers, 0 for none."""
+    try:
+        record = json.loads(path_of(transcript).read_text(encoding="utf-8"))
+        offset = int(record["offset"])
+        if record["format"] != FORMAT or record["check"] != _check(transcript, offset):
+            return 0
+        _fill(fold, record)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return 0
+    return offset
+
+
+def _fill(fold: Fold, record: dict[str, Any]) -> None:
+    session = record["session"] and SessionEvent.model_validate(record["session"])
+    usage = record["usage"] and Usage.model_validate(record["usage"])
+    calls = {str(agent): int(count) for agent, count in record["calls"].items()}
+    used = {str(agent): set(entries) for agent, entries in record["scripted_used"].items()}
+    fold.seq, fold.chain = int(record["seq"]), int(record["chain"])
+    fold.turn, fold.reply = int(record["turn"]), int(record["reply"])
+    fold.session, fold.usage, fold.calls, fold.scripted_used = session, usage, calls, used
+
+
+def _check(transcript: Path, offset: int) -> str:
+    """A hash of the last bytes before `offset`; it differs where the file is shorter."""
+    with transcript.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        start = max(0, offset - CHECKED_BYTES)
+        file.seek(start)
+        block = file.read(offset - start)
+    return hashlib.sha256(f"{min(size, offset)}:".encode() + block).hexdigest()

@@ -1,0 +1,168 @@
+"""The one writer of a session's transcript: append, flush, cut back, repair.
+
+Whoever makes a `Log` holds the session's lock (`arena_cli.session.lock`).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from arena_cli.ground.clock import Clock, timestamp
+from arena_cli.ground.errors import DiskRefused
+from arena_cli.team.model import Durability
+from arena_cli.transcript import events, read
+from arena_cli.transcript.events import Event, MessageEvent, Recovered, ReplyFinished
+
+TAIL_BLOCK = 65_536
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Number, time and message id of the event that is written next."""
+
+    seq: int
+    ts: str
+
+    @property
+    def message_id(self) -> str:
+        return f"m{self.seq}"
+
+
+class Log:
+    """A transcript open for appending. `seq` is the number of its last event.
+
+    `durability: fsync` reaches the disk at every message and finished reply, `flush` never asks
+    for it; both reach the operating system at every event. Raises DiskRefused where a write or
+    a sync fails; the file then ends with the last whole line.
+    """
+
+    def __init__(self, path: Path, *, clock: Clock, durability: Durability, seq: int) -> None:
+        self.path = path
+        self.seq = seq
+        self._clock = clock
+        self._sync = durability == "fsync"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        try:
+            self._file = os.open(path, flags, 0o644)
+            self.size = os.fstat(self._file).st_size
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def stamp(self) -> Stamp:
+        """What the next event carries. Nothing may be appended between this and its event."""
+        return Stamp(self.seq + 1, timestamp(self._clock.now()))
+
+    def append(self, event: Event) -> None:
+        """Write one whole line in one write; a short write is cut back before the error."""
+        if event.seq != self.seq + 1:
+            raise ValueError(f"event {event.seq} cannot follow {self.seq}")
+        line = events.line_of(event)
+        try:
+            written = os.write(self._file, line)
+            if written != len(line):
+                raise OSError(f"only {written} of {len(line)} bytes were written")
+            if self._sync and isinstance(event, (MessageEvent, ReplyFinished)):
+                os.fsync(self._file)
+        except OSError as error:
+            os.ftruncate(self._file, self.size)
+            raise _refused(self.path, error) from error
+        self.size += len(line)
+        self.seq = event.seq
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _refused(path: Path, error: OSError) -> DiskRefused:
+    return DiskRefused(
+        f"{path}: could not write: {error.strerror or error}\n"
+        "  What was written before is whole; free space or rights, then `arena resume` goes on."
+    )
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What a repair did: `kept_in` names the file with the set-aside bytes, None for none."""
+
+    what: str
+    bytes: int
+    kept_in: str | None
+
+
+def repair(path: Path, seq: int) -> Repair | None:
+    """Mend the last line of a transcript, if it does not end with a newline.
+
+    What parses gets its newline; what does not is copied to `transcript.torn-<seq>` and cut off.
+    `seq` is the number of the next event. Returns None where nothing was wrong.
+    """
+    tail, start = _tail(path)
+    if not tail:
+        return None
+    whole = read.whole_prefix(tail)
+    try:
+        with path.open("r+b") as file:
+            if whole == len(tail):
+                file.seek(0, os.SEEK_END)
+                file.write(b"\n")
+                return Repair("the last line had no newline", 0, None)
+            aside = _unused(path.with_name(f"{path.stem}.torn-{seq}"))
+            aside.write_bytes(tail[whole:])
+            file.truncate(start + whole)
+            if whole:
+                file.seek(0, os.SEEK_END)
+                file.write(b"\n")
+    except OSError as error:
+        raise _refused(path, error) from error
+    return Repair("the last line was torn", len(tail) - whole, aside.name)
+
+
+def _tail(path: Path) -> tuple[bytes, int]:
+    """What stands after the last newline, and where it starts."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            tail = b""
+            while end > 0:
+                start = max(0, end - TAIL_BLOCK)
+                file.seek(start)
+                block = file.read(end - start)
+                cut = block.rfind(b"\n")
+                if cut >= 0:
+                    return block[cut + 1 :] + tail, start + cut + 1
+                tail = block + tail
+                end = start
+            return tail, 0
+    except FileNotFoundError:
+        return b"", 0
+
+
+def _unused(path: Path) -> Path:
+    count = 1
+    free = path
+    while free.exists():
+        count += 1
+        free = path.with_name(f"{path.name}-{count}")
+    return free
+
+
+def recovered(repair: Repair, stamp: Stamp) -> Recovered:
+    """The event that tells of a repair."""
+    return Recovered(
+        seq=stamp.seq, ts=stamp.ts, what=repair.what, bytes=repair.bytes, kept_in=repair.kept_in
+    )

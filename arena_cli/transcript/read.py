@@ -1,0 +1,142 @@
+"""Reading a transcript: forwards from any line, backwards from the end, past what is broken.
+
+Records end at byte 0x0A only. A line that cannot be read is skipped and reported with its number;
+two records on one line are both read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from arena_cli.transcript import events
+from arena_cli.transcript.events import Event
+
+BLOCK = 262_144
+
+_decoder = json.JSONDecoder()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A line that was skipped, or mended while it was read. `line` counts from 1."""
+
+    line: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """The events of one line; `end` is the byte offset behind its newline."""
+
+    events: tuple[Event, ...]
+    end: int
+    problem: Problem | None = None
+
+
+def lines(path: Path, *, start: int = 0, first_line: int = 1) -> Iterator[Line]:
+    """Every whole line from byte `start` on, in order. A last line without newline is left out."""
+    offset = start
+    number = first_line
+    with path.open("rb") as file:
+        file.seek(start)
+        for raw in file:
+            if not raw.endswith(b"\n"):
+                return
+            offset += len(raw)
+            found, what = _events(raw)
+            yield Line(found, offset, Problem(number, what) if what else None)
+            number += 1
+
+
+def backwards(path: Path, end: int) -> Iterator[bytes]:
+    """Every line, without its newline, from the one that ends at byte `end` to the first."""
+    with path.open("rb") as file:
+        unfinished: list[bytes] = []
+        while end > 0:
+            start = max(0, end - BLOCK)
+            file.seek(start)
+            first, *others = file.read(end - start).split(b"\n")
+            if others:
+                yield from filter(None, [b"".join([others.pop(), *reversed(unfinished)])])
+                yield from filter(None, reversed(others))
+                unfinished = []
+            unfinished.append(first)
+            end = start
+        yield from filter(None, [b"".join(reversed(unfinished))])
+
+
+def records(raw: bytes) -> tuple[list[dict[str, Any]], str]:
+    """The JSON objects in one line, and what was wrong with it (empty: nothing)."""
+    text = raw.decode("utf-8", "replace").strip("\x00 \t\r\n")
+    what = "NUL bytes were passed over" if b"\x00" in raw else ""
+    try:
+        record = json.loads(text)
+        return ([record], what) if isinstance(record, dict) else ([], "not a JSON object")
+    except (ValueError, RecursionError):
+        found, position = _objects(text)
+    if not found:
+        return [], "empty" if not text else "not JSON"
+    if text[position:].strip("\x00 \t"):
+        return found, "the end of the line is not JSON"
+    return found, "two records on one line"
+
+
+def whole_prefix(raw: bytes) -> int:
+    """How many bytes at the beginning of a torn line are whole records."""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        text = raw[: error.start].decode("utf-8")
+    found, position = _objects(text)
+    return len(text[:position].encode("utf-8")) if found else 0
+
+
+def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
+    found: list[dict[str, Any]] = []
+    position = 0
+    while position < len(text) and text[position] == "{":
+        try:
+            record, position = _decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            break
+        found.append(record)
+        while position < len(text) and text[position] in " \t\r\x00":
+            position += 1
+    return found, position
+
+
+def _events(raw: bytes) -> tuple[tuple[Event, ...], str]:
+    """The events in one line; an unknown type is passed over in silence."""
+    found: list[Event] = []
+    decoded, what = records(raw)
+    for record in decoded:
+        try:
+            event = events.parse(record)
+        except ValueError as error:
+            what = str(error)
+            continue
+        if event is not None:
+            found.append(event)
+    return tuple(found), what
+
+
+def events_of(raw: bytes) -> tuple[Event, ...]:
+    """The events in one line, whatever else is in it."""
+    return _events(raw)[0]
+
+
+def last_seq(path: Path) -> int:
+    """The number of the last event that can be read; 0 in an empty or missing transcript."""
+    try:
+        size = path.stat().st_size
+        for raw in backwards(path, size):
+            numbers = [r["seq"] for r in records(raw)[0] if isinstance(r.get("seq"), int)]
+            if numbers:
+                return int(max(numbers))
+    except FileNotFoundError:
+        pass
+    return 0

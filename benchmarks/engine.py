@@ -1,0 +1,189 @@
+"""CPU per reply of the turn engine, beside a bare asyncio loop that appends the same lines.
+
+    python benchmarks/engine.py
+
+A stub adapter answers at once; the history before it fills the window at every length. Figures
+are medians of several rounds taken in turn in one process; the last columns are ratios against
+the bare loop and against the shortest history, which hold when the machine's speed does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import ClassVar
+
+from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit, Message
+from arena_cli.session.outgoing import Outgoing
+from arena_cli.session.session import Place, Session
+from arena_cli.team.model import AgentProfile, Member, Team, TeamConfig
+from arena_cli.transcript import events
+from arena_cli.transcript.events import Event, MessageEvent
+from arena_cli.transcript.log import Log
+
+FILLER = "The nightly import finished with two warnings; the second one needs a closer look. " * 16
+PAIR = ("ping", "pong")
+
+
+class Stub:
+    """Answers at once and hands the word to the other one."""
+
+    settings_type: ClassVar[type[Settings]] = Settings
+    wait_s: ClassVar[float] = 0.0
+
+    def __init__(self, setup: Setup) -> None:
+        other = PAIR[1 - PAIR.index(setup.agent_id)]
+        self._answer = AgentOutput(content=f"{FILLER}@{other} your turn")
+
+    async def start(self) -> None: ...
+
+    async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
+        if self.wait_s:
+            await asyncio.sleep(self.wait_s)
+        return self._answer
+
+    async def health(self) -> Health:
+        return Health(True)
+
+    async def stop(self) -> None: ...
+
+
+class Nowhere(Log):
+    """A log that keeps nothing."""
+
+    def append(self, event: Event) -> None:
+        self.seq = event.seq
+
+
+def team(replies: int) -> Team:
+    """Two who call each other; the depth limit ends it after so many replies."""
+    members = tuple(
+        Member(profile=AgentProfile(agent_id=name, adapter={"type": "stub"}), name=name)
+        for name in PAIR
+    )
+    return Team("bench", members, config=TeamConfig(chain_depth_limit=replies - 1))
+
+
+def opened(folder: Path, name: str, replies: int) -> Session:
+    place = Place(workspace=folder, durability="flush", adapter_type=lambda _: Stub)
+    return Session(place, name, team(replies))
+
+
+def plant(session: Session, count: int) -> None:
+    """Neutral messages before the measured ones."""
+    for number in range(count):
+        session.journal.write(
+            lambda stamp, number=number: MessageEvent(
+                seq=stamp.seq,
+                ts=stamp.ts,
+                message=Message(
+                    id=stamp.message_id,
+                    author_id=PAIR[number % 2],
+                    author_name=PAIR[number % 2],
+                    author_type="agent",
+                    content=f"{number}: {FILLER}",
+                    timestamp=stamp.ts,
+                ),
+                planted=True,
+            )
+        )
+
+
+def engine_us(history: int, replies: int, *, kept: bool) -> tuple[float, list[bytes]]:
+    """Microseconds of CPU a reply, and the lines that were written for them."""
+    with tempfile.TemporaryDirectory() as folder, opened(Path(folder), "bench", replies) as session:
+        if not kept:
+            log = session.journal.log
+            session.journal.log = Nowhere(
+                log.path, clock=session._place.clock, durability="flush", seq=log.seq
+            )
+        plant(session, history)
+        size = session.journal.log.path.stat().st_size
+        began = time.process_time()
+        asyncio.run(session.send(Outgoing("@ping begin")))
+        spent = time.process_time() - began
+        lines = session.journal.log.path.read_bytes()[size:].splitlines(keepends=True)
+        if not kept:
+            session.journal.log.close()
+            session.journal.log = log
+    return spent / replies * 1e6, lines
+
+
+def bare_us(lines: list[bytes], replies: int) -> float:
+    """Microseconds of CPU a reply of a loop that only serialises and appends the same events."""
+    kept = [event for line in lines if (event := events.parse(_json(line))) is not None]
+
+    async def loop(path: Path) -> None:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for event in kept:
+            await asyncio.sleep(0)
+            os.write(file, events.line_of(event))
+        os.close(file)
+
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.process_time()
+        asyncio.run(loop(Path(folder) / "lines"))
+        return (time.process_time() - began) / replies * 1e6
+
+
+def _json(line: bytes) -> dict[str, object]:
+    import json
+
+    record: dict[str, object] = json.loads(line)
+    return record
+
+
+def sessions_s(count: int, replies: int, wait_s: float) -> float:
+    """Seconds of wall clock for so many sessions at once in one process."""
+
+    async def together(folder: Path) -> None:
+        sessions = [opened(folder, f"s{number}", replies) for number in range(count)]
+        await asyncio.gather(*(session.send(Outgoing("@ping begin")) for session in sessions))
+        for session in sessions:
+            session.close()
+
+    Stub.wait_s = wait_s
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.perf_counter()
+            asyncio.run(together(Path(folder)))
+            return time.perf_counter() - began
+    finally:
+        Stub.wait_s = 0.0
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--replies", type=int, default=200)
+    options.add_argument("--rounds", type=int, default=7)
+    options.add_argument("--history", type=int, nargs="*", default=[100, 1_000, 5_000])
+    chosen = options.parse_args()
+    figures: dict[int, list[tuple[float, float, float]]] = {size: [] for size in chosen.history}
+    for _ in range(chosen.rounds):
+        for size in chosen.history:
+            kept, lines = engine_us(size, chosen.replies, kept=True)
+            bare = engine_us(size, chosen.replies, kept=False)[0]
+            figures[size].append((kept, bare, bare_us(lines, chosen.replies)))
+    print(f"CPU per reply, µs; medians of {chosen.rounds} rounds of {chosen.replies} replies")
+    print(f"{'history':>8} {'transcript':>11} {'without':>8} {'bare loop':>10} {'ratio':>6} {'vs first':>9}")
+    first = 0.0
+    for size, rounds in figures.items():
+        kept, without, bare = (statistics.median(column) for column in zip(*rounds, strict=True))
+        first = first or kept
+        print(
+            f"{size:>8} {kept:>11.0f} {without:>8.0f} {bare:>10.0f} "
+            f"{kept / bare:>6.2f} {kept / first:>9.2f}"
+        )
+    ideal = 10 * 0.05
+    took = sessions_s(200, 10, 0.05)
+    print(f"200 sessions x 10 replies of 50 ms: {took:.2f} s, {took / ideal:.2f} x the ideal")
+
+
+if __name__ == "__main__":
+    main()

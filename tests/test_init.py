@@ -1,0 +1,102 @@
+"""A new workspace: what is written, what is refused, and that it works."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from test_schema import schemas
+
+from arena_cli.adapters import registry
+from arena_cli.ground import yamlfile
+from arena_cli.ground.errors import UsageError
+from arena_cli.scenario import file as scenario_file
+from arena_cli.team import init, workspace
+
+REPOSITORY = Path(__file__).parents[1]
+SCHEMAS: dict[str, dict[str, Any]] = {"agent": {}, "team": {}, "scenario": {}, "workspace": {}}
+FIRST_LINE = re.compile(r"# yaml-language-server: \$schema=(\S+)\n")
+
+
+def test_the_new_workspace_loads_without_fault_or_warning(tmp_path: Path) -> None:
+    target = tmp_path / "新 folder"
+    written = init.write(target, SCHEMAS)
+    assert all(path.is_file() for path in written)
+    space = workspace.load(workspace.find(target, None, {}), kinds=registry.KINDS)
+    assert space.warnings == ()
+    assert space.file.team == "software_dev"
+    team = space.team(space.file.team)
+    assert [(member.id, member.name) for member in team.members] == [
+        ("architect", "架构师"),
+        ("compliance", "合规"),
+        ("developer", "全栈开发"),
+        ("tester", "测试工程师"),
+    ]
+    assert team.config.default_responders == ["architect"]
+    assert all(member.role_prompt for member in team.members)
+
+
+def test_every_yaml_file_names_a_schema_that_is_there(tmp_path: Path) -> None:
+    for path in init.write(tmp_path, SCHEMAS):
+        if path.suffix == ".yaml":
+            first = FIRST_LINE.match(path.read_text(encoding="utf-8"))
+            assert first is not None
+            assert (path.parent / first[1]).is_file()
+
+
+def test_the_scenarios_are_yaml_without_fault() -> None:
+    paths = [path for path in init.template({}) if path.startswith("scenarios/")]
+    assert paths == ["scenarios/gdpr-breakdown.yaml", "scenarios/nobody-named.yaml"]
+    for path in paths:
+        document = yamlfile.parse(init.template({})[path].decode(), path)
+        assert document.faults == ()
+        assert Draft202012Validator(scenario_file.schema()).is_valid(document.data)
+
+
+def test_no_catch_all_calls_anyone() -> None:
+    for path, content in init.template({}).items():
+        if path.startswith("agents/") and "/teams/" not in path:
+            last = yamlfile.parse(content.decode(), path).data["adapter"]["replies"][-1]
+            assert list(last) == ["say"]
+            assert "@" not in last["say"]
+
+
+@pytest.mark.parametrize("there", ["arena.yaml", "agents/tester.yaml", ".schema/agent.json"])
+def test_nothing_is_written_where_a_file_is_there(tmp_path: Path, there: str) -> None:
+    (tmp_path / there).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / there).write_text("mine", encoding="utf-8")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match=re.escape(there)):
+        init.write(tmp_path, SCHEMAS)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / there).read_text(encoding="utf-8") == "mine"
+
+
+def test_a_gitignore_that_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("mine", encoding="utf-8")
+    init.write(tmp_path, SCHEMAS)
+    assert (tmp_path / ".gitignore").read_text(encoding="utf-8") == "mine"
+    fresh = tmp_path / "fresh"
+    init.write(fresh, SCHEMAS)
+    assert (fresh / ".gitignore").read_text(encoding="utf-8").split() == ["sessions/", ".env"]
+
+
+def test_a_target_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    with pytest.raises(UsageError, match="cannot be written"):
+        init.write(tmp_path / "file", SCHEMAS)
+
+
+def test_the_repository_is_such_a_workspace() -> None:
+    for path, content in init.template({}).items():
+        if path != ".gitignore":
+            assert (REPOSITORY / path).read_bytes() == content, path
+    for name, found in {**schemas(), "scenario": scenario_file.schema()}.items():
+        kept = json.loads((REPOSITORY / init.SCHEMAS / f"{name}.json").read_text("utf-8"))
+        assert kept["properties"].keys() == found["properties"].keys()
+        assert kept["$defs"].keys() == found["$defs"].keys()
+    workspace.load(REPOSITORY, kinds=registry.KINDS)

@@ -1,0 +1,223 @@
+"""Processes are ended with all that they started, and recorded while they run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from adapter_setups import PROGRAMS, Heard, an_input, cancelled, pids_in, runs, speaker, until
+
+from arena_cli.adapters import process, strays
+from arena_cli.adapters.process import Program
+
+LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="a signal that only Linux has")
+ON_POSIX = pytest.mark.skipif(sys.platform == "win32", reason="sessions and signals of POSIX")
+
+
+def a_program(folder: Path, *steps: str) -> Program:
+    return Program(
+        argv=[sys.executable, str(PROGRAMS / "speak.py"), *steps],
+        cwd=folder,
+        environ=dict(os.environ),
+        records=folder / "processes",
+    )
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ["spawn", "{pids}", "sleep"],
+        ["deaf", "spawn", "{pids}", "sleep"],
+        pytest.param(["escape", "{pids}", "sleep"], marks=ON_POSIX),
+        pytest.param(["deaf", "escape", "{pids}", "sleep"], marks=ON_POSIX),
+    ],
+)
+def test_a_cancelled_call_leaves_no_process(tmp_path: Path, steps: list[str]) -> None:
+    path = tmp_path / "pids"
+
+    async def call() -> None:
+        adapter = speaker(tmp_path, *[step.format(pids=path) for step in steps])
+        task = asyncio.create_task(adapter.invoke(an_input("x" * 1_000_000), Heard()))
+        pids = await pids_in(path)
+        assert len(pids) == 2
+        assert all(runs(pid) for pid in pids)
+        await cancelled(task)
+        assert not any(runs(pid) for pid in pids)
+
+    asyncio.run(call())
+    assert list((tmp_path / "scratch" / "processes").iterdir()) == []
+
+
+def test_a_second_cancel_does_not_leave_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "pids"
+
+    async def call() -> None:
+        adapter = speaker(tmp_path, "deaf", "spawn", str(path), "sleep")
+        task = asyncio.create_task(adapter.invoke(an_input(), Heard()))
+        pids = await pids_in(path)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0.02)
+        await asyncio.wait({task})
+        assert task.cancelled()
+        assert not any(runs(pid) for pid in pids)
+
+    asyncio.run(call())
+
+
+def test_cancelled_before_it_has_started(tmp_path: Path) -> None:
+    before = set(psutil.Process().children(recursive=True))
+
+    async def call() -> None:
+        for turns in range(6):
+            adapter = speaker(tmp_path, "sleep")
+            task = asyncio.create_task(adapter.invoke(an_input(), Heard()))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await cancelled(task)
+
+    asyncio.run(call())
+    assert not [one for one in psutil.Process().children(True) if one not in before]
+
+
+def test_the_end_of_the_event_loop_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "pids"
+    pids: list[int] = []
+
+    async def call() -> None:
+        adapter = speaker(tmp_path, "deaf", "spawn", str(path), "sleep")
+        task = asyncio.create_task(adapter.invoke(an_input(), Heard()))
+        pids.extend(await pids_in(path))
+        assert not task.done()
+
+    asyncio.run(call())
+    assert len(pids) == 2
+    assert not any(runs(pid) for pid in pids)
+
+
+def test_it_is_recorded_while_it_runs(tmp_path: Path) -> None:
+    async def call() -> None:
+        running = await process.start(a_program(tmp_path, "sleep"))
+        [record] = (tmp_path / "processes").iterdir()
+        facts = json.loads(record.read_text(encoding="utf-8"))
+        child = psutil.Process(facts["pid"])
+        assert child.ppid() == facts["owner"] == os.getpid()
+        assert strays.end_recorded(tmp_path / "processes") == 0
+        assert child.is_running()
+        await running.end()
+        assert not child.is_running()
+        assert list((tmp_path / "processes").iterdir()) == []
+
+    asyncio.run(call())
+
+
+def test_much_that_nobody_takes_is_not_piled_up(tmp_path: Path) -> None:
+    async def call() -> None:
+        running = await process.start(a_program(tmp_path, "fill", "60000000"))
+        await until(lambda: bool(running._paused))
+        assert running._waiting < 6_000_000
+        taken = 0
+        while (event := await running.event()) and event.source != "exit":
+            taken += len(event.data)
+        while event := running.waiting_event():
+            taken += len(event.data)
+        await running.end()
+        assert taken == 60_000_000
+
+    asyncio.run(call())
+
+
+OWNER = """
+import asyncio, os, sys
+from pathlib import Path
+from arena_cli.adapters import process
+
+async def main():
+    argv = [sys.executable, *sys.argv[2:]]
+    folder = Path(sys.argv[1])
+    await process.start(process.Program(argv, folder, dict(os.environ), folder / "processes"))
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+def killed_owner(folder: Path, *steps: str) -> list[int]:
+    """The pids that a program wrote whose arena was killed."""
+    root = Path(process.__file__).parents[2]
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(folder), str(PROGRAMS / "speak.py"), *steps],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    try:
+        pids = asyncio.run(pids_in(folder / "pids"))
+        asyncio.run(until(lambda: any((folder / "processes").glob("*.json"))))
+    finally:
+        owner.kill()
+        owner.wait()
+    return pids
+
+
+@LINUX_ONLY
+def test_a_killed_arena_takes_its_programs_along(tmp_path: Path) -> None:
+    [pid] = killed_owner(tmp_path, "pids", str(tmp_path / "pids"), "sleep")
+    asyncio.run(until(lambda: not runs(pid)))
+    assert strays.end_recorded(tmp_path / "processes") == 0
+    assert list((tmp_path / "processes").iterdir()) == []
+
+
+@ON_POSIX
+def test_what_a_killed_arena_left_is_ended_by_the_next(tmp_path: Path) -> None:
+    main, grandchild = killed_owner(tmp_path, "spawn", str(tmp_path / "pids"), "sleep")
+    if sys.platform == "linux":
+        asyncio.run(until(lambda: not runs(main)))
+    assert runs(grandchild)
+    assert strays.end_recorded(tmp_path / "processes") == 1
+    assert not runs(main)
+    assert not runs(grandchild)
+    assert list((tmp_path / "processes").iterdir()) == []
+
+
+@pytest.mark.parametrize("change", [{"began": -60.0}, {"machine_began": -60.0}])
+def test_a_pid_that_was_given_to_another_is_not_touched(
+    tmp_path: Path, change: dict[str, float]
+) -> None:
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        path = strays.record(tmp_path, other.pid)
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        facts["owner_began"] -= 60
+        for name, by in change.items():
+            facts[name] += by
+        path.write_text(json.dumps(facts), encoding="utf-8")
+        assert strays.end_recorded(tmp_path) == 0
+        assert runs(other.pid)
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_record_that_was_cut_short_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "1-2.json").write_text('{"pid": 1, "ow', encoding="utf-8")
+    assert strays.end_recorded(tmp_path) == 0
+    assert list(tmp_path.iterdir()) == []
+    assert strays.end_recorded(tmp_path / "missing") == 0
+
+
+def test_asking_for_records_where_there_are_none_imports_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from arena_cli.adapters import strays;"
+        f"strays.end_recorded(Path({str(tmp_path)!r}));"
+        "assert not {'psutil', 'ctypes', 'asyncio'} & sys.modules.keys()"
+    )
+    root = Path(process.__file__).parents[2]
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
