@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from arena_cli.ground import ansi
 
 PIECES = st.lists(
-    st.sampled_from(
-        ["\x1b", "[", "]", "0;t", "\x07", "\\", "31", "m", "\n", "\r", "\x9b", "P", "好"]
-    ),
+    st.sampled_from(["\x1b", "[", "]", "0;t", "\x07", "\\", "31", "m", "\n", "\r", " ", "P", "好"]),
     max_size=12,
 )
 
@@ -24,7 +22,7 @@ PIECES = st.lists(
         ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
         ("\x1bP1$r\x1b\\a\x1b_x\x1b\\b\x1b^y\x1b\\c", "abc"),
         ("\x1b(Ba\x1b7b\x1b=c", "abc"),
-        ("\x9b31ma\x9d0;t\x9cb", "ab"),
+        ("â\x80\x98quoted\x9d", "â\x80\x98quoted\x9d"),
         ("\x1b]never closed\nnext", "\nnext"),
         ("a\r\nb\rc", "a\nb\rc"),
         ("[31m [x] \\", "[31m [x] \\"),

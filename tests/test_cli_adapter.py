@@ -74,6 +74,17 @@ def test_a_batch_program_gets_no_text_as_argument(tmp_path: Path) -> None:
     assert not asyncio.run(adapter.health()).ok
 
 
+def test_a_batch_program_gets_no_path_that_holds_commands(tmp_path: Path) -> None:
+    batch = tmp_path / "bot.bat"
+    batch.write_text("#!/bin/sh\ncat $1\n", encoding="utf-8")
+    batch.chmod(0o755)
+    settings = CliSettings(type="cli", command=["./bot.bat"], prompt="file")
+    scratch = tmp_path / "a&calc"
+    with pytest.raises(AgentUnavailable, match="batch file"):
+        call(CliAdapter(a_setup(tmp_path, settings, scratch=scratch)))
+    assert list(scratch.iterdir()) == []
+
+
 def test_the_environment_is_a_list_of_names_and_what_the_profile_adds(tmp_path: Path) -> None:
     environ = {
         **os.environ,
@@ -197,8 +208,11 @@ def test_wrong_settings(keys: dict[str, Any], says: str) -> None:
 
 
 def test_what_the_program_is_given_is_what_is_rendered(tmp_path: Path) -> None:
-    settings = speaker(tmp_path, "read", "tell")._settings
-    adapter = CliAdapter(
-        a_setup(tmp_path, settings, render=lambda one: (rendered(one)[0].upper(), "p"))
+    command = [sys.executable, str(PROGRAMS / "speak.py"), "read", "tell"]
+    setup = a_setup(
+        tmp_path,
+        CliSettings(type="cli", command=command),
+        render=lambda one: (rendered(one)[0].upper(), "p"),
     )
+    adapter = CliAdapter(setup)
     assert call(adapter).content == "YOU ARE A BOT.\n\np"

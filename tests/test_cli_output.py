@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -12,15 +13,13 @@ from hypothesis import strategies as st
 from arena_cli.adapters.cli_output import NotAnAnswerError, Output, Reading
 from arena_cli.ground.protocol import AgentOutput
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(), lambda part: st.lists(part), max_leaves=5
-)
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5)
 
 
 def read(data: bytes, *, cuts: tuple[int, ...] = (), err: bytes = b"", **keys: Any) -> Output:
     output = Output(Reading(**keys))
     edges = [0, *sorted(cuts), len(data)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         output.feed("stdout", data[start:end])
     output.feed("stderr", err)
     output.finish()

@@ -101,6 +101,12 @@ def test_a_flag_does_not_match_across_two_others() -> None:
     assert mentions.parse("@🇨 x", half, author="", opener="").ids == ("half",)
 
 
+def test_half_width_letters_that_melt_into_one_are_one() -> None:
+    roster = Roster([member("a", "가"), member("b", "ᄀ")])
+    assert mentions.parse("@\uffa1\uffc2", roster, author="", opener="").ids == ("a",)
+    assert mentions.parse("@\uffa1 x", roster, author="", opener="").ids == ("b",)
+
+
 @pytest.mark.parametrize("word", ["all", "everyone", "ALL", "所有人", "全体成员"])
 def test_all_is_everybody_in_team_order(word: str) -> None:
     assert ids(f"@{word}") == EVERYBODY
@@ -188,6 +194,7 @@ def test_hidden_text_mentions_nobody(hidden: str) -> None:
         "a\n> quoted\n@dev",
         "> ```\n> open\n\n@dev",
         "    ```\n@dev",
+        "   - x\n\nend\n\n     ```\n\n@dev",
         "```a`b\n@dev",
         "``@dev`",
         "`a\n\n@dev` b",

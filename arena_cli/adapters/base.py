@@ -40,7 +40,7 @@ class Setup:
     workspace: Path
     scratch: Path
     render: Render
-    used: Callable[[], frozenset[int]] = field(default=lambda: frozenset())
+    used: Callable[[], frozenset[int]] = frozenset
     environ: Mapping[str, str] = field(default_factory=dict)
 
 

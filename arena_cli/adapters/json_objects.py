@@ -23,7 +23,7 @@ _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[\[\]{}]')
 
 # A `{` that begins a line and is never closed is found out at the end, and the lines after it are
 # read again: so many times, lest the time grow with the square of the output.
-_MOST_REREADINGS = 16
+_MOST_REREADINGS = 8
 _MOST_STARTS_IN_A_LINE = 8
 
 
@@ -90,6 +90,7 @@ class JsonObjects:
             return False
         trial = JsonObjects(self._fits)
         trial._rereadings = _MOST_REREADINGS
+        trial._ends_with_object = self._ends_with_object
         if self._open is not None:
             trial._open = _Open([*self._open.lines], self._open.depth)
         trial._read_lines([line])

@@ -95,16 +95,15 @@ class Runtime:
         except AgentError as error:
             raise self._redacted(error) from error
         except Exception as error:
-            failure = AgentProtocolError(
-                member.id,
-                f"its adapter failed: {type(error).__name__}: {error}",
-                mend="this is a fault of the adapter",
-            )
-            raise self._redacted(failure) from error
-        answer = reading.read(self._redacted_output(output), input.invocation)
+            what = f"its adapter failed: {type(error).__name__}: {error}"
+            mend = "this is a fault of the adapter"
+            raise self._redacted(AgentProtocolError(member.id, what, mend=mend)) from error
+        answer = reading.read(output, input.invocation)
+        said = self._redacted_output(answer.output)
         if answer.error:
-            raise AgentProtocolError(member.id, answer.error, metadata=answer.output.metadata)
-        return Answer(answer.output, answer.declined)
+            failure = AgentProtocolError(member.id, answer.error, metadata=said.metadata)
+            raise self._redacted(failure)
+        return Answer(said, answer.declined)
 
     async def health(self, member: Member) -> Health:
         """Whether the agent could be called now."""

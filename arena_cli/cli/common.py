@@ -6,7 +6,7 @@ import codecs
 import locale
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from arena_cli.session.session import Place
     from arena_cli.team.workspace import Workspace
     from arena_cli.transcript.events import Event
+    from arena_cli.transcript.fold import Fold
 
 BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -103,19 +104,38 @@ class Output:
             raise DiskRefused(f"stdout: could not write: {self.failed.strerror or self.failed}")
 
 
-def printer(output: Output, *, as_json: bool, quiet: bool) -> Callable[[Event], None]:
-    """What to do with each event: print its line, its part of the timeline, or nothing."""
-    if as_json:
+class Printer:
+    """Prints events as they come: as JSON lines, as a timeline, or not at all."""
+
+    def __init__(self, output: Output, *, as_json: bool, quiet: bool = False) -> None:
+        from arena_cli.report.timeline import Timeline
+
+        self._output = output
+        self._as_json = as_json
+        self._quiet = quiet
+        self._timeline = Timeline()
+        self._began = False
+        if as_json:
+            sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # a real stream
+
+    def event(self, event: Event) -> None:
+        """Print one event, which is on disk."""
         from arena_cli.transcript import events
 
-        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # a real stream here
-        return lambda event: output.write(events.line_of(event).decode("utf-8"))
-    if quiet:
-        return lambda _: None
-    from arena_cli.report.timeline import Timeline
+        if self._as_json:
+            self._output.write(events.line_of(event).decode("utf-8"))
+        elif not self._quiet:
+            self._began = True
+            self._print(self._timeline.lines(event))
 
-    timeline = Timeline()
-    return lambda event: output.write("".join(f"{line}\n" for line in timeline.lines(event)))
+    def goes_on(self, fold: Fold) -> None:
+        """Say which session this is, unless its events just did."""
+        if fold.session and not (self._began or self._as_json or self._quiet):
+            turns = len(fold.open.turns) if fold.open else 0
+            self._print(self._timeline.goes_on(fold.session, turns))
+
+    def _print(self, lines: Iterable[str]) -> None:
+        self._output.write("".join(f"{line}\n" for line in lines))
 
 
 def message_from(message: str | None, file: Path | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arena_cli.cli import common
-from arena_cli.cli.common import Output
+from arena_cli.cli.common import Output, Printer
 
 if TYPE_CHECKING:
     from arena_cli.session.store import Stored
@@ -29,9 +29,9 @@ def show(
     """Print a session's timeline from its transcript."""
     stored = _one(context, session)
     output = Output()
-    tell = common.printer(output, as_json=as_json, quiet=False)
+    printer = Printer(output, as_json=as_json)
     for event in _events(stored):
-        tell(event)
+        printer.event(event)
     output.check()
 
 

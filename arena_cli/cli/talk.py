@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arena_cli.cli import common, interrupt
-from arena_cli.cli.common import Output
+from arena_cli.cli.common import Output, Printer
 from arena_cli.ground.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,13 +66,15 @@ def send(
     sent = outgoing.outgoing(members, content, author=author, to=to or (), files=attach or ())
     name = stored.name if stored else session or names.automatic(SystemClock())
     output = Output()
+    printer = Printer(output, as_json=as_json, quiet=quiet)
     with Session(
         common.place_of(loaded, wait_s=wait),
         name,
         members,
-        on_event=common.printer(output, as_json=as_json, quiet=quiet),
+        on_event=printer.event,
         on_wait=lambda: common.warn(f"session {name} is busy; waiting up to {wait:g} s"),
     ) as opened:
+        printer.goes_on(opened.journal.fold)
         if opened.open_chain:
             common.warn(
                 f"session {name}: the chain that was cut short is closed as interrupted "
@@ -98,13 +100,16 @@ def resume(
     stored = _stored(loaded, session, go_on=session is None, must_exist=True)
     assert stored is not None
     output = Output()
+    printer = Printer(output, as_json=as_json, quiet=quiet)
     with Session(
         common.place_of(loaded, wait_s=wait),
         stored.name,
         _team(loaded, None, stored),
-        on_event=common.printer(output, as_json=as_json, quiet=quiet),
+        on_event=printer.event,
         on_wait=lambda: common.warn(f"session {stored.name} is busy; waiting up to {wait:g} s"),
     ) as opened:
+        if opened.open_chain:
+            printer.goes_on(opened.journal.fold)
         finished = interrupt.run(opened.resume(), hint=_resume_hint(stored.name))
     if finished is None:
         common.warn(f"session {stored.name}: nothing was cut short")

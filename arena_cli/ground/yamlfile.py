@@ -23,11 +23,8 @@ T = TypeVar("T", bound=BaseModel)
 
 _MAX_MENDS = 20  # syntax faults told of one file in one run
 
-# https://yaml.org/spec/1.2.2/#51-character-set, without the invisible line ends of YAML 1.1, which
-# the parser would take for line ends.
-_UNPRINTABLE = re.compile(
-    "[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-)
+# The parser would take the invisible line ends of YAML 1.1 for line ends.
+_LINE_ENDS_OF_1_1 = re.compile("[\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ def load(path: Path, shown: str) -> Document:
 def parse(text: str, shown: str) -> Document:
     """Reads a text. A BOM and the kind of line ending make no difference."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    bad = _UNPRINTABLE.search(text)
+    bad = yaml.reader.Reader.NON_PRINTABLE.search(text) or _LINE_ENDS_OF_1_1.search(text)
     if bad is not None:
         line = text.count("\n", 0, bad.start()) + 1
         what = f"the character U+{ord(bad.group()):04X} cannot stand in a YAML file"

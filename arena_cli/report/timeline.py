@@ -38,6 +38,11 @@ class Timeline:
         self._tried_before: set[int] = set()
         self._why: dict[str, str] = {}
 
+    def goes_on(self, session: SessionEvent, turns: int) -> Iterator[str]:
+        """Take up a session whose earlier events are not told; its open chain has so many turns."""
+        yield from self._session(session)
+        self._chain_turn = turns
+
     def lines(self, event: Event) -> Iterator[str]:
         """The lines for one event, without line ends; none for what is not shown."""
         match event:

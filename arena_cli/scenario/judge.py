@@ -45,6 +45,8 @@ def checked(expected: Expect, told: Conversation, part: Part) -> list[CheckResul
 def unnamed(told: Conversation, step: Expect, scenario: Expect) -> list[Failure]:
     """The calls that failed in a step, and that neither `expect` names."""
     ended_as_named = told.end == "failed" and "failed" in (*step.end, *scenario.end)
+    # Where no other end will do, that expectation has failed, and says so.
+    ended_as_named = ended_as_named or set(step.end) == {"failed"}
     return [
         Failure(agent=done.agent, turn=turn, status=done.status, error=done.error or "")
         for turn, done in told.failures()

@@ -1,4 +1,4 @@
-"""The scenario file as shapes (docs/scenarios.md). Only keys that are given count."""
+"""The scenario file as shapes. A key that is left out is not checked."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Who is in a team and by which rules it talks: profiles, teams, workspaces, mentions, relevance."""
+"""Who is in a team and by which rules it talks: profiles, teams, mentions, relevance."""

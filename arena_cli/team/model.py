@@ -65,9 +65,9 @@ class AgentProfile(FileShape):
     member: bool = True
     role_prompt: str | TextFromFile = ""
     skills: list[str] = []
-    response: ResponseSettings = ResponseSettings()
+    response: ResponseSettings = Field(default_factory=ResponseSettings)
     adapter: dict[str, Any]
-    context: ContextSettings = ContextSettings()
+    context: ContextSettings = Field(default_factory=ContextSettings)
     on_failure: OnFailure | None = None
     retries: int | None = Field(default=None, ge=0)
     timeout_s: float | None = Field(default=None, gt=0)

@@ -1,0 +1,84 @@
+"""What tests of scenarios share: a workspace of scripted agents, and scenarios played in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from arena_cli.adapters import registry
+from arena_cli.report import results
+from arena_cli.scenario import file, run
+from arena_cli.scenario.file import Scenario
+from arena_cli.scenario.result import CheckResult, ScenarioResult
+from arena_cli.session.session import Place
+from arena_cli.team import workspace
+
+TEAM = "crew"
+
+
+@dataclass
+class Stage:
+    """A workspace in `folder`, whose team `crew` has all of its agents."""
+
+    folder: Path
+
+    def agent(self, agent_id: str, *replies: Any, **profile: Any) -> Stage:
+        """Add a scripted agent that gives these replies; `profile` are further keys."""
+        profile.setdefault("adapter", {"type": "scripted", "replies": list(replies)})
+        self._write(f"agents/{agent_id}.yaml", {"agent_id": agent_id, **profile})
+        return self
+
+    def team(self, humans: Sequence[str] = (), **config: Any) -> Stage:
+        """Write the team file; everyone there is is a member."""
+        members = sorted(path.stem for path in (self.folder / "agents").glob("*.yaml"))
+        people = [{"id": name, "name": name.title()} for name in humans]
+        team = {"team": TEAM, "members": members, "humans": people, "config": config}
+        self._write(f"agents/teams/{TEAM}.yaml", team)
+        self._write("arena.yaml", {"team": TEAM})
+        return self
+
+    def _write(self, path: str, data: Any) -> None:
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(json.dumps(data, ensure_ascii=False), encoding="utf-8")
+
+    def scenario(self, text: str, name: str = "one") -> Path:
+        """Write a scenario file."""
+        path = self.folder / "scenarios" / f"{name}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def load(self, *texts: str) -> list[Scenario]:
+        """Write scenarios and load them; raises FileFaults."""
+        paths = [self.scenario(text, f"s{number}") for number, text in enumerate(texts)]
+        return file.load(paths, workspace.load(self.folder, kinds=registry.KINDS))
+
+    def place(self) -> Place:
+        return Place(workspace=self.folder, durability="flush", wait_s=0)
+
+    def play(self, text: str) -> ScenarioResult:
+        """Write a scenario, play it, and give what came of it."""
+        told: list[ScenarioResult] = []
+        asyncio.run(run.run_all(self.load(text), self.place(), told.append))
+        return told[0]
+
+    def sessions(self) -> list[str]:
+        """The names of the sessions that are kept."""
+        folder = self.folder / "sessions"
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def broken(result: ScenarioResult) -> list[CheckResult]:
+    """The checks that did not pass, those of steps first."""
+    checks = [check for step in result.steps for check in step.checks] + list(result.checks)
+    return [check for check in checks if check.status != "passed"]
+
+
+def printed(result: ScenarioResult) -> str:
+    """The result as text."""
+    return "\n".join(results.lines(result))

@@ -1,0 +1,212 @@
+"""Scenario files: which are meant, and what is wrong with them, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stage import Stage
+
+from arena_cli.ground.errors import FileFaults, UsageError
+from arena_cli.scenario import file
+
+# Every key that the format has and that is not built yet, where it stands.
+NOT_BUILT = {
+    "": "tags skip xfail humans vars cases given repeat pass_rate include",
+    "step": "say system check session attach save",
+    "expect": "silent passed_over replies_count tokens cost_usd latency_s system timeline "
+    "timeline_exact structured attachments shown notes shown_notes deviations compactions",
+    "check": "equals starts_with max_words max_chars language json similar python judge "
+    "snapshot tool not any_of level",
+}
+PLACES = {
+    "": ("{key}: 1\nscenario: x\nsteps: [{{send: hi}}]", 1, "{key}"),
+    "step": ("scenario: x\nsteps:\n  - send: hi\n    {key}: 1", 4, "steps[0].{key}"),
+    "expect": (
+        "scenario: x\nsteps:\n  - send: hi\n    expect:\n      {key}: 1",
+        5,
+        "steps[0].expect.{key}",
+    ),
+    "check": (
+        "scenario: x\nsteps: [{{send: hi}}]\nexpect:\n  replies:\n    dev:\n      - {key}: 1",
+        6,
+        "expect.replies.dev[0].{key}",
+    ),
+}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path).agent("dev", {"say": "ok"}, name="开发").team(humans=["maya"])
+
+
+def faults(stage: Stage, *texts: str) -> list[str]:
+    with pytest.raises(FileFaults) as raised:
+        stage.load(*texts)
+    return [f"{f.file}:{f.line}: {f.field}: {f.what}" for f in raised.value.faults]
+
+
+@pytest.mark.parametrize(
+    ("place", "key"), [(place, key) for place, keys in NOT_BUILT.items() for key in keys.split()]
+)
+def test_a_key_that_is_not_built_says_so(stage: Stage, place: str, key: str) -> None:
+    text, line, field = PLACES[place]
+    wanted = f"scenarios/s0.yaml:{line}: {field.format(key=key)}: is not built yet"
+    assert faults(stage, text.format(key=key)) == [wanted]
+
+
+def test_values_that_are_not_built_say_so(stage: Stage) -> None:
+    text = """scenario: x
+steps:
+  - send: {file: ask.md}
+  - send: "${vars.region}"
+  - send: hi
+    expect: {end: budget}
+"""
+    told = faults(stage, text)
+    assert len(told) == 3
+    assert all("is not built yet" in fault for fault in told), told
+    assert [fault.split(":")[1] for fault in told] == ["3", "4", "6"]
+
+
+def test_all_faults_of_all_files_are_told_at_once(stage: Stage) -> None:
+    first = """scenario: x
+team: crue
+steps:
+  - send: hi
+    expect: {turn: 1}
+"""
+    second = """scenario: y
+config: {max_responder: 2}
+profiles: {dev: {adapter: {replys: []}}}
+steps:
+  - send: ""
+    from: mia
+    expect:
+      replied: [开发, qa]
+      replies:
+        "*": [{regex: 'a(b'}]
+        dev: [{contains: ""}, {contains: a, regex: b}, {ignore_case: true}]
+      awaits: [mya]
+"""
+    assert [fault.split(":")[:3] for fault in faults(stage, first, second)] == [
+        ["scenarios/s0.yaml", "2", " team"],
+        ["scenarios/s0.yaml", "5", " steps[0].expect.turn"],
+        ["scenarios/s1.yaml", "2", " config.max_responder"],
+        ["scenarios/s1.yaml", "3", " profiles.dev.adapter.replys"],
+        ["scenarios/s1.yaml", "10", " steps[0].expect.replies.*[0].regex"],
+        ["scenarios/s1.yaml", "11", " steps[0].expect.replies.dev[0].contains"],
+        ["scenarios/s1.yaml", "11", " steps[0].expect.replies.dev[1]"],
+        ["scenarios/s1.yaml", "11", " steps[0].expect.replies.dev[2]"],
+    ]
+
+
+def test_who_is_not_in_the_team_is_told_with_the_nearest_id(stage: Stage) -> None:
+    text = """scenario: y
+steps:
+  - send: ""
+  - send: hi
+    from: mia
+    expect:
+      replied: [开发]
+      asked: [dve]
+      outcome: {qa: not_called}
+      must: [[dev], [qa]]
+      replies: {qa: []}
+      awaits: [mya]
+expect:
+  replied: {include: [dve], exclude: [qa]}
+"""
+    with pytest.raises(FileFaults) as raised:
+        stage.load(text)
+    told = {(fault.line, fault.field): fault.mend for fault in raised.value.faults}
+    assert [line for line, _ in told] == [3, 5, 7, 8, 9, 10, 11, 12, 14, 14]
+    assert told[7, "steps[1].expect.replied[0]"] == "write the id: `dev`"
+    assert told[8, "steps[1].expect.asked[0]"] == "did you mean `dev`?"
+    assert told[12, "steps[1].expect.awaits[0]"] == "did you mean `maya`?"
+
+
+@pytest.mark.parametrize(
+    ("keys", "what"),
+    [
+        ("agents: []", "a team needs a member"),
+        ("agents: [dev, dev]", "stands twice"),
+        ("agents: [nobody]", "there is no agent `nobody`"),
+        ("team: crew\nagents: [dev]", "are both given"),
+        ("steps: []", "needs at least 1"),
+        ("profiles: {dev: {agent_id: other}}", "`other`"),
+        ("expect:", "nothing stands here"),
+    ],
+)
+def test_what_cannot_be_played_is_a_fault(stage: Stage, keys: str, what: str) -> None:
+    steps = "" if keys.startswith("steps") else "steps: [{send: hi}]\n"
+    (told,) = faults(stage, f"scenario: x\n{steps}{keys}\n")
+    assert what in told
+
+
+def test_free_keys_and_literal_placeholders_are_read(stage: Stage) -> None:
+    text = "x-note: {any: thing}\nscenario: x\nsteps: [{send: 'a $${b}', x-why: 1}]"
+    (scenario,) = stage.load(text)
+    assert scenario.messages[0].content == "a ${b}"
+
+
+def test_the_scenario_changes_rules_and_profiles_for_itself_only(stage: Stage) -> None:
+    text = """scenario: x
+config: {max_responders: 2}
+profiles: {dev: {response: {threshold: 0.1}, name: Dev}}
+steps: [{send: hi}]
+"""
+    changed, plain = stage.load(text, "scenario: y\nsteps: [{send: hi}]")
+    assert changed.team.config.max_responders == 2
+    assert changed.team.members[0].profile.response.threshold == 0.1
+    assert changed.team.members[0].name == "Dev"
+    assert plain.team.config.max_responders == 5
+    assert plain.team.members[0].name == "开发"
+
+
+def test_agents_and_new_profiles_make_a_team(stage: Stage) -> None:
+    text = """scenario: x
+agents: [qa, dev]
+profiles: {qa: {adapter: {type: scripted, replies: [ok]}}}
+steps: [{send: hi}]
+"""
+    assert [member.id for member in stage.load(text)[0].team.members] == ["qa", "dev"]
+
+
+def test_select_takes_all_or_what_is_named(stage: Stage) -> None:
+    paths = [stage.scenario("scenario: x", name) for name in ("b", "a")]
+    (stage.folder / "scenarios" / "deep").mkdir()
+    paths.append(stage.scenario("scenario: x", "deep/c"))
+    b, a, c = (path.resolve() for path in paths)
+    root = stage.folder.resolve()
+    assert file.select(root, [], root) == [a, b, c]
+    assert file.select(root, ["b", "scenarios/a.yaml", "b.yaml"], root) == [b, a]
+    assert file.select(root, ["deep"], root) == [c]
+    assert file.select(root, ["."], root / "scenarios" / "deep") == [c]
+    with pytest.raises(UsageError, match="no scenario `bb`"):
+        file.select(root, ["bb"], root)
+
+
+def test_nothing_selected_is_wrong_use(stage: Stage) -> None:
+    with pytest.raises(UsageError, match="no scenario is selected"):
+        file.select(stage.folder, [], stage.folder)
+
+
+def test_the_schema_accepts_what_the_loader_accepts(stage: Stage) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft202012Validator(file.schema())
+    step = {
+        "send": "hi",
+        "from": "maya",
+        "x-note": 1,
+        "expect": {
+            "end": ["quiet"],
+            "turns": {"min": 1},
+            "replies": {"*": {"last": [{"contains": "a", "ignore_case": True}]}},
+        },
+    }
+    good = {"scenario": "x", "config": {"max_responders": 1}, "steps": [step]}
+    assert validator.is_valid(good)
+    assert not validator.is_valid({**good, "tgas": []})
+    assert not validator.is_valid({**good, "config": {"max_responders": "1"}})
+    assert not validator.is_valid({**good, "steps": [{"from": "maya"}]})
