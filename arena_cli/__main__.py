@@ -12,9 +12,12 @@ def main() -> None:
 
         print(f"arena {__version__}")
         return
-    from arena_cli.cli import main as program  # noqa: PLC0415 - costs more than the line above
+    try:
+        from arena_cli.cli import main as program  # noqa: PLC0415 - costs more than the line above
 
-    program.run()
+        program.run()
+    except KeyboardInterrupt:  # before the program had its own way to end
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[\[\]{}]')
 
 # A `{` that begins a line and is never closed is found out at the end, and the lines after it are
 # read again: so many times, lest the time grow with the square of the output.
-_MOST_REREADINGS = 8
+_MOST_REREADINGS = 4
 _MOST_STARTS_IN_A_LINE = 8
 
 

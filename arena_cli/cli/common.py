@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import codecs
+import json
 import locale
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from arena_cli.cli import interrupt
-from arena_cli.ground.errors import DiskRefused, UsageError
+from arena_cli.cli import streams
+from arena_cli.ground.errors import DiskRefused, FileFaults, UsageError
 
 if TYPE_CHECKING:
+    from arena_cli.scenario.file import Scenario
     from arena_cli.session.session import Place
     from arena_cli.team.workspace import Workspace
     from arena_cli.transcript.events import Event
@@ -53,6 +55,17 @@ def workspace_of(context: typer.Context) -> Workspace:
     return workspace.load(root_of(context), kinds=registry.KINDS)
 
 
+def scenarios_of(context: typer.Context, paths: Sequence[Path]) -> tuple[Workspace, list[Scenario]]:
+    """The workspace and these scenarios. Raises FileFaults with every fault of every file."""
+    from arena_cli.scenario import file
+
+    try:
+        loaded = workspace_of(context)
+    except FileFaults as error:
+        raise FileFaults([*error.faults, *file.shape_faults(paths, root_of(context))]) from error
+    return loaded, file.load(paths, loaded)
+
+
 def place_of(loaded: Workspace, *, wait_s: float) -> Place:
     """Where and how sessions of that workspace are written."""
     from arena_cli.session.session import Place
@@ -69,8 +82,24 @@ def place_of(loaded: Workspace, *, wait_s: float) -> Place:
 
 
 def warn(text: str) -> None:
-    """A line on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """A line on stderr; if nobody can be told, what is done goes on."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        streams.drop(sys.stderr)
+
+
+def say(text: str) -> None:
+    """A line on stdout. Raises DiskRefused; a reader that stopped reading is no error."""
+    output = Output()
+    output.write(f"{text}\n")
+    output.check()
+
+
+def say_json(value: Any) -> None:
+    """A value as JSON on stdout; see `say`."""
+    streams.speak_utf8()
+    say(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 class Output:
@@ -92,11 +121,11 @@ class Output:
             sys.stdout.flush()
         except BrokenPipeError:
             self._open = False
-            interrupt.drop_stdout()
+            streams.drop(sys.stdout)
         except OSError as error:
             self._open = False
             self.failed = error
-            interrupt.drop_stdout()
+            streams.drop(sys.stdout)
 
     def check(self) -> None:
         """Raise DiskRefused if stdout could not be written (a full disk behind `>`)."""
@@ -116,7 +145,7 @@ class Printer:
         self._timeline = Timeline()
         self._began = False
         if as_json:
-            sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # a real stream
+            streams.speak_utf8()
 
     def event(self, event: Event) -> None:
         """Print one event, which is on disk."""
@@ -162,4 +191,4 @@ def decoded(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        return data.decode(locale.getpreferredencoding(do_setlocale=False), "replace")
+        return data.decode(locale.getencoding(), "replace")

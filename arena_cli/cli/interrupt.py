@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, TypeVar
@@ -34,35 +32,38 @@ def install() -> None:
 def run(work: Coroutine[Any, Any, T], *, hint: str) -> T:
     """Run a coroutine; a signal cancels it, so that it can write down how far it came.
 
-    `hint` says how to go on. A second signal does not wait. Raises Interrupted.
+    `hint` says how to go on. A second signal cancels the writing down too. Raises Interrupted.
     """
-    return asyncio.run(_cancelled_by_signals(work, hint))
-
-
-async def _cancelled_by_signals(work: Coroutine[Any, Any, T], hint: str) -> T:
-    loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(work)
-    asked = False
-
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - given by signal
-        nonlocal asked
-        if asked:
-            raise Interrupted("interrupted twice")
-        asked = True
-        loop.call_soon_threadsafe(task.cancel)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    signals = _Signals()
     try:
-        return await task
+        return asyncio.run(signals.cancel(work))
     except asyncio.CancelledError:
-        raise Interrupted(f"interrupted\n  {hint}" if hint else "interrupted") from None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if signals.count == 0:
+            raise
+    except RuntimeError:  # that the loop was stopped
+        if signals.count < 2:
+            raise
+    raise Interrupted(f"interrupted\n  {hint}" if hint else "interrupted")
 
 
-def drop_stdout() -> None:
-    """Whoever read stdout is gone: what is still to be flushed goes nowhere, without a word."""
-    sink = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, sys.stdout.fileno())
-    os.close(sink)
+class _Signals:
+    """Both signals while a loop runs; `count` is how many came."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def cancel(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine that the first signal cancels; the second stops the loop."""
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(work)
+
+        def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - given by signal
+            self.count += 1
+            loop.call_soon_threadsafe(task.cancel if self.count == 1 else loop.stop)
+
+        before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            return await task
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,13 +62,13 @@ def sessions(
         for one in store.stored(common.root_of(context))
     ]
     if as_json:
-        print(json.dumps(found, ensure_ascii=False, indent=2))
+        common.say_json(found)
         return
     if not found:
         common.warn('no sessions yet; start one: arena send "hello"')
     for one in found:
         facts = (one["session"], one["team"] or "every agent", one["end"], one["changed"])
-        print(" · ".join(shown_line(str(fact)) for fact in facts))
+        common.say(" · ".join(shown_line(str(fact)) for fact in facts))
 
 
 def path(context: typer.Context, session: OneSession = None) -> None:
@@ -77,7 +76,7 @@ def path(context: typer.Context, session: OneSession = None) -> None:
     from arena_cli.session import store
 
     root = common.root_of(context)
-    print(root if session is None else store.find(root, session).transcript)
+    common.say(str(root if session is None else store.find(root, session).transcript))
 
 
 def doctor(
@@ -99,10 +98,10 @@ def _check_workspace(context: typer.Context) -> bool:
     from arena_cli.cli import workspace
     from arena_cli.session import store
 
-    print(f"arena {__version__} · Python {platform.python_version()} · {platform.platform()}")
+    common.say(f"arena {__version__} · Python {platform.python_version()} · {platform.platform()}")
     loaded = common.workspace_of(context)
-    print(f"workspace {loaded.root}")
-    print(f"sessions {len(store.stored(loaded.root))}")
+    common.say(f"workspace {loaded.root}")
+    common.say(f"sessions {len(store.stored(loaded.root))}")
     return workspace.print_health(loaded)
 
 
@@ -111,12 +110,12 @@ def _check_session(context: typer.Context, session: str) -> bool:
 
     stored = _one(context, session)
     found = examine.examine(stored.transcript, common.root_of(context))
-    print(
+    common.say(
         f"{stored.transcript}: {found.lines} lines, {found.events} events, "
         f"{found.chains} chains, {found.replies} replies"
     )
     for what in found.notes:
-        print(f"  {what}")
+        common.say(f"  {what}")
     for problem in found.problems:
         common.warn(problem)
     return not found.problems

@@ -10,9 +10,11 @@ from typing import Annotated
 import typer
 
 from arena_cli import __version__
-from arena_cli.cli import interrupt, look, scenarios, talk, workspace
+from arena_cli.cli import common, interrupt, look, scenarios, streams, talk, workspace
 from arena_cli.cli.common import Options
-from arena_cli.ground.errors import ArenaError
+from arena_cli.ground.errors import ArenaError, DiskRefused
+
+FAULT = 3
 
 app = typer.Typer(
     name="arena",
@@ -39,7 +41,7 @@ app.command("path")(look.path)
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"arena {__version__}")
+        common.say(f"arena {__version__}")
         raise typer.Exit
 
 
@@ -51,8 +53,9 @@ def options(
         typer.Option(
             "--workspace",
             "-w",
-            envvar="ARENA_WORKSPACE",
-            help="The folder with arena.yaml or agents/; else found from here upwards.",
+            metavar="DIR",
+            help="The folder with arena.yaml or agents/; else ARENA_WORKSPACE says it, "
+            "else it is found from here upwards.",
         ),
     ] = None,
     debug: Annotated[
@@ -69,17 +72,25 @@ def options(
 
 def run() -> None:
     """Run the command line and exit: 0 done, else as docs/exit-codes.md says."""
+    streams.prepare()
     interrupt.install()
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except ArenaError as error:
         if "--debug" in sys.argv:
             traceback.print_exception(error)
-        print(f"arena: {error}", file=sys.stderr)
+        common.warn(f"arena: {error}")
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        interrupt.drop_stdout()
-        sys.exit(0)
+    except OSError as error:
+        if "--debug" in sys.argv:
+            traceback.print_exception(error)
+        place = f"{error.filename}: " if error.filename else ""
+        common.warn(f"arena: {place}{error.strerror or error}")
+        sys.exit(DiskRefused.exit_code)
+    except Exception as error:  # noqa: BLE001 - a fault of arena is told in one line too
+        if "--debug" in sys.argv:
+            traceback.print_exception(error)
+        what = f"{type(error).__name__}: {error}"
+        common.warn(f"arena: a fault of arena itself: {what}")
+        common.warn("  Run it again with --debug before the command to see where.")
+        sys.exit(FAULT)

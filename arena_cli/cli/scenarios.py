@@ -12,7 +12,6 @@ import typer
 from arena_cli.cli import common, interrupt
 from arena_cli.cli.common import Output
 from arena_cli.cli.interrupt import Interrupted
-from arena_cli.ground.errors import FileFaults
 
 if TYPE_CHECKING:
     from arena_cli.scenario.file import Scenario
@@ -72,15 +71,10 @@ def _loaded(context: typer.Context, wanted: list[str]) -> tuple[list[Scenario], 
     """The scenarios, and where they are played. Raises UsageError, FileFaults with every fault."""
     from arena_cli.scenario import file
 
-    root = common.root_of(context)
-    paths = file.select(root, wanted, Path.cwd())
-    try:
-        loaded = common.workspace_of(context)
-    except FileFaults as error:
-        raise FileFaults([*error.faults, *file.shape_faults(paths, root)]) from error
+    paths = file.select(common.root_of(context), wanted, Path.cwd())
+    loaded, selected = common.scenarios_of(context, paths)
     place = common.place_of(loaded, wait_s=0)
-    place = replace(place, durability=loaded.file.durability or "flush")
-    return file.load(paths, loaded), place
+    return selected, replace(place, durability=loaded.file.durability or "flush")
 
 
 def _print(output: Output, whole: RunResult, *, as_json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -29,12 +28,12 @@ def init(
 
     written = template.write(folder, _schemas())
     for path in written:
-        print(path.as_posix())
-    print()
+        common.say(path.as_posix())
+    common.say("")
     if folder != Path():
-        print(f'  cd "{folder}"')
-    print('  arena send "hello"')
-    print("  arena run")
+        common.say(f'  cd "{folder}"')
+    common.say('  arena send "hello"')
+    common.say("  arena run")
 
 
 @agents_app.callback(invoke_without_command=True)
@@ -47,7 +46,7 @@ def agents(context: typer.Context, as_json: Json = False) -> None:
     loaded = common.workspace_of(context)
     profiles = loaded.profiles.values()
     if as_json:
-        _print_json([profile.model_dump() for profile in profiles])
+        common.say_json([profile.model_dump() for profile in profiles])
         return
     for profile in profiles:
         facts = [
@@ -57,13 +56,15 @@ def agents(context: typer.Context, as_json: Json = False) -> None:
             ", ".join(profile.skills),
             "" if profile.member else "not a member",
         ]
-        print(" · ".join(shown_line(fact) for fact in facts if fact))
+        common.say(" · ".join(shown_line(fact) for fact in facts if fact))
 
 
 @agents_app.command("check")
 def check(context: typer.Context) -> None:
     """Check every file of the workspace and ask each agent whether it could be called now."""
-    loaded = common.workspace_of(context)
+    from arena_cli.scenario import file
+
+    loaded, _ = common.scenarios_of(context, file.of_workspace(common.root_of(context)))
     for warning in loaded.warnings:
         common.warn(f"warning: {warning}")
     if not print_health(loaded):
@@ -79,7 +80,7 @@ def print_health(loaded: Workspace) -> bool:
         sound = sound and health.ok
         state = "ok" if health.ok else "NOT OK"
         detail = f" · {shown_line(health.detail)}" if health.detail else ""
-        print(f"{state:6} {shown_line(agent)}{detail}")
+        common.say(f"{state:6} {shown_line(agent)}{detail}")
     return sound
 
 
@@ -108,7 +109,7 @@ def teams(context: typer.Context, as_json: Json = False) -> None:
     loaded = common.workspace_of(context)
     found = [loaded.team(name) for name in loaded.teams]
     if as_json:
-        _print_json(
+        common.say_json(
             [
                 {
                     "team": team.name,
@@ -127,7 +128,7 @@ def teams(context: typer.Context, as_json: Json = False) -> None:
         mark = " (default)" if team.name == loaded.file.team else ""
         members = ", ".join(member.id for member in team.members)
         facts = [f"{team.name}{mark}", members, team.description]
-        print(" · ".join(shown_line(fact) for fact in facts if fact))
+        common.say(" · ".join(shown_line(fact) for fact in facts if fact))
 
 
 def schema(
@@ -136,7 +137,7 @@ def schema(
     ],
 ) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
-    _print_json(_schemas()[kind])
+    common.say_json(_schemas()[kind])
 
 
 def _schemas() -> dict[str, dict[str, Any]]:
@@ -152,7 +153,3 @@ def _schemas() -> dict[str, dict[str, Any]]:
         "scenario": scenario_file.schema(),
         "workspace": schemas.workspace(),
     }
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2))

@@ -57,11 +57,16 @@ def select(root: Path, wanted: Sequence[str], start: Path) -> list[Path]:
     for name in wanted:
         found.update(dict.fromkeys(_meant(root, name, start)))
     if not wanted:
-        found.update(dict.fromkeys(_inside(root / FOLDER)))
+        found.update(dict.fromkeys(of_workspace(root)))
     if not found:
         where = ", ".join(wanted) or str(root / FOLDER)
         raise UsageError(f"no scenario is selected: no *{SUFFIX} in {where}")
     return list(found)
+
+
+def of_workspace(root: Path) -> list[Path]:
+    """Every scenario file of a workspace."""
+    return _inside(root / FOLDER)
 
 
 def _meant(root: Path, name: str, start: Path) -> list[Path]:
@@ -72,7 +77,7 @@ def _meant(root: Path, name: str, start: Path) -> list[Path]:
             return _inside(path)
         if path.is_file():
             return [path.resolve()]
-    known = [path.stem for path in _inside(root / FOLDER)]
+    known = [path.stem for path in of_workspace(root)]
     raise UsageError(f"there is no scenario `{name}`", nearest.hint(name, known))
 
 

@@ -18,7 +18,7 @@ from arena_cli.engine import loop
 from arena_cli.engine.loop import Engine
 from arena_cli.engine.reply import Room
 from arena_cli.ground.clock import Clock, SystemClock
-from arena_cli.ground.errors import AgentError, UsageError
+from arena_cli.ground.errors import UsageError
 from arena_cli.ground.protocol import Attachment, MemberInfo, Message
 from arena_cli.ground.redact import Redactor
 from arena_cli.session import lock, names, store
@@ -237,8 +237,5 @@ def _made(workspace: Path, name: str) -> Path:
 
 
 def _redactor(place: Place, team: Team) -> Redactor:
-    secrets: set[str] = set()
-    for member in team.members:
-        with contextlib.suppress(AgentError):
-            secrets |= environ.fill(member.profile.adapter, place.environ, agent_id=member.id)[1]
-    return Redactor(secrets, place.redact)
+    secrets = (environ.secrets(member.profile.adapter, place.environ) for member in team.members)
+    return Redactor(set().union(*secrets), place.redact)

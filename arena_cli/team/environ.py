@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,26 @@ def fill(
     filler = _Filler(environ, agent_id, templates=settings.get("type") == "scripted")
     filled = {key: filler.value(value, (key,)) for key, value in settings.items()}
     return filled, filler.secrets
+
+
+def secrets(settings: Mapping[str, Any], environ: Mapping[str, str]) -> set[str]:
+    """The values that `fill` would call secrets; variables that are not set are passed over."""
+    filler = _Filler(environ, "", templates=False)
+    for loc, text in _texts(settings, ()):
+        with contextlib.suppress(AgentUnavailable):
+            filler.value(text, loc)
+    return filler.secrets
+
+
+def _texts(value: Any, loc: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    if isinstance(value, str):
+        yield loc, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(item, (*loc, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, (*loc, index))
 
 
 class _Filler:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar, Literal
 
 from pydantic import ValidationError
@@ -219,6 +220,24 @@ def parse(record: dict[str, Any]) -> Event | None:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise ValueError(f"{record.get('type')}: {place}: {first['msg']}") from error
+
+
+_OWN_LINE = re.compile(rb'\{"seq":\d+,"ts":"[^"\\]*","type":"(\w+)",')
+
+
+def parse_own(raw: bytes) -> Event | None:
+    """The event in a line as `line_of` writes it; None for every other line.
+
+    About half the time of decoding the line first, for what nearly every line is.
+    """
+    found = _OWN_LINE.match(raw)
+    shape = EventTypes.by_name.get(found[1].decode()) if found else None
+    if shape is None:
+        return None
+    try:
+        return shape.model_validate_json(raw)
+    except ValidationError:
+        return None
 
 
 def line_of(event: Event) -> bytes:

@@ -111,6 +111,9 @@ def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
 
 def _events(raw: bytes) -> tuple[tuple[Event, ...], str]:
     """The events in one line; an unknown type is passed over in silence."""
+    own = events.parse_own(raw)
+    if own is not None:
+        return (own,), ""
     found: list[Event] = []
     decoded, what = records(raw)
     for record in decoded:

@@ -91,7 +91,7 @@ def test_c31_a_long_role_prompt(tmp_path: Path, prompt: str) -> None:
     got = answer(
         speaker(tmp_path, *steps, prompt=prompt), an_input("hi", role_prompt="r" * 200_000)
     )
-    assert got.content == "200004" if prompt == "stdin" else "r" * 200_000 + "\n\nhi"
+    assert got.content == ("200004" if prompt == "stdin" else "r" * 200_000 + "\n\nhi")
 
 
 def test_c31_a_long_argument_is_refused_with_the_way_out(tmp_path: Path) -> None:
