@@ -9,6 +9,8 @@ import pytest
 
 from arena_cli.engine import reply
 
+pytest.register_assert_rewrite("program")
+
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:

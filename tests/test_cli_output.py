@@ -181,3 +181,9 @@ def test_a_result_is_there_when_where_matches_and_not_before() -> None:
     output = Output(Reading(kind="text"))
     output.feed("stdout", b'{"content":"x"}\n')
     assert not output.has_result()
+
+
+def test_a_result_is_noticed_behind_prose_that_looks_like_the_beginning_of_one() -> None:
+    output = Output(Reading(kind="jsonl", where={"type": "result"}))
+    output.feed("stdout", b'{\n  it says "hi\n{"type":"result","content":"x"}\n')
+    assert output.has_result()

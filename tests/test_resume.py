@@ -118,8 +118,9 @@ def test_killed_twice(tmp_path: Path) -> None:
             assert canonical(twice.transcript) == canonical(whole.transcript)
 
 
-def test_the_cache_changes_nothing(tmp_path: Path) -> None:
+def test_the_cache_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed in a second chain: with the first chain's cache, and without."""
+    monkeypatch.setattr(index, "WORTH_BYTES", 0)
     whole = Talk(tmp_path / "whole", deferrals())
     whole.send("@a @b @c go")
     first = whole.transcript.stat().st_size

@@ -240,7 +240,10 @@ def test_the_session_event_comes_again_when_the_team_changed(tmp_path: Path) -> 
     assert [one.config["selection"] for one in talk.of("session")] == ["relevance", "none"]
 
 
-def test_a_cache_that_does_not_match_is_made_anew(tmp_path: Path) -> None:
+def test_a_cache_that_does_not_match_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "WORTH_BYTES", 0)
     talk = Talk(tmp_path, worked_team())
     talk.send(WORKED_MESSAGE)
     cache = index.path_of(talk.transcript)
@@ -255,7 +258,10 @@ def test_a_cache_that_does_not_match_is_made_anew(tmp_path: Path) -> None:
     assert talk.last("reply_finished").reply == 9
 
 
-def test_history_comes_from_the_end_of_a_long_transcript(tmp_path: Path) -> None:
+def test_history_comes_from_the_end_of_a_long_transcript(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "WORTH_BYTES", 0)
     people = team(member("a", [{"say": "x" * 400}], context={"window_tokens": 3000}))
     talk = Talk(tmp_path, people)
     for number in range(40):

@@ -65,7 +65,6 @@ class Process(asyncio.SubprocessProtocol):
         self._close_job: Callable[[], None] | None = None
         self._events: deque[Event] = deque()
         self._waiting = 0
-        self._feeds = True
         self._paused: set[int] = set()
         self._news = asyncio.Event()
         self._exited = asyncio.Event()
@@ -127,8 +126,8 @@ class Process(asyncio.SubprocessProtocol):
             await self._end_tree(pid)
         if self._close_job is not None:
             self._close_job()
-        if self._feeds:
-            stdin: Any = transport.get_pipe_transport(0)
+        stdin: Any = transport.get_pipe_transport(0)
+        if stdin is not None and stdin.get_write_buffer_size():
             stdin.abort()
         if self.returncode is not None:
             # Not before: closing reaps the program, behind the back of who watches for its end.
@@ -160,9 +159,7 @@ class Process(asyncio.SubprocessProtocol):
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
         self._paused.discard(fd)
-        if fd == 0:
-            self._feeds = False
-        else:
+        if fd != 0:
             self._tell(Event("stdout" if fd == 1 else "stderr"))
 
     def process_exited(self) -> None:

@@ -7,8 +7,7 @@ import json
 import operator
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -26,8 +25,7 @@ _FENCE = re.compile(r"(`{3,}|~{3,})[^\n]*\n(.*)\n[ \t]*\1", re.DOTALL)
 _MOST_ROUNDS = 8
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """An answer as it counts.
 
     `output` is what to show and keep; `declined` means that the agent chose silence; `error` says

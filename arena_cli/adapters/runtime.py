@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -56,8 +56,7 @@ class Heard:
         return self.redactor.value(texts.clean_value(value)[0])
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What an agent answered, read: whether it declined, else its output."""
 
     output: AgentOutput

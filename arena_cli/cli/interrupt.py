@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, TypeVar
@@ -43,6 +44,8 @@ def run(work: Coroutine[Any, Any, T], *, hint: str) -> T:
     except RuntimeError:  # that the loop was stopped
         if signals.count < 2:
             raise
+        # What was left in the middle complains when it is collected.
+        sys.unraisablehook = lambda _: None
     raise Interrupted(f"interrupted\n  {hint}" if hint else "interrupted")
 
 

@@ -84,6 +84,7 @@ def run() -> None:
     except OSError as error:
         if "--debug" in sys.argv:
             traceback.print_exception(error)
+        streams.drop(sys.stdout)  # what it refused would be written, and refused, at exit again
         place = f"{error.filename}: " if error.filename else ""
         common.warn(f"arena: {place}{error.strerror or error}")
         sys.exit(DiskRefused.exit_code)

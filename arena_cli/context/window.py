@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from arena_cli.context import digest, render, tokens
 from arena_cli.ground.protocol import (
@@ -27,8 +28,7 @@ _PROMPT_TOKENS = 120
 _KEPT_AT_LEAST = 512
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """What all inputs of one member in one team have in common.
 
     `tokens` is the estimate for all but the messages, `budget` what remains for them.
@@ -62,8 +62,7 @@ class Head:
         )
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """What is particular to one call (see `AgentInput`)."""
 
     session_id: str
@@ -76,8 +75,7 @@ class Call:
     deadline_s: float | None = None
 
 
-@dataclass(frozen=True)
-class Built:
+class Built(NamedTuple):
     """An input, its hash (`digest`) and the estimate of its tokens."""
 
     input: AgentInput

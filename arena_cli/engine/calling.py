@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from arena_cli.ground.protocol import AgentOutput
 from arena_cli.team import mentions
@@ -13,8 +13,7 @@ ALL_REFUSED = "agents_may_mention_all is false"
 MAY_MENTION = "not in may_mention"
 
 
-@dataclass(frozen=True)
-class Calls:
+class Calls(NamedTuple):
     """`mentions`: whom the message names, humans included; `next_mentions`: agents it calls."""
 
     mentions: tuple[str, ...]

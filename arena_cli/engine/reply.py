@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Heard, Runtime
 from arena_cli.context import tokens
@@ -45,8 +46,7 @@ LONGEST_RETRY_AFTER_S = 60.0
 Keep = Callable[[list[Attachment], str], list[Attachment]]
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(NamedTuple):
     """What every reply of a session works with. `keep` stores attachments of a message id."""
 
     team: Team

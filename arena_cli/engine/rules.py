@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from arena_cli.ground.protocol import Message
 from arena_cli.team import relevance
@@ -19,8 +20,7 @@ from arena_cli.transcript.fold import ChainState, TurnState
 NO_PLACE = "no place left"
 
 
-@dataclass(frozen=True)
-class CallPhase:
+class CallPhase(NamedTuple):
     """Call these agents of a phase, all at once; the others of the phase have ended."""
 
     phase: Phase
@@ -32,8 +32,7 @@ class ChooseCandidates:
     """Phase A is over: say who is asked in phase B."""
 
 
-@dataclass(frozen=True)
-class FinishTurn:
+class FinishTurn(NamedTuple):
     """Both phases are over."""
 
     called: tuple[str, ...]
@@ -41,8 +40,7 @@ class FinishTurn:
     due: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class TellLimit:
+class TellLimit(NamedTuple):
     """Say who was still due when the depth limit stopped the chain."""
 
     due: tuple[str, ...]
@@ -59,8 +57,7 @@ class StartTurn:
     mentioned_by: dict[str, list[str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class FinishChain:
+class FinishChain(NamedTuple):
     """Nobody is left to speak."""
 
     end: End

@@ -7,8 +7,7 @@ the text is mended too, line by line, so that the rest of the file is read in th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -17,8 +16,7 @@ _AFTER_COLON = re.compile(r"^\s*(?:- +)*[^\s'\"{\[#&*!|>][^:]*:[ \t]+(?=\S)")
 _NO_SPACE = re.compile(r"^\s*(?:- +)*[\w.-]+:[^\s:/]")
 
 
-@dataclass(frozen=True)
-class Cause:
+class Cause(NamedTuple):
     """What is wrong on which line (from 1); `mended` is the whole text with that line mended."""
 
     line: int
@@ -27,8 +25,7 @@ class Cause:
     mended: str | None = None
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """Where the parser gave up, and where what it was reading began; lines and columns from 0."""
 
     lines: list[str]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import yaml
 from pydantic import BaseModel
@@ -27,8 +26,7 @@ _MAX_MENDS = 20  # syntax faults told of one file in one run
 _LINE_ENDS_OF_1_1 = re.compile("[\x85\u2028\u2029]")
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """What one file holds. `data` is None where it is empty or could not be read.
 
     `shown` is the path as the user is shown it. `has_free_keys` tells whether any key of it starts
@@ -76,8 +74,7 @@ class Document:
         return Fault(self.shown, self.line(loc), yamlnodes.dotted(loc), what, mend)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """The value at `loc` of a document; faults in it are told with that document's lines."""
 
     document: Document

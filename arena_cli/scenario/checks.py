@@ -11,7 +11,7 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from arena_cli.ground import text as texts
 
@@ -21,8 +21,7 @@ EXCERPT = 160  # characters of a text that a verdict shows
 _PIECE = re.compile(r"\\.|[^\x00-\x7f]", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Whether an expectation holds, what it asks, and what was there, in words."""
 
     holds: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from arena_cli.transcript.events import (
     Candidates,
@@ -33,8 +34,7 @@ class Turn:
         return [done for done in results if done is not None]
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
     """What an agent said in a turn."""
 
     agent: str

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from arena_cli.ground import nearest, yamlfile
 from arena_cli.ground.errors import Fault, FileFaults, UsageError
@@ -27,8 +26,7 @@ SUFFIX = ".yaml"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Scenario:
+class Scenario(NamedTuple):
     """A checked scenario, its team, and what each of its steps sends."""
 
     document: Document

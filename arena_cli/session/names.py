@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from arena_cli.transcript.attachments import DEVICE_NAMES, FORBIDDEN
 
 LONGEST = 64
 RESERVED = frozenset({"knowledge"})
+
+_AUTOMATIC = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 
 
 def automatic(clock: Clock) -> str:
@@ -51,7 +54,7 @@ def _fault(name: str) -> str:
 def existing(sessions: Path, name: str) -> Path | None:
     """The folder of the session with that name, case-folded, or None. Refuses a link."""
     folder = sessions / name
-    if not folder.is_dir() and sessions.is_dir():
+    if not _AUTOMATIC.fullmatch(name) and not folder.is_dir() and sessions.is_dir():
         wanted = unicodedata.normalize("NFC", name).casefold()
         alike = (
             entry

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import mimetypes
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from arena_cli.ground import nearest, text
 from arena_cli.ground.errors import UsageError
@@ -18,8 +16,7 @@ from arena_cli.team.model import Human, Team
 USER = Human(id="user", name="user")
 
 
-@dataclass(frozen=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """A message of a human: `to` are ids that must answer, before those that the text names."""
 
     content: str
@@ -84,6 +81,9 @@ def _attached(path: Path) -> Attachment:
         raise UsageError(
             f"{path}: cannot read this attachment: {error.strerror or error}"
         ) from error
+    import base64  # noqa: PLC0415 - few messages carry a file
+    import mimetypes  # noqa: PLC0415
+
     kind = mimetypes.guess_type(path.name)[0] or ""
     if kind.startswith("image/"):
         return Attachment(

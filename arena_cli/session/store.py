@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from arena_cli.ground.errors import UsageError
 from arena_cli.session import names
@@ -12,8 +12,7 @@ from arena_cli.session import names
 TRANSCRIPT = "transcript.jsonl"
 
 
-@dataclass(frozen=True)
-class Stored:
+class Stored(NamedTuple):
     """A session on disk; `changed` is when it was last written, in seconds since 1970."""
 
     name: str

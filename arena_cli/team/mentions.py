@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from arena_cli.team import letters
 from arena_cli.team.letters import Kind
@@ -40,8 +40,7 @@ _LONGEST_UNRESOLVED = 32
 _TAKEN_OUT = "\0"
 
 
-@dataclass(frozen=True)
-class Mentions:
+class Mentions(NamedTuple):
     """Whom a text names.
 
     `ids` are agents and humans in order of first mention; `unresolved` names that nobody has, as
@@ -53,8 +52,7 @@ class Mentions:
     by_all_only: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(NamedTuple):
     """An `@` with a name after it, from `start` to `end`; `target` None: nobody has it."""
 
     start: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -135,8 +135,7 @@ class WorkspaceFile(FileShape):
     defaults: dict[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """An agent as a member of one team. `role_prompt` is the text, read from its file."""
 
     profile: AgentProfile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -18,8 +18,7 @@ from arena_cli.team.model import AgentProfile
 IDENTITY = frozenset({"agent_id", "name", "aliases", "member", "extends"})
 
 
-@dataclass(frozen=True)
-class Kinds:
+class Kinds(NamedTuple):
     """The kinds of adapters there are.
 
     `settings_type` gives the shape of a kind's keys, None for an unknown kind; `known` lists the
@@ -43,8 +42,7 @@ class Source:
         return yamlfile.holder(self.parts, loc).fault(loc, what, mend)
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """A checked profile, the text of its role prompt, and where it comes from."""
 
     profile: AgentProfile

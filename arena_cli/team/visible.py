@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import NamedTuple
 
 from arena_cli.team.letters import SPACED_WORD, UNSPACED
 
@@ -38,8 +39,7 @@ _LONGEST_LOCAL_PART = 64  # RFC 5321, 4.5.3.1.1
 _LONGEST_HOST_AND_PATH = 512
 
 
-@dataclass(frozen=True)
-class _WordPatterns:
+class _WordPatterns(NamedTuple):
     """Patterns with letters of all scripts in them.
 
     They take some milliseconds to compile: not before there is a link.

@@ -20,6 +20,9 @@ from arena_cli.transcript.fold import Fold
 FORMAT = 1
 CHECKED_BYTES = 4_096
 
+# A shorter transcript is folded in a few milliseconds.
+WORTH_BYTES = 65_536
+
 
 def path_of(transcript: Path) -> Path:
     """Where the cache of that transcript lies."""
@@ -27,8 +30,11 @@ def path_of(transcript: Path) -> Path:
 
 
 def save(transcript: Path, fold: Fold, offset: int) -> None:
-    """Keep the fold of the first `offset` bytes. A disk that refuses is no error: it is a cache."""
-    if fold.open is not None:
+    """Keep the fold of the first `offset` bytes, if they are many and no chain is open there.
+
+    A disk that refuses is no error: it is a cache.
+    """
+    if fold.open is not None or offset < WORTH_BYTES:
         return
     record = {
         "format": FORMAT,

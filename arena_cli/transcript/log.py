@@ -6,9 +6,9 @@ Whoever makes a `Log` holds the session's lock (`arena_cli.session.lock`).
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from arena_cli.ground.clock import Clock, timestamp
 from arena_cli.ground.errors import DiskRefused
@@ -19,8 +19,7 @@ from arena_cli.transcript.events import Event, MessageEvent, Recovered, ReplyFin
 TAIL_BLOCK = 65_536
 
 
-@dataclass(frozen=True)
-class Stamp:
+class Stamp(NamedTuple):
     """Number, time and message id of the event that is written next."""
 
     seq: int
@@ -96,8 +95,7 @@ def _refused(path: Path, error: OSError) -> DiskRefused:
     )
 
 
-@dataclass(frozen=True)
-class Repair:
+class Repair(NamedTuple):
     """What a repair did: `kept_in` names the file with the set-aside bytes, None for none."""
 
     what: str

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from arena_cli.transcript import events
 from arena_cli.transcript.events import Event
@@ -20,16 +19,14 @@ BLOCK = 262_144
 _decoder = json.JSONDecoder()
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """A line that was skipped, or mended while it was read. `line` counts from 1."""
 
     line: int
     what: str
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """The events of one line; `end` is the byte offset behind its newline."""
 
     events: tuple[Event, ...]

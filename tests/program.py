@@ -1,0 +1,156 @@
+"""The program as a user runs it: files, arguments, stdin and environment in; text and a code out."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stage import Stage
+
+ROOT = Path(__file__).parent.parent
+SPEAK = [sys.executable, str(ROOT / "tests" / "programs" / "speak.py")]
+LIMIT_S = 60.0
+
+_SYSTEM = ("PATH", "SYSTEMROOT", "COMSPEC", "PATHEXT", "TEMP", "TMP", "LOCALAPPDATA", "APPDATA")
+_VARIES = [
+    (re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}"), "SESSION"),
+    (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
+    (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
+    (re.compile(r"\b\d+\.\d s\b"), "N s"),
+    (re.compile(r"~\d+ → ~\d+ tokens"), "N tokens"),
+]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a run. `check` compares exactly, after what varies is taken out."""
+
+    stdout: str
+    stderr: str
+    code: int
+    folder: Path
+
+    def normal(self, text: str) -> str:
+        """The text with the times, durations, estimates, session names and the folder named."""
+        for shape, name in _VARIES:
+            text = shape.sub(name, text)
+        return text.replace(str(self.folder), "ROOT")
+
+    def check(self, *, code: int = 0, stdout: str | None = None, stderr: str = "") -> Done:
+        """The whole of stderr, of stdout where it is given, and the exit code."""
+        assert self.normal(self.stderr) == stderr
+        if stdout is not None:
+            assert self.normal(self.stdout) == stdout
+        assert self.code == code
+        return self
+
+
+@dataclass
+class Program(Stage):
+    """arena in a folder of its own, with an environment that holds nothing of the tester's."""
+
+    env: dict[str, str] = field(default_factory=dict)
+
+    def file(self, path: str, content: str | bytes) -> Path:
+        """Write a file of the workspace."""
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+        return target
+
+    def program(self, agent_id: str, *words: str, **profile: Any) -> None:
+        """Add a `cli` agent that does what these words of `programs/speak.py` say."""
+        adapter = {"type": "cli", "command": [*SPEAK, *words]}
+        self.agent(agent_id, adapter={**adapter, **profile.pop("adapter", {})}, **profile)
+
+    def environment(self) -> dict[str, str]:
+        """What a run is given: a fixed width, zone and encoding, no settings of Python or arena."""
+        kept = {name: os.environ[name] for name in _SYSTEM if name in os.environ}
+        fixed = {"COLUMNS": "80", "TZ": "UTC", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+        home = {"HOME": str(self.folder), "USERPROFILE": str(self.folder)}
+        return {**kept, **fixed, **home, **self.env}
+
+    def start(self, *args: str, cwd: str = "", **options: Any) -> subprocess.Popen[bytes]:
+        """The running program; its stdin is empty and its output kept unless `options` say else."""
+        options = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            **options,
+        }
+        return subprocess.Popen(
+            [sys.executable, "-m", "arena_cli", *args],
+            cwd=self.folder / cwd,
+            env=self.environment(),
+            **options,
+        )
+
+    def finish(self, running: subprocess.Popen[bytes], stdin: bytes | None = None) -> Done:
+        """What came of a running program."""
+        with running:
+            try:
+                out, problems = running.communicate(stdin, timeout=LIMIT_S)
+            except BaseException:
+                running.kill()
+                raise
+        encoding = self.env.get("PYTHONIOENCODING", "utf-8")
+        stdout, stderr = (
+            text.decode(encoding).replace("\r\n", "\n") for text in (out or b"", problems or b"")
+        )
+        return Done(stdout, stderr, running.returncode, self.folder)
+
+    def run(self, *args: str, stdin: bytes | None = None, **options: Any) -> Done:
+        """Run it to its end."""
+        if stdin is not None:
+            options["stdin"] = subprocess.PIPE
+        return self.finish(self.start(*args, **options), stdin)
+
+    def transcript(self, session: str = "s") -> Path:
+        return self.folder / "sessions" / session / "transcript.jsonl"
+
+    def records(self, session: str = "s") -> list[dict[str, Any]]:
+        """The transcript's events, decoded; each line must be whole."""
+        raw = self.transcript(session).read_bytes()
+        assert raw.endswith(b"\n")
+        found = [json.loads(line) for line in raw.splitlines()]
+        assert [record["seq"] for record in found] == list(range(1, len(found) + 1))
+        return found
+
+    def finished(self, session: str = "s") -> list[tuple[str, str]]:
+        """(agent, status) of every reply that ended, in the order of the transcript."""
+        records = self.records(session)
+        return [(one["agent"], one["status"]) for one in records if one["type"] == "reply_finished"]
+
+    def written(self) -> str:
+        """All that stands in the files under `sessions/`, their names included."""
+        files = [path for path in (self.folder / "sessions").rglob("*") if path.is_file()]
+        return "\n".join(f"{path}\n{path.read_bytes().decode('utf-8', 'replace')}" for path in files)
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait until something holds that another process brings about."""
+    limit = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < limit, "it never happened"
+        time.sleep(0.02)
+
+
+def gone(*pids: int) -> bool:
+    """Whether none of these processes runs; one that was not reaped runs no more."""
+    import psutil
+
+    for pid in pids:
+        try:
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                return False
+        except psutil.NoSuchProcess:
+            continue
+    return True

@@ -1,0 +1,154 @@
+"""A chain that is cut short: what is kept, what is ended, what goes on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from program import Program, gone, until
+
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="a signal that one process sends another"
+)
+
+HINT = "arena: interrupted\n  What was finished is kept; `arena resume s` goes on.\n"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """`a` and `c` answer at once and call `slow`, which starts a child and sleeps."""
+    made = Program(tmp_path)
+    made.agent("a", {"say": "first @slow"})
+    made.agent("c", {"say": "me too"})
+    made.program("slow", "deaf", "read", "say", "half", "spawn", "pids", "sleep")
+    made.team()
+    return made
+
+
+def asleep(program: Program, *args: str) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """A chain in which `slow` sleeps, and the pids of it and its child."""
+    (program.folder / "pids").unlink(missing_ok=True)
+    running = program.start(*(args or ("send", "--session", "s", "@a @c go")))
+    until((program.folder / "pids").exists)
+    return running, [int(pid) for pid in (program.folder / "pids").read_text().split()]
+
+
+def wake(program: Program) -> None:
+    """The files as they are now count: `slow` is another agent when the chain goes on."""
+    program.agent("slow", {"say": "awake"})
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_keeps_what_was_finished_and_resume_goes_on(
+    program: Program, number: signal.Signals
+) -> None:
+    running, pids = asleep(program)
+    running.send_signal(number)
+    done = program.finish(running).check(code=130, stderr=HINT)
+    assert done.stdout.splitlines()[-1].endswith("· cancelled")
+    assert gone(*pids)
+    assert program.finished() == [("a", "success"), ("c", "success"), ("slow", "cancelled")]
+    assert program.records()[-1]["metadata"]["partial"] == "half"
+
+    doctor = program.run("doctor", "s").check()
+    assert "chain 1 was cut short: `arena resume s`" in doctor.stdout
+    assert " · cut short · " in program.run("sessions").check().stdout
+
+    wake(program)
+    last = program.records()[-1]["seq"]
+    program.run("resume", "s").check(
+        stdout="session s · team crew\n\n"
+        f"resumed chain 1 after event {last}\n\n"
+        "TIME  slow · turn 2 A · N s · N tokens · 2 attempts\n"
+        "  awake\n\n"
+        "══ quiet · 3 replies in 2 turns · N tokens\n\n"
+    )
+    assert program.finished()[3:] == [("slow", "success")]
+    program.run("resume", "s").check(stdout="", stderr="session s: nothing was cut short\n")
+
+
+def test_c40_after_a_kill_nothing_is_said_and_resume_ends_what_still_runs(
+    program: Program,
+) -> None:
+    running, pids = asleep(program)
+    running.kill()
+    assert program.finish(running).code == -signal.SIGKILL
+    assert program.finished() == [("a", "success"), ("c", "success")]
+    assert program.records()[-1]["type"] == "reply_started"
+
+    wake(program)
+    program.run("resume").check()
+    assert gone(*pids)
+    assert program.finished()[2:] == [("slow", "success")]
+    assert list((program.folder / "sessions" / "s" / "scratch" / "processes").iterdir()) == []
+
+
+def test_a_second_signal_ends_it_without_a_traceback(program: Program) -> None:
+    running, pids = asleep(program)
+    running.send_signal(signal.SIGINT)
+    time.sleep(0.1)  # the deaf one takes longer to end
+    assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    program.finish(running).check(code=130, stderr=HINT)
+    assert program.finished()[:2] == [("a", "success"), ("c", "success")]
+    program.run("doctor", "s").check()
+    wake(program)
+    program.run("resume").check()
+    assert gone(*pids)
+
+
+def test_c40_a_new_message_closes_the_chain_and_calls_no_cancelled_agent(program: Program) -> None:
+    running, _ = asleep(program)
+    running.send_signal(signal.SIGINT)
+    program.finish(running)
+    before = len(program.records())
+    done = program.run("send", "-c", "@c again").check(
+        stderr="session s: the chain that was cut short is closed as interrupted "
+        "(`arena resume` would have gone on with it)\n"
+    )
+    assert "══ interrupted · 2 replies in 2 turns" in done.stdout
+    assert done.stdout.rstrip().splitlines()[-1].startswith("══ quiet · 1 reply in 1 turn")
+    assert [one["end"] for one in program.records() if one["type"] == "chain_finished"] == [
+        "interrupted",
+        "quiet",
+    ]
+    called = [
+        one["agent"] for one in program.records()[before:] if one["type"] == "reply_started"
+    ]
+    assert called == ["c"]
+
+
+def test_a_resumed_chain_can_be_cut_short_again(program: Program) -> None:
+    for args in ((), ("resume", "s")):
+        running, pids = asleep(program, *args)
+        running.send_signal(signal.SIGTERM)
+        program.finish(running).check(code=130, stderr=HINT)
+        assert gone(*pids)
+    wake(program)
+    program.run("resume", "s").check()
+    started = [one for one in program.records() if one["type"] == "reply_started"]
+    slow = [(one["reply"], one["attempt"]) for one in started if one["agent"] == "slow"]
+    assert slow == [(3, 1), (3, 2), (3, 3)]
+
+
+def test_a_signal_before_the_chain_begins_writes_nothing(program: Program) -> None:
+    reading = program.start("send", "--session", "s", stdin=subprocess.PIPE)
+    folder = program.folder / "sessions" / "busy"
+    folder.mkdir(parents=True)
+    with FileLock(folder / "transcript.lock"):
+        waiting = program.start("send", "--session", "busy", "hello")
+        assert waiting.stderr
+        assert b"busy; waiting up to 600 s" in waiting.stderr.readline()
+        for running in (waiting, reading):
+            running.send_signal(signal.SIGINT)
+            assert running.wait() == 130
+            assert running.stderr
+            assert running.stderr.read() == b"arena: interrupted\n"
+            running.communicate()
+    assert [path.name for path in folder.iterdir()] == ["transcript.lock"]
+    assert [path.name for path in (program.folder / "sessions").iterdir()] == ["busy"]
