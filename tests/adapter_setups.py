@@ -71,6 +71,7 @@ def a_setup(folder: Path, settings: Any, **changes: Any) -> Setup:
         "settings": settings,
         "workspace": folder,
         "scratch": folder / "scratch",
+        "records": folder / "processes",
         "render": rendered,
         "environ": dict(os.environ),
     }

@@ -93,11 +93,11 @@ class Program(Stage):
             **options,
         )
 
-    def finish(self, running: subprocess.Popen[bytes], stdin: bytes | None = None) -> Done:
+    def finish(self, running: subprocess.Popen[bytes], given: bytes | None = None) -> Done:
         """What came of a running program."""
         with running:
             try:
-                out, problems = running.communicate(stdin, timeout=LIMIT_S)
+                out, problems = running.communicate(given, timeout=LIMIT_S)
             except BaseException:
                 running.kill()
                 raise
@@ -107,11 +107,11 @@ class Program(Stage):
         )
         return Done(stdout, stderr, running.returncode, self.folder)
 
-    def run(self, *args: str, stdin: bytes | None = None, **options: Any) -> Done:
-        """Run it to its end."""
-        if stdin is not None:
+    def run(self, *args: str, given: bytes | None = None, **options: Any) -> Done:
+        """Run it to its end; `given` comes by a pipe."""
+        if given is not None:
             options["stdin"] = subprocess.PIPE
-        return self.finish(self.start(*args, **options), stdin)
+        return self.finish(self.start(*args, **options), given)
 
     def transcript(self, session: str = "s") -> Path:
         return self.folder / "sessions" / session / "transcript.jsonl"
@@ -132,7 +132,9 @@ class Program(Stage):
     def written(self) -> str:
         """All that stands in the files under `sessions/`, their names included."""
         files = [path for path in (self.folder / "sessions").rglob("*") if path.is_file()]
-        return "\n".join(f"{path}\n{path.read_bytes().decode('utf-8', 'replace')}" for path in files)
+        return "\n".join(
+            f"{path}\n{path.read_bytes().decode('utf-8', 'replace')}" for path in files
+        )
 
 
 def until(holds: Callable[[], object]) -> None:

@@ -85,7 +85,7 @@ def test_c40_after_a_kill_nothing_is_said_and_resume_ends_what_still_runs(
     program.run("resume").check()
     assert gone(*pids)
     assert program.finished()[2:] == [("slow", "success")]
-    assert list((program.folder / "sessions" / "s" / "scratch" / "processes").iterdir()) == []
+    assert list((program.folder / "sessions" / ".processes").iterdir()) == []
 
 
 def test_a_second_signal_ends_it_without_a_traceback(program: Program) -> None:
@@ -117,9 +117,7 @@ def test_c40_a_new_message_closes_the_chain_and_calls_no_cancelled_agent(program
         "interrupted",
         "quiet",
     ]
-    called = [
-        one["agent"] for one in program.records()[before:] if one["type"] == "reply_started"
-    ]
+    called = [one["agent"] for one in program.records()[before:] if one["type"] == "reply_started"]
     assert called == ["c"]
 
 

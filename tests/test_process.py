@@ -52,7 +52,7 @@ def test_a_cancelled_call_leaves_no_process(tmp_path: Path, steps: list[str]) ->
         assert not any(runs(pid) for pid in pids)
 
     asyncio.run(call())
-    assert list((tmp_path / "scratch" / "processes").iterdir()) == []
+    assert list((tmp_path / "processes").iterdir()) == []
 
 
 def test_a_second_cancel_does_not_leave_the_process(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ class Scripted:
                 settings=settings,
                 workspace=Path(),
                 scratch=Path(),
+                records=Path(),
                 render=lambda _: ("", ""),
                 used=lambda: frozenset(self.used),
             )

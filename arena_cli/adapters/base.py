@@ -30,7 +30,8 @@ class Setup:
     """What an adapter is given when it is made.
 
     `settings` are filled (`${env:...}` replaced); `workspace` is the folder that relative paths
-    start from; `scratch` is a folder of the session for files that a call needs; `render` turns an
+    start from; `scratch` is a folder of the session for files that a call needs; `records` one of
+    the workspace for the records of running programs (`strays`); `render` turns an
     input into (system text, prompt text); `used` tells which scripted entries this agent's earlier
     replies of the session used up; `environ` is the process environment with `.env` below it.
     """
@@ -39,6 +40,7 @@ class Setup:
     settings: Any
     workspace: Path
     scratch: Path
+    records: Path
     render: Render
     used: Callable[[], frozenset[int]] = frozenset
     environ: Mapping[str, str] = field(default_factory=dict)

@@ -215,7 +215,7 @@ class CliAdapter:
             argv=call.argv,
             cwd=self._setup.workspace / self._settings.cwd,
             environ=programs.environment(self._setup.environ, self._settings.env),
-            records=self._setup.scratch / "processes",
+            records=self._setup.records,
         )
         try:
             return await process.start(program)

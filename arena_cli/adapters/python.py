@@ -145,7 +145,7 @@ class PythonAdapter:
             argv=[sys.executable, worker, self._target],
             cwd=self._setup.workspace,
             environ=self._setup.environ,
-            records=self._setup.scratch / "processes",
+            records=self._setup.records,
         )
         try:
             return await process.start(program)

@@ -71,6 +71,7 @@ class Runtime:
         *,
         workspace: Path,
         scratch: Path,
+        records: Path,
         render: Render,
         redactor: Redactor,
         environ: Mapping[str, str],
@@ -80,6 +81,7 @@ class Runtime:
         self.redactor = redactor
         self._workspace = workspace
         self._scratch = scratch
+        self._records = records
         self._render = render
         self._environ = environ
         self._used = used
@@ -141,6 +143,7 @@ class Runtime:
             settings=settings,
             workspace=self._workspace,
             scratch=self._scratch,
+            records=self._records,
             render=self._render,
             used=lambda: self._used(member.id),
             environ=self._environ,

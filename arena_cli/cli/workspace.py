@@ -48,6 +48,8 @@ def agents(context: typer.Context, as_json: Json = False) -> None:
     if as_json:
         common.say_json([profile.model_dump() for profile in profiles])
         return
+    if not profiles:
+        common.warn("no agents yet; `arena init` writes four that work offline")
     for profile in profiles:
         facts = [
             f"{profile.avatar} {profile.name or profile.agent_id}".strip(),
@@ -94,6 +96,7 @@ async def _health(loaded: Workspace) -> dict[str, Health]:
     runtime = Runtime(
         workspace=loaded.root,
         scratch=loaded.root / "sessions",
+        records=loaded.root / "sessions",
         render=render.render,
         redactor=Redactor((), place.redact),
         environ=place.environ,

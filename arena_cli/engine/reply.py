@@ -175,7 +175,7 @@ async def _attempt(
     except TimeoutError as error:
         raise AgentTimeout(
             member.id,
-            f"no answer within {limit:g} s",
+            f"no answer within {limit:.3g} s",
             mend="raise its timeout_s, or the team's turn_timeout_s, if it needs longer",
         ) from error
 

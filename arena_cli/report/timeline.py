@@ -126,9 +126,12 @@ class Timeline:
         yield from _unresolved(event.unresolved)
 
     def _candidates(self, event: Candidates) -> Iterator[str]:
+        told = []
         for agent, why in event.passed_over.items():
             self._why[agent] = _passed_over(why)
-            yield f"{INDENT}passed over: {self._short(agent)} ({_passed_over(why)})"
+            told.append(f"{self._short(agent)} ({self._why[agent]})")
+        if told:
+            yield f"{INDENT}passed over: {', '.join(told)}"
         if event.asked:
             yield f"── turn {self._chain_turn} · may reply: {self._list(event.asked)}"
 

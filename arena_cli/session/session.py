@@ -38,6 +38,8 @@ from arena_cli.transcript.fold import ChainState
 from arena_cli.transcript.journal import Journal
 from arena_cli.transcript.log import Log
 
+PROCESSES = ".processes"
+
 
 @dataclass(frozen=True)
 class Place:
@@ -86,8 +88,8 @@ class Session:
         self._redactor = _redactor(place, team)
         budget = max((m.profile.context.window_tokens for m in team.members), default=0)
         self._history = window.History(budget)
-        scratch = self.folder / "scratch"
-        strays.end_recorded(scratch / "processes")
+        records = store.sessions_of(place.workspace) / PROCESSES
+        strays.end_recorded(records)
         transcript = self.folder / store.TRANSCRIPT
         repair = log.repair(transcript, read.last_seq(transcript) + 1)
         fold = opening.fold_of(
@@ -97,7 +99,8 @@ class Session:
         self.journal = Journal(self._log, fold, on_event)
         self._runtime = Runtime(
             workspace=place.workspace,
-            scratch=scratch,
+            scratch=self.folder / "scratch",
+            records=records,
             render=render.render,
             redactor=self._redactor,
             environ=place.environ,
@@ -200,7 +203,8 @@ class Session:
         ]
         config = self.team.config.model_dump()
         known = self.journal.fold.session
-        if known and (known.team, known.members, known.config) == (self.team.name, members, config):
+        now = (self.name, self.team.name, members, config)
+        if known and (known.session, known.team, known.members, known.config) == now:
             return
         self.journal.write(
             lambda stamp: SessionEvent(

@@ -1,0 +1,559 @@
+"""The program from the outside: exact text, exit codes, and what lies in the folder afterwards."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from program import ROOT, Program
+from support import WORKED_MESSAGE
+
+from arena_cli.cli import common
+
+WORKED = """\
+session SESSION · team software_dev
+
+TIME  user
+  @架构师 @合规 请帮我拆解这个需求：做一个用户管理系统，需要符合 GDPR
+
+── turn 1 · must reply: 架构师, 合规
+TIME  架构师 (architect) · turn 1 A · N s · N tokens
+  需求拆解如下：1. 用户认证 2. 权限管理 3. 数据加密 @全栈开发 请按此方案实现
+  → 全栈开发
+TIME  合规 (compliance) · turn 1 A · N s · N tokens
+  GDPR 要求：用户同意、数据可删除 @测试工程师 请准备测试用例
+  → 测试工程师
+  passed over: 测试工程师 (relevance 0.4 < 0.8)
+── turn 1 · may reply: 全栈开发
+TIME  全栈开发 (developer) · turn 1 B · N s · N tokens
+  收到，先做认证模块 @测试工程师 完成后请做冒烟测试
+  → 测试工程师
+
+── turn 2 · must reply: 测试工程师 (mentioned by 合规, 全栈开发)
+TIME  测试工程师 (tester) · turn 2 A · N s · N tokens
+  好的，准备三组用例
+
+══ quiet · 4 replies in 2 turns · N tokens
+
+"""
+HELLO = """\
+session {session} · every agent
+
+TIME  user
+  {message}
+
+── turn 1 · must reply: dev
+TIME  dev · turn 1 A · N s · N tokens
+  {reply}
+
+══ quiet · 1 reply in 1 turn · N tokens
+
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """A workspace of one agent, who says back what it was told."""
+    made = Program(tmp_path)
+    made.agent("dev", {"say": "heard: ${message}"})
+    return made
+
+
+def hello(session: str, message: str = "hello", reply: str = "") -> str:
+    return HELLO.format(session=session, message=message, reply=reply or f"heard: {message}")
+
+
+def named(stdout: str) -> str:
+    """The name of the session that a timeline begins with."""
+    return stdout.split(" ", 2)[1]
+
+
+# A new workspace
+
+
+def test_the_first_minutes(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    written = program.run("init").check().stdout
+    paths, hints = written.split("\n\n")
+    assert hints == '  arena send "hello"\n  arena run\n'
+    assert all((tmp_path / path).is_file() for path in paths.splitlines())
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert len(kept) == len(paths.splitlines())
+
+    first = program.run("send", WORKED_MESSAGE).check(stdout=WORKED)
+    session = named(first.stdout)
+    assert program.run("show").check(stdout=WORKED).stdout == first.stdout
+    second = program.run("send", "-c", "hello").check()
+    assert named(second.stdout) == session
+    assert second.stdout.splitlines()[-2].startswith("══ quiet · 1 reply in 1 turn")
+    both = program.run("show", session).check().stdout
+    assert both == first.stdout + second.stdout.split("\n\n", 1)[1]
+
+    program.run("sessions").check(stdout="SESSION · software_dev · quiet · TIME\n")
+    (listed,) = json.loads(program.run("sessions", "--json").check().stdout)
+    assert listed["session"] == session
+    assert (listed["team"], listed["end"]) == ("software_dev", "quiet")
+    transcript = tmp_path / "sessions" / session / "transcript.jsonl"
+    program.run("path", session, cwd="agents").check(
+        stdout="ROOT/sessions/SESSION/transcript.jsonl\n".replace("/", os.sep)
+    )
+    as_json = program.run("show", "--json").check().stdout
+    assert as_json.encode() == transcript.read_bytes()
+    assert program.run("doctor", session).check().stdout.endswith("2 chains, 5 replies\n")
+
+    again = program.run("init")
+    assert again.code == 2
+    assert again.stdout == ""
+    assert again.stderr.startswith("arena: . has these files already: agents/architect.yaml, ")
+    assert {path: path.read_bytes() for path in kept} == kept
+
+
+def test_init_makes_the_folder_it_is_given(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    done = program.run("init", "新 团队").check()
+    assert "新 团队/agents/architect.yaml\n" in done.stdout
+    assert '  cd "新 团队"\n' in done.stdout
+    program.run("path", cwd="新 团队").check(stdout=f"ROOT{os.sep}新 团队\n")
+
+
+def test_lists_and_checks(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "ok"}, name="全栈开发", avatar="🧑‍💻", skills=["Python"])
+    program.agent("guest", {"say": "ok"}, member=False)
+    program.program("robot", "say", "hi")
+    program.team(humans=["maya"], max_responders=2)
+
+    program.run("agents").check(
+        stdout="🧑‍💻 全栈开发 · @dev · scripted · Python\n"
+        "guest · @guest · scripted · not a member\n"
+        "robot · @robot · cli\n"
+    )
+    agents = json.loads(program.run("agents", "--json").check().stdout)
+    assert [one["agent_id"] for one in agents] == ["dev", "guest", "robot"]
+    program.run("teams").check(stdout="crew (default) · dev, guest, robot\n")
+    (team,) = json.loads(program.run("teams", "--json").check().stdout)
+    assert team["members"] == ["dev", "guest", "robot"]
+    assert team["humans"] == [{"id": "maya", "name": "Maya"}]
+    assert team["config"]["max_responders"] == 2
+    well = "ok     dev\nok     guest\nok     robot\n"
+    program.run("agents", "check").check(stdout=well)
+
+    program.agent("robot", adapter={"type": "cli", "command": ["no-such-program-anywhere"]})
+    ill = program.run("agents", "check").check(code=1).stdout.splitlines()
+    assert ill[:2] == ["ok     dev", "ok     guest"]
+    assert ill[2].startswith("NOT OK robot · ")
+    assert "no-such-program-anywhere" in ill[2]
+    doctor = program.run("doctor").check(code=1).stdout.splitlines()
+    assert doctor[1:3] == [f"workspace {tmp_path}", "sessions 0"]
+    assert doctor[3:] == ill
+    assert not (tmp_path / "sessions").exists()
+
+
+def test_the_program_tells_what_it_can_do(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    bare = program.run()
+    assert (bare.stdout + bare.stderr).startswith("Usage: ")
+    helped = program.run("--help").check()
+    for command in ("init", "send", "resume", "run", "show", "sessions", "agents", "teams"):
+        assert f"\n  {command} " in helped.stdout
+    assert program.run("--version").check().stdout.startswith("arena 0.")
+    assert program.run("-h", "send").code == 0
+    unknown = program.run("frobnicate")
+    assert unknown.code == 2
+    assert "No such command 'frobnicate'" in unknown.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["agent", "team", "scenario"])
+def test_schemas_are_schemas(tmp_path: Path, kind: str) -> None:
+    found = json.loads(Program(tmp_path).run("schema", kind).check().stdout)
+    Draft202012Validator.check_schema(found)
+    assert found["properties"]
+
+
+# Where the workspace is
+
+
+def test_the_workspace_is_found_named_or_missed(program: Program, tmp_path: Path) -> None:
+    deep = tmp_path / "docs" / "deep"
+    deep.mkdir(parents=True)
+    program.run("path", cwd="docs/deep").check(stdout="ROOT\n")
+    program.run("--workspace", "..", "path", cwd="docs").check(stdout="ROOT\n")
+    program.env["ARENA_WORKSPACE"] = str(tmp_path)
+    program.run("path", cwd=str(tmp_path.parent)).check(stdout="ROOT\n")
+    program.run("--workspace", "docs", "path").check(
+        code=2,
+        stdout="",
+        stderr=f"arena: --workspace: {Path('ROOT', 'docs')} is no workspace\n"
+        "  run `arena init docs` to make one there\n",
+    )
+    program.env["ARENA_WORKSPACE"] = str(tmp_path / "nowhere")
+    done = program.run("send", "hi")
+    assert done.code == 2
+    assert done.stderr.startswith("arena: ARENA_WORKSPACE: ")
+    del program.env["ARENA_WORKSPACE"]
+    (tmp_path / "agents" / "dev.yaml").rename(tmp_path / "docs" / "dev.yaml")
+    done = program.run("send", "hi")
+    assert done.code == 2
+    assert done.stderr.startswith("arena: no workspace (a folder with arena.yaml or agents/")
+    program.file("arena.yaml", "language: zh\n")
+    program.run("send", "hi").check(
+        code=2,
+        stdout="",
+        stderr=f"arena: no agents in {Path('ROOT', 'agents')}\n  run `arena init` there\n",
+    )
+    program.run("agents").check(
+        stdout="", stderr="no agents yet; `arena init` writes four that work offline\n"
+    )
+    assert not (tmp_path / "sessions").exists()
+
+
+def test_every_fault_of_every_file_is_told_at_once(program: Program, tmp_path: Path) -> None:
+    program.file("arena.yaml", "team: crew\nlangauge: zh\n")
+    program.file("agents/dev.yaml", "agent_id: dev\nname: @dev\n")
+    program.file("agents/ops.yaml", "agent_id: ops\nadapter: {type: scriptd}\n")
+    program.file("agents/teams/crew.yaml", "team: crew\nmembers: [dev, nobody]\n")
+    done = program.run("send", "hi")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.count("arena: ") == 1
+    assert "Traceback" not in done.stderr
+    for place in (
+        "arena.yaml:2: langauge: ",
+        "agents/dev.yaml:2: ",
+        "agents/ops.yaml:2: adapter.type: ",
+        "agents/teams/crew.yaml:2: members",
+    ):
+        assert place in done.stderr
+    assert program.run("agents").stderr == done.stderr
+    assert not (tmp_path / "sessions").exists()
+
+
+# What is sent
+
+
+def test_sessions_by_name(program: Program, tmp_path: Path) -> None:
+    program.run("send", "--session", "Café 需求", "hello").check(stdout=hello("Café 需求"))
+    program.run("send", "--session", "CAFE\u0301 需求", "again").check(
+        stdout=hello("Café 需求", "again")
+    )
+    program.run("send", "-s", "other", "hello").check(stdout=hello("other"))
+    program.run("send", "-c", "more").check(stdout=hello("other", "more"))
+    os.utime(program.transcript("other"), (1, 1))
+    program.run("send", "-c", "last").check(stdout=hello("Café 需求", "last"))
+    assert sorted(os.listdir(tmp_path / "sessions")) == ["Café 需求", "other"]
+    assert len(program.finished("Café 需求")) == 3
+    wrong = program.run("show", "othr").check(
+        code=2, stdout="", stderr="arena: there is no session 'othr'\n  Did you mean 'other'?\n"
+    )
+    for command in ("resume", "doctor", "path"):
+        assert program.run(command, "othr").check(code=2, stderr=wrong.stderr).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "args"),
+    [
+        ("你好 ✓\n".encode(), ()),
+        ("你好 ✓\r\n".encode(), ("-",)),
+        (codecs.BOM_UTF8 + "你好 ✓".encode(), ()),
+        (codecs.BOM_UTF16_LE + "你好 ✓\n".encode("utf-16-le"), ("-",)),
+        (codecs.BOM_UTF16_BE + "你好 ✓".encode("utf-16-be"), ("--file", "message.txt")),
+    ],
+    ids=["utf-8", "dash", "bom", "utf-16-le", "utf-16-be file"],
+)
+def test_a_message_from_a_pipe_or_a_file(
+    program: Program, data: bytes, args: tuple[str, ...]
+) -> None:
+    program.file("message.txt", data)
+    given = None if "--file" in args else data
+    program.run("send", "-s", "s", *args, given=given).check(stdout=hello("s", "你好 ✓"))
+
+
+def test_a_pipe_in_the_encoding_of_the_locale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("locale.getencoding", lambda: "gbk")
+    assert common.decoded("请看一下".encode("gbk")) == "请看一下"
+    assert common.decoded("请看一下".encode()) == "请看一下"
+    assert common.decoded(b"\xff\xfeh\x00\xfd\xff") == "h\ufffd"
+    monkeypatch.setattr("locale.getencoding", lambda: "utf-8")
+    assert common.decoded(b"ok \xff") == "ok \ufffd"
+
+
+def test_to_from_and_attachments(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "dev here"}, name="全栈开发")
+    program.agent("ops", {"say": "ops here"})
+    program.team(humans=["maya"], selection="none")
+    program.file("notes.txt", "注意")
+    program.file("sub/notes.txt", b"\xff\xfe\x00bytes")
+    done = program.run(
+        *("send", "-s", "s", "--to", "ops", "--to", "@全栈开发", "--from", "maya"),
+        *("--attach", "notes.txt", "--attach", "sub/notes.txt", "see @dev"),
+    ).check()
+    assert "TIME  Maya\n  see @dev\n  [file: notes.txt, 6 bytes at sessions/s/" in done.normal(
+        done.stdout
+    )
+    assert "── turn 1 · must reply: ops, 全栈开发\n" in done.stdout
+    message = next(one for one in program.records() if one["type"] == "message")["message"]
+    assert (message["author_id"], message["mentions"]) == ("maya", ["ops", "dev"])
+    first, second = (tmp_path / part["path"] for part in message["attachments"])
+    assert first.read_bytes() == "注意".encode()
+    assert second.read_bytes() == b"\xff\xfe\x00bytes"
+    program.run("doctor", "s").check()
+
+    first.unlink()
+    second.write_bytes(b"changed")
+    ill = program.run("doctor", "s")
+    assert ill.code == 1
+    place = f"{program.transcript()}:2: attachment notes.txt: "
+    missing, changed = ill.stderr.splitlines()
+    assert missing.startswith(f"{place}{first}: ")
+    assert changed == f"{place}{second} is not what was attached"
+
+
+@pytest.mark.parametrize(
+    ("args", "stderr"),
+    [
+        (["--from", "bob", "hi"], "arena: this team has no human called 'bob'\n  Its humans: maya."),
+        (["--to", "dve", "hi"], "arena: nobody in this team is called 'dve'\n  did you mean `dev`?"),
+        (["--team", "crwe", "hi"], "arena: there is no team `crwe`\n  did you mean `crew`?"),
+        (["-c", "hi"], "arena: there is no session to go on with\n  Start one: `arena send MESSAGE`."),
+        (["-c", "-s", "x", "hi"], "arena: --session and --continue were given\n  Give one of them."),
+        (["hi", "--file", "arena.yaml"], "arena: a MESSAGE and --file were given\n  Give one of them."),
+        ([" \t\n"], "arena: the message is empty\n  Say something, or attach a file."),
+        ([], "arena: the message is empty\n  Say something, or attach a file."),
+        (["--file", "nope"], "arena: nope: cannot read this file: No such file or directory"),
+        (
+            ["--attach", "nope", "hi"],
+            "arena: nope: cannot read this attachment: No such file or directory",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_wrong_use_of_send_is_told_before_anything_is_written(
+    program: Program, tmp_path: Path, args: list[str], stderr: str
+) -> None:
+    program.team(humans=["maya"])
+    program.run("send", *args).check(code=2, stdout="", stderr=f"{stderr}\n")
+    assert not (tmp_path / "sessions").exists()
+
+
+def test_json_and_quiet(program: Program) -> None:
+    first = program.run("send", "-s", "s", "--json", "你好").check()
+    assert first.stdout.encode() == program.transcript().read_bytes()
+    second = program.run("send", "-s", "s", "--json", "again").check()
+    assert (first.stdout + second.stdout).encode() == program.transcript().read_bytes()
+    program.run("send", "-s", "s", "--quiet", "more").check(stdout="")
+    assert len(program.finished()) == 3
+    program.run("send", "-s", "s", "--quiet", "@nobody").check(stdout="")
+
+
+def test_no_reply_says_why_for_each_member(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "ok"}, name="全栈开发", response={"keywords": ["db"]})
+    program.agent("ops", {"say": "ok"}, response={"auto_respond": False})
+    program.agent("shy", {"decline": True}, response={"keywords": ["hello", "world", "there"]})
+    program.run("send", "hello world there, @bob").check(
+        stdout="session SESSION · every agent\n\n"
+        "TIME  user\n"
+        "  hello world there, @bob\n"
+        "  nobody is called @bob\n\n"
+        "── turn 1 · must reply: nobody\n"
+        "  passed over: 全栈开发 (relevance 0 < 0.6)\n"
+        "── turn 1 · may reply: shy\n"
+        "TIME  shy · turn 1 B · N s · N tokens · declined\n\n"
+        "══ no_reply · 0 replies in 1 turn · N tokens\n"
+        "  全栈开发 (dev): relevance 0 < 0.6\n"
+        "  ops: not asked (it answers only when it is named)\n"
+        "  shy: declined\n"
+        "  To call one, name it in the message: @dev\n\n"
+    )
+
+
+def test_a_failed_chain_exits_3(program: Program) -> None:
+    program.agent("dev", {"fail": "refused"})
+    done = program.run("send", "-s", "s", "hello").check(code=3)
+    assert "dev: refused to answer, as scripted" in done.stdout
+    assert done.stdout.splitlines()[-2].startswith("══ failed · 0 replies in 1 turn")
+    assert program.run("send", "-s", "s", "-q", "hello").check(code=3).stdout == ""
+
+
+def test_a_team_of_every_kind_in_one_chain(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.file(
+        "bots.py",
+        "def answer(input):\n"
+        "    said = [message.content for message in input.messages if message.author_id == 'tool']\n"
+        "    return f'{said[-1]} and then @boss'\n",
+    )
+    program.file(
+        "tool.py",
+        "import sys\n"
+        "shown = sys.stdin.buffer.read().decode('utf-8')\n"
+        "assert 'Be brief.' in shown and '你好' in shown\n"
+        "sys.stdout.buffer.write('工具 ✓ @bot'.encode('utf-8'))\n",
+    )
+    tool = {"type": "cli", "command": [sys.executable, "tool.py"]}
+    program.agent("tool", adapter=tool, role_prompt="Be brief.")
+    program.agent("bot", adapter={"type": "python", "target": "bots.py:answer"})
+    program.agent("boss", {"say": "done, @user"})
+    program.team(selection="none")
+    done = program.run("send", "-s", "s", "@tool 你好").check()
+    assert program.finished() == [("tool", "success"), ("bot", "success"), ("boss", "success")]
+    assert "\n  工具 ✓ @bot\n" in done.stdout
+    assert "\n  工具 ✓ @bot and then @boss\n" in done.stdout
+    assert "══ awaiting_human: user · 3 replies in 3 turns" in done.stdout
+    assert not list((tmp_path / "sessions" / "s" / "scratch" / "processes").iterdir())
+
+
+# Streams and disks
+
+
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="closed descriptors are a thing of POSIX shells"
+)
+def test_closed_and_full_streams(program: Program) -> None:
+    def shell(line: str) -> tuple[str, int]:
+        arena = f"'{sys.executable}' -m arena_cli"
+        done = subprocess.run(
+            ["bash", "-c", line.replace("arena", arena)],
+            cwd=program.folder,
+            env=program.environment(),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+        assert done.stdout == ""
+        return done.stderr, done.returncode
+
+    full = "arena: stdout: could not write: No space left on device\n"
+    empty = "arena: the message is empty\n  Say something, or attach a file.\n"
+    assert shell("arena send -s s <&-") == (empty, 2)
+    assert shell("arena send -s s hello >&-") == ("", 0)
+    assert shell("arena send -s s hello >&- 2>&- <&-") == ("", 0)
+    assert len(program.finished()) == 2
+    if Path("/dev/full").exists():
+        assert shell("arena send -s s hello >/dev/full") == (full, 5)
+        assert len(program.finished()) == 3
+        assert program.records()[-1]["type"] == "chain_finished"
+        assert shell("arena show >/dev/full") == (full, 5)
+        assert shell("arena agents >/dev/full") == (full, 5)
+        assert shell("arena show nobody 2>/dev/full") == ("", 2)
+    assert shell("arena show --json | head -n 1 >/dev/null; exit ${PIPESTATUS[0]}") == ("", 0)
+    assert shell("arena schema agent | true; exit ${PIPESTATUS[0]}") == ("", 0)
+    assert shell("arena send -s t hello | true; exit ${PIPESTATUS[0]}") == ("", 0)
+    assert program.records("t")[-1]["end"] == "quiet"
+    program.agent("dev", {"fail": "error"})
+    assert shell("arena send -s t hello | true; exit ${PIPESTATUS[0]}") == ("", 3)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pty is a thing of POSIX")
+def test_a_narrow_terminal_shows_the_same_text(program: Program) -> None:
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    program.agent("dev", {"say": "a line that is much longer than twenty columns: \x1b[31m✓"})
+    plain = program.run("send", "hello").check()
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
+    program.env |= {"COLUMNS": "20", "TERM": "xterm-256color"}
+    program.run("send", "hello", stdin=theirs, stdout=theirs).check()
+    shown = os.read(ours, 65_536).decode("utf-8").replace("\r\n", "\n")
+    assert plain.normal(shown) == plain.normal(plain.stdout)
+    program.run("send", stdin=theirs).check(
+        code=2,
+        stdout="",
+        stderr='arena: there is no message\n  Say something: `arena send "hello"`.\n',
+    )
+    os.close(theirs)
+    os.close(ours)
+
+
+def test_a_sessions_place_that_cannot_be_written(program: Program) -> None:
+    program.file("sessions", "a file")
+    done = program.run("send", "-s", "s", "hello")
+    assert (done.code, done.stdout) == (2, "")
+    what, mend = done.stderr.splitlines()
+    assert what.startswith(f"arena: {program.folder / 'sessions' / 's'}: cannot make this folder: ")
+    assert mend.startswith("  arena keeps transcripts there; ")
+    program.run("sessions").check(
+        stdout="", stderr='no sessions yet; start one: arena send "hello"\n'
+    )
+
+
+def test_a_busy_session_exits_5_and_nothing_is_written(program: Program) -> None:
+    program.run("send", "-s", "s", "-q", "hello").check()
+    before = program.transcript().read_bytes()
+    with FileLock(program.folder / "sessions" / "s" / "transcript.lock"):
+        for args in (("send", "-s", "s", "hello"), ("resume", "s")):
+            program.run(*args, "--wait", "0").check(
+                code=5,
+                stdout="",
+                stderr="arena: session s is busy: another arena is writing to it (waited 0 s)\n"
+                "  Nothing was written. Send again later, or wait longer with --wait SECONDS.\n",
+            )
+        assert program.run("show", "s").check().stdout
+        program.run("doctor", "s").check()
+    assert program.transcript().read_bytes() == before
+
+
+# Secrets
+
+
+def test_a_secret_is_written_nowhere(tmp_path: Path) -> None:
+    secret, password = 'tell"no-one-9f3', "hunter2-4711"
+    program = Program(tmp_path)
+    program.file(".env", f"API_KEY='{secret}'\n")
+    env = {"API_KEY": "${env:API_KEY}"}
+    program.program("teller", "env", adapter={"env": env})
+    program.file("fail.py", "import os, sys\nsys.exit('no access with ' + os.environ['API_KEY'])\n")
+    failing = {"type": "cli", "command": [sys.executable, "fail.py"], "env": env}
+    program.agent("failing", adapter=failing)
+    program.team(selection="none")
+    program.file("arena.yaml", "team: crew\nredact: ['hunter\\d-\\d+']\n")
+    program.file("notes.txt", f"the key is {secret}, the word {password}\n")
+    done = program.run(
+        *("send", "-s", "s", "--attach", "notes.txt"),
+        f"@teller @failing {secret} {password} sk-abcdefghijklmnopqrst123456",
+    )
+    assert done.code == 0
+    assert program.finished() in (
+        [("teller", "success"), ("failing", "error")],
+        [("failing", "error"), ("teller", "success")],
+    )
+    text = done.stdout + done.stderr + program.written() + program.run("show", "--json").stdout
+    for word in (secret, json.dumps(secret)[1:-1], password, "sk-abcdefghij"):
+        assert word not in text
+    assert "@teller @failing [redacted] [redacted] [redacted]" in done.stdout
+    assert "no access with [redacted]" in done.stdout
+    assert "the key is [redacted], the word [redacted]" in text
+    environment = json.loads(done.stdout.split("\n  {", 1)[1].join(["{", ""]).split("\n")[0])
+    assert environment["API_KEY"] == "[redacted]"
+
+
+def test_a_variable_that_is_not_set_is_an_error_of_that_agent(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.program("robot", "say", "hi", adapter={"env": {"API_KEY": "${env:API_KEY}"}})
+    done = program.run("send", "hello").check(code=3)
+    said = "adapter.env.API_KEY: API_KEY is not set"
+    assert f"robot: {said}" in done.stdout
+    assert f"NOT OK robot · robot: {said}" in program.run("agents", "check").check(code=1).stdout
+
+
+# The repository
+
+
+def test_the_repository_is_a_workspace_that_works(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.env["ARENA_WORKSPACE"] = str(ROOT)
+    checked: dict[str, Any] = {"code": 0, "stderr": ""}
+    program.run("agents", "check").check(**checked)
