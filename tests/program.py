@@ -1,4 +1,4 @@
-"""The program as a user runs it: files, arguments, stdin and environment in; text and a code out."""
+"""The program as a user runs it: files, arguments, stdin, environment; exact text and a code."""
 
 from __future__ import annotations
 
@@ -33,10 +33,19 @@ _VARIES = [
 class Done:
     """What came of a run. `check` compares exactly, after what varies is taken out."""
 
-    stdout: str
-    stderr: str
+    out: bytes
+    problems: bytes
     code: int
     folder: Path
+    encoding: str = "utf-8"
+
+    @property
+    def stdout(self) -> str:
+        return self.out.decode(self.encoding).replace("\r\n", "\n")
+
+    @property
+    def stderr(self) -> str:
+        return self.problems.decode(self.encoding).replace("\r\n", "\n")
 
     def normal(self, text: str) -> str:
         """The text with the times, durations, estimates, session names and the folder named."""
@@ -102,10 +111,7 @@ class Program(Stage):
                 running.kill()
                 raise
         encoding = self.env.get("PYTHONIOENCODING", "utf-8")
-        stdout, stderr = (
-            text.decode(encoding).replace("\r\n", "\n") for text in (out or b"", problems or b"")
-        )
-        return Done(stdout, stderr, running.returncode, self.folder)
+        return Done(out or b"", problems or b"", running.returncode, self.folder, encoding)
 
     def run(self, *args: str, given: bytes | None = None, **options: Any) -> Done:
         """Run it to its end; `given` comes by a pipe."""
@@ -116,9 +122,14 @@ class Program(Stage):
     def transcript(self, session: str = "s") -> Path:
         return self.folder / "sessions" / session / "transcript.jsonl"
 
+    def raw(self, session: str = "s") -> bytes:
+        """The transcript's bytes; none before it is there."""
+        path = self.transcript(session)
+        return path.read_bytes() if path.exists() else b""
+
     def records(self, session: str = "s") -> list[dict[str, Any]]:
         """The transcript's events, decoded; each line must be whole."""
-        raw = self.transcript(session).read_bytes()
+        raw = self.raw(session)
         assert raw.endswith(b"\n")
         found = [json.loads(line) for line in raw.splitlines()]
         assert [record["seq"] for record in found] == list(range(1, len(found) + 1))

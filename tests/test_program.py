@@ -248,7 +248,7 @@ def test_sessions_by_name(program: Program, tmp_path: Path) -> None:
     program.run("send", "-c", "more").check(stdout=hello("other", "more"))
     os.utime(program.transcript("other"), (1, 1))
     program.run("send", "-c", "last").check(stdout=hello("Café 需求", "last"))
-    assert sorted(os.listdir(tmp_path / "sessions")) == ["Café 需求", "other"]
+    assert {path.name for path in (tmp_path / "sessions").iterdir()} == {"Café 需求", "other"}
     assert len(program.finished("Café 需求")) == 3
     wrong = program.run("show", "othr").check(
         code=2, stdout="", stderr="arena: there is no session 'othr'\n  Did you mean 'other'?\n"
@@ -318,29 +318,26 @@ def test_to_from_and_attachments(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "stderr"),
+    ("args", "what", "mend"),
     [
-        (["--from", "bob", "hi"], "arena: this team has no human called 'bob'\n  Its humans: maya."),
-        (["--to", "dve", "hi"], "arena: nobody in this team is called 'dve'\n  did you mean `dev`?"),
-        (["--team", "crwe", "hi"], "arena: there is no team `crwe`\n  did you mean `crew`?"),
-        (["-c", "hi"], "arena: there is no session to go on with\n  Start one: `arena send MESSAGE`."),
-        (["-c", "-s", "x", "hi"], "arena: --session and --continue were given\n  Give one of them."),
-        (["hi", "--file", "arena.yaml"], "arena: a MESSAGE and --file were given\n  Give one of them."),
-        ([" \t\n"], "arena: the message is empty\n  Say something, or attach a file."),
-        ([], "arena: the message is empty\n  Say something, or attach a file."),
-        (["--file", "nope"], "arena: nope: cannot read this file: No such file or directory"),
-        (
-            ["--attach", "nope", "hi"],
-            "arena: nope: cannot read this attachment: No such file or directory",
-        ),
+        (["--from", "bob", "hi"], "this team has no human called 'bob'", "Its humans: maya."),
+        (["--to", "dve", "hi"], "nobody in this team is called 'dve'", "did you mean `dev`?"),
+        (["--team", "crwe", "hi"], "there is no team `crwe`", "did you mean `crew`?"),
+        (["-c", "hi"], "there is no session to go on with", "Start one: `arena send MESSAGE`."),
+        (["-c", "-s", "x", "hi"], "--session and --continue were given", "Give one of them."),
+        (["hi", "-f", "arena.yaml"], "a MESSAGE and --file were given", "Give one of them."),
+        ([" \t\n"], "the message is empty", "Say something, or attach a file."),
+        ([], "the message is empty", "Say something, or attach a file."),
+        (["--file", "nope"], "nope: cannot read this file: No such file or directory", ""),
+        (["-a", "nope", "hi"], "nope: cannot read this attachment: No such file or directory", ""),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)  # fmt: skip
+)
 def test_wrong_use_of_send_is_told_before_anything_is_written(
-    program: Program, tmp_path: Path, args: list[str], stderr: str
+    program: Program, tmp_path: Path, args: list[str], what: str, mend: str
 ) -> None:
     program.team(humans=["maya"])
-    program.run("send", *args).check(code=2, stdout="", stderr=f"{stderr}\n")
+    stderr = f"arena: {what}\n" + (f"  {mend}\n" if mend else "")
+    program.run("send", *args).check(code=2, stdout="", stderr=stderr)
     assert not (tmp_path / "sessions").exists()
 
 
@@ -389,7 +386,7 @@ def test_a_team_of_every_kind_in_one_chain(tmp_path: Path) -> None:
     program.file(
         "bots.py",
         "def answer(input):\n"
-        "    said = [message.content for message in input.messages if message.author_id == 'tool']\n"
+        "    said = [one.content for one in input.messages if one.author_id == 'tool']\n"
         "    return f'{said[-1]} and then @boss'\n",
     )
     program.file(
@@ -409,7 +406,7 @@ def test_a_team_of_every_kind_in_one_chain(tmp_path: Path) -> None:
     assert "\n  工具 ✓ @bot\n" in done.stdout
     assert "\n  工具 ✓ @bot and then @boss\n" in done.stdout
     assert "══ awaiting_human: user · 3 replies in 3 turns" in done.stdout
-    assert not list((tmp_path / "sessions" / "s" / "scratch" / "processes").iterdir())
+    assert list(tmp_path.rglob("processes/*.json")) == []
 
 
 # Streams and disks
@@ -531,13 +528,12 @@ def test_a_secret_is_written_nowhere(tmp_path: Path) -> None:
         [("failing", "error"), ("teller", "success")],
     )
     text = done.stdout + done.stderr + program.written() + program.run("show", "--json").stdout
-    for word in (secret, json.dumps(secret)[1:-1], password, "sk-abcdefghij"):
+    for word in ("no-one-9f3", "hunter", "sk-abcdefghij"):
         assert word not in text
     assert "@teller @failing [redacted] [redacted] [redacted]" in done.stdout
     assert "no access with [redacted]" in done.stdout
     assert "the key is [redacted], the word [redacted]" in text
-    environment = json.loads(done.stdout.split("\n  {", 1)[1].join(["{", ""]).split("\n")[0])
-    assert environment["API_KEY"] == "[redacted]"
+    assert '"API_KEY": "[redacted]"' in done.stdout
 
 
 def test_a_variable_that_is_not_set_is_an_error_of_that_agent(tmp_path: Path) -> None:

@@ -180,7 +180,8 @@ from support import Talk, member, team
 from arena_cli.ground.errors import DiskRefused
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
-talk = Talk(Path({folder!r}), team(member("a", [{{"say": "@b " + "x" * 300}}]), member("b", [{{"say": "@a"}}])))
+a, b = member("a", [{{"say": "@b " + "x" * 300}}]), member("b", [{{"say": "@a"}}])
+talk = Talk(Path({folder!r}), team(a, b))
 try:
     talk.send("@a go")
 except DiskRefused as error:

@@ -109,9 +109,10 @@ class Runtime:
     async def health(self, member: Member) -> Health:
         """Whether the agent could be called now."""
         try:
-            return await self._made(member).health()
+            health = await self._made(member).health()
         except AgentError as error:
             return Health(False, str(self._redacted(error)))
+        return Health(health.ok, self.redactor.text(texts.clean(health.detail)[0]))
 
     async def stop(self) -> None:
         """End whatever is still running for these agents."""

@@ -90,18 +90,21 @@ async def _health(loaded: Workspace) -> dict[str, Health]:
     from arena_cli.adapters.runtime import Runtime
     from arena_cli.context import render
     from arena_cli.ground.redact import Redactor
+    from arena_cli.team import environ
     from arena_cli.team.model import Member
 
     place = common.place_of(loaded, wait_s=0)
+    profiles = loaded.profiles.values()
+    secrets = (environ.secrets(profile.adapter, place.environ) for profile in profiles)
     runtime = Runtime(
         workspace=loaded.root,
         scratch=loaded.root / "sessions",
         records=loaded.root / "sessions",
         render=render.render,
-        redactor=Redactor((), place.redact),
+        redactor=Redactor(set().union(*secrets), place.redact),
         environ=place.environ,
     )
-    everyone = [Member(profile, profile.name) for profile in loaded.profiles.values()]
+    everyone = [Member(profile, profile.name) for profile in profiles]
     return {member.id: await runtime.health(member) for member in everyone}
 
 

@@ -24,6 +24,9 @@ from arena_cli.team.model import Member, Team
 # For what stands around the messages in a prompt, the question at its end above all.
 _PROMPT_TOKENS = 120
 
+# What tells of an attachment, its name apart: its type, path and size.
+_ATTACHMENT_TOKENS = 40
+
 # Never forgotten, however small the windows: a deferred agent's triggers may lie this far back.
 _KEPT_AT_LEAST = 512
 
@@ -225,7 +228,11 @@ def weigh(message: Message) -> int:
 
 
 def _weight(shown: ShownMessage) -> int:
-    return tokens.estimate(render.frame(shown)) + 1
+    # Where an attachment lies has the message's id in it, which follows the order of arrival.
+    bare = shown.model_copy(update={"attachments": []}) if shown.attachments else shown
+    names = "".join(part.name for part in shown.attachments)
+    extra = len(shown.attachments) * _ATTACHMENT_TOKENS + tokens.estimate(names)
+    return tokens.estimate(render.frame(bare)) + extra + 1
 
 
 def _shown(message: Message) -> ShownMessage:

@@ -63,7 +63,7 @@ class Timeline:
             case ChainFinished():
                 yield from self._chain_finished(event)
             case Recovered():
-                kept = f", kept in {event.kept_in}" if event.kept_in else ""
+                kept = f", kept in {shown_line(event.kept_in)}" if event.kept_in else ""
                 yield f"recovered: {shown_line(event.what)} ({event.bytes} bytes set aside{kept})"
             case Resumed():
                 yield f"resumed chain {event.chain} after event {event.after_seq}"

@@ -84,12 +84,11 @@ def _attached(path: Path) -> Attachment:
     import base64  # noqa: PLC0415 - few messages carry a file
     import mimetypes  # noqa: PLC0415
 
-    kind = mimetypes.guess_type(path.name)[0] or ""
+    name, _ = text.clean(path.name)
+    kind = mimetypes.guess_type(name)[0] or ""
     if kind.startswith("image/"):
-        return Attachment(
-            type="image", name=path.name, data=base64.b64encode(content).decode("ascii")
-        )
+        return Attachment(type="image", name=name, data=base64.b64encode(content).decode("ascii"))
     try:
-        return Attachment(type="file", name=path.name, data=content.decode("utf-8"))
+        return Attachment(type="file", name=name, data=content.decode("utf-8"))
     except UnicodeDecodeError:
-        return Attachment(type="file", name=path.name, data=content)
+        return Attachment(type="file", name=name, data=content)

@@ -218,7 +218,10 @@ class Session:
         )
 
     def _redacted(self, part: Attachment) -> Attachment:
-        return part.model_copy(update={"data": self._redactor.value(part.data)})
+        redact = self._redactor
+        return part.model_copy(
+            update={"name": redact.text(part.name), "data": redact.value(part.data)}
+        )
 
     def _keep(self, parts: Sequence[Attachment], message_id: str) -> list[Attachment]:
         return attachments.store(

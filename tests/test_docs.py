@@ -1,0 +1,470 @@
+"""README and docs, held to the program: files load, commands run, tables and help tell the truth.
+
+A fence names the file that it shows (```yaml agents/dev.yaml). A console block is run as it stands
+(`$ ` before a command, `...` for any output), in the order of the page, in a workspace that `arena
+init` wrote; `exit=N` is its exit code, `busy=SESSION` a session that somebody holds meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+from support import member, team, worked_team
+
+from arena_cli.adapters import registry
+from arena_cli.ground import protocol
+from arena_cli.ground.protocol import Shape
+from arena_cli.scenario import file as scenario_file
+from arena_cli.scenario import shapes
+from arena_cli.session import lock
+from arena_cli.team import mentions, model, workspace
+from arena_cli.transcript.events import End, EventTypes
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.glob("*.md") if path.stem != "help")]
+HELP = DOCS / "help.md"
+COMMANDS = (
+    "",
+    "init",
+    "send",
+    "resume",
+    "run",
+    "show",
+    "sessions",
+    "agents",
+    "agents check",
+    "teams",
+    "doctor",
+    "schema",
+    "path",
+)
+
+_FENCE = re.compile(r"^(`{3,})([^\n`]*)\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"(`+)(.+?)\1")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_ANYTHING = "..."
+_VARIES = [
+    (re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}"), "SESSION"),
+    (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
+    (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
+    (re.compile(r"\b\d+\.\d+ s\b"), "N s"),
+]
+
+needs_sh = pytest.mark.skipif(shutil.which("sh") is None, reason="the commands are for a shell")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block; `words` stand after its language (`exit=3`, a path)."""
+
+    language: str
+    words: list[str]
+    text: str
+
+    def option(self, name: str) -> str | None:
+        """The value of `name=value` among the words."""
+        found = (word.partition("=") for word in self.words)
+        return next((value for key, _, value in found if key == name), None)
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def blocks(page: Path) -> list[Block]:
+    found = []
+    for match in _FENCE.finditer(text_of(page)):
+        language, *words = match[2].split() or [""]
+        found.append(Block(language, words, match[3]))
+    return found
+
+
+def rows(page: Path, first_heading: str) -> list[list[str]]:
+    """The cells of the table whose first column is called that, the heading apart."""
+    lines = text_of(page).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"| {first_heading} |"))
+    found = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def spans(text: str) -> list[str]:
+    """What stands between backticks."""
+    return [match[2].strip() if len(match[1]) > 1 else match[2] for match in _SPAN.finditer(text)]
+
+
+def known_fields(*shape_types: type[BaseModel]) -> set[str]:
+    return {info.alias or name for one in shape_types for name, info in one.model_fields.items()}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of a command line; stderr stands where it came, as on a terminal."""
+
+    output: str
+    code: int
+
+
+@dataclass
+class Reader:
+    """Somebody who does what a page says, step by step, in the workspace `folder`."""
+
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+    plugins: list[str] = field(default_factory=list)
+    commands: int = 0
+
+    @property
+    def bin(self) -> Path:
+        return self.folder.parent / "bin"
+
+    def prepare(self) -> None:
+        """A workspace, and programs on PATH: arena, and one that answers as `claude -p` does."""
+        self.folder.mkdir()
+        self.bin.mkdir()
+        self._script("arena", f'exec "{sys.executable}" -m arena_cli "$@"')
+        self._script("python3", f'exec "{sys.executable}" "$@"')
+        answer = {"type": "result", "is_error": False, "result": "看过了，没有问题。"}
+        said = json.dumps(answer, ensure_ascii=False)
+        self._script("claude", f"cat > /dev/null\necho '{said}'")
+        assert self.shell("arena init").code == 0
+
+    def _script(self, name: str, body: str) -> None:
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def take(self, block: Block) -> None:
+        match block.language:
+            case "yaml":
+                self._yaml(block)
+            case "python" | "markdown":
+                self._file(block)
+            case "toml":
+                self._install(self._file(block))
+            case "json":
+                json.loads(block.text)
+            case "console":
+                self._console(block)
+            case language:
+                assert language in ("sh", "text"), f"nobody checks a block of `{language}`"
+
+    def _file(self, block: Block) -> Path:
+        path = self.folder / block.words[0]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block.text, encoding="utf-8")
+        return path
+
+    def _yaml(self, block: Block) -> None:
+        path = self._file(block)
+        loaded = workspace.load(self.folder, kinds=registry.KINDS)
+        if path.parent.name == "scenarios":
+            scenario_file.load([path], loaded)
+
+    def _install(self, pyproject: Path) -> None:
+        """What pip would write for a package of which only the entry points matter."""
+        project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+        info = (
+            pyproject.parent / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+        )
+        info.mkdir()
+        points = project["entry-points"]["arena.adapters"]
+        lines = ["[arena.adapters]", *(f"{name} = {where}" for name, where in points.items())]
+        (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n",
+            encoding="utf-8",
+        )
+        self.plugins.append(str(pyproject.parent))
+        self.monkeypatch.syspath_prepend(str(pyproject.parent))
+
+    def _console(self, block: Block) -> None:
+        if "by-hand" in block.words:
+            return
+        busy = block.option("busy")
+        held = None
+        if busy:
+            folder = self.folder / "sessions" / busy
+            folder.mkdir(parents=True, exist_ok=True)
+            held = lock.acquire(folder, wait_s=0, on_wait=lambda: None)
+        try:
+            for command, shown in _commands(block.text):
+                self._run(command, shown, int(block.option("exit") or 0))
+        finally:
+            if held:
+                held.release()
+
+    def _run(self, command: str, shown: str, code: int) -> None:
+        self.commands += 1
+        ran = self.shell(command)
+        assert ran.code == code, f"{command}\n{ran.output}"
+        if shown:
+            actual = self._steady(ran.output)
+            expected = re.escape(self._steady(shown))
+            for gap in (f"{re.escape(_ANYTHING)}\\\n", re.escape(_ANYTHING)):
+                expected = expected.replace(gap, r"[\s\S]*?")
+            assert re.fullmatch(expected, actual), f"{command}\n{actual}\nis not\n{shown}"
+
+    def shell(self, command: str) -> Ran:
+        """Run a command line in the workspace, with nothing on stdin."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("ARENA_")}
+        env = {
+            **kept,
+            "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *self.plugins]),
+            "PYTHONUTF8": "1",
+        }
+        ended = subprocess.run(
+            ["sh", "-c", command],
+            cwd=self.folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+            check=False,
+        )
+        return Ran(ended.stdout.decode("utf-8"), ended.returncode)
+
+    def _steady(self, text: str) -> str:
+        """Without what differs from run to run, and without blank lines at the end."""
+        for shape, name in _VARIES:
+            text = shape.sub(name, text)
+        return text.replace(str(self.folder), "ROOT").rstrip("\n") + "\n"
+
+
+def _commands(text: str) -> list[tuple[str, str]]:
+    """(command, the output that is shown) of a console block."""
+    found: list[tuple[str, str]] = []
+    for line in text.splitlines(keepends=True):
+        if line.startswith("$ "):
+            found.append((line[2:].rstrip("\n"), ""))
+        else:
+            command, shown = found[-1]
+            found[-1] = (command, shown + line)
+    return found
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    found = Reader(tmp_path / "workspace", monkeypatch)
+    found.prepare()
+    return found
+
+
+@needs_sh
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_load_and_commands_run(page: Path, reader: Reader) -> None:
+    for block in blocks(page):
+        reader.take(block)
+    shown = sum(
+        len(_commands(block.text))
+        for block in blocks(page)
+        if block.language == "console" and "by-hand" not in block.words
+    )
+    assert reader.commands == shown
+    assert shown > 0
+
+
+@needs_sh
+def test_the_first_command_of_the_readme_works_in_an_empty_folder(reader: Reader) -> None:
+    lines = [block.text.strip() for block in blocks(ROOT / "README.md") if block.language == "sh"]
+    assert len(lines) == 2
+    install, _, main_job = lines[0].partition(" && ")
+    assert install == "python -m pip install ."
+    shutil.rmtree(reader.folder)
+    reader.folder.mkdir()
+    done = reader.shell(main_job)
+    assert done.code == 0, done.output
+    assert "quiet · 4 replies in 2 turns" in done.output
+    assert (reader.folder / "demo" / "sessions").is_dir()
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    commands = [
+        block.text.strip() for block in blocks(ROOT / "README.md") if block.language == "sh"
+    ]
+    install, _, run = commands[1].partition(" && ")
+    assert install == "python -m pip install '.[test]'"
+    assert run.startswith("python -m pytest")
+    assert text_of(ROOT / "README.md").count(commands[1]) == 1
+    assert commands[1] not in text_of(ROOT / ".ci" / "run")
+
+
+def test_help_is_what_the_program_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    from arena_cli.cli import main
+
+    monkeypatch.setenv("COLUMNS", "80")
+    parts = [
+        "# Commands\n\nWhat `--help` prints, of every command."
+        " Written by `ARENA_RENEW_GOLDEN=1 python -m pytest tests/test_docs.py`.\n"
+    ]
+    for command in COMMANDS:
+        done = CliRunner().invoke(main.app, [*command.split(), "--help"], prog_name="arena")
+        assert done.exit_code == 0, done.output
+        lines = "\n".join(line.rstrip() for line in done.output.strip().splitlines())
+        parts.append(f"## arena {command}".rstrip() + f"\n\n```text\n{lines}\n```\n")
+    text = "\n".join(parts)
+    if os.environ.get("ARENA_RENEW_GOLDEN"):
+        HELP.write_text(text, encoding="utf-8")
+    assert text_of(HELP) == text
+
+
+def test_help_has_every_command() -> None:
+    from arena_cli.cli import main, workspace
+
+    names = {command.name for command in main.app.registered_commands}
+    names |= {group.name for group in main.app.registered_groups}
+    names |= {f"agents {command.name}" for command in workspace.agents_app.registered_commands}
+    assert names == set(COMMANDS) - {""}
+
+
+def test_the_mentions_that_the_rules_show() -> None:
+    names = [member(name) for name in ("dev", "chief", "chief-ops")]
+    there = team(*worked_team().members, *names, humans=["maya"])
+    roster = mentions.Roster(there.members, there.humans)
+    table = rows(DOCS / "turn-rules.md", "text")
+    assert len(table) > 12
+    for text, named, nobody in table:
+        (said,) = spans(text)
+        found = mentions.parse(said, roster, author="user", opener="maya")
+        assert list(found.ids) == spans(named), said
+        assert list(found.unresolved) == spans(nobody), said
+
+
+def test_the_relevance_that_the_rules_show() -> None:
+    cells = rows(DOCS / "turn-rules.md", "hits")
+    assert [float(value) for value in cells[0][1:]] == [round(1 - 0.6**n, 4) for n in range(6)]
+
+
+def test_every_end_is_explained() -> None:
+    ends = [spans(cells[0])[0] for cells in rows(DOCS / "turn-rules.md", "end")]
+    assert sorted(ends) == sorted(get_args(End))
+
+
+def test_the_event_table_has_every_event_with_its_fields() -> None:
+    table = rows(DOCS / "transcript.md", "type")
+    told = {spans(cells[0])[0]: set(spans(cells[1])) for cells in table}
+    common = {"seq", "ts", "type"}
+    assert told == {
+        name: set(shape.model_fields) - common for name, shape in EventTypes.by_name.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        protocol.AgentInput,
+        protocol.AgentOutput,
+        protocol.Message,
+        protocol.StatusEvent,
+        protocol.Attachment,
+        protocol.StructuredContent,
+        protocol.Usage,
+        protocol.MemberInfo,
+    ],
+    ids=lambda shape: shape.__name__,
+)
+def test_the_protocol_names_every_field(shape: type[Shape]) -> None:
+    section = text_of(DOCS / "adapters.md").partition(f"`{shape.__name__}`:")[2]
+    told = section.partition("\n\n")[0]
+    assert set(shape.model_fields) <= set(spans(told))
+
+
+@pytest.mark.parametrize("kind", registry.known())
+def test_every_key_of_an_adapter_is_explained(kind: str) -> None:
+    settings = registry.adapter_type(kind).settings_type
+    section = text_of(DOCS / "adapters.md").partition(f"## `{kind}`")[2].partition("\n## ")[0]
+    unbuilt = {"strict", "keep_alive"}
+    assert set(settings.model_fields) - unbuilt - {"type"} <= set(spans(section))
+
+
+def default_of(cell: str) -> Any:
+    """A default as a table tells it: `5`, `[]`, `skip`; empty where there is none."""
+    told = spans(cell)
+    if not told:
+        return None
+    try:
+        return json.loads(told[0])
+    except ValueError:
+        return told[0]
+
+
+@pytest.mark.parametrize(
+    ("heading", "shape"), [("rule", model.TeamConfig), ("key of an agent", model.AgentProfile)]
+)
+def test_the_tables_of_keys_have_every_key_and_its_default(
+    heading: str, shape: type[BaseModel]
+) -> None:
+    told = {spans(cells[0])[0]: default_of(cells[1]) for cells in rows(DOCS / "files.md", heading)}
+    flat: dict[str, Any] = {}
+    for name, info in shape.model_fields.items():
+        nested = info.default_factory() if info.default_factory else None  # type: ignore[call-arg]
+        if isinstance(nested, BaseModel):
+            flat |= {f"{name}.{key}": value for key, value in nested.model_dump().items()}
+        else:
+            flat[name] = None if info.is_required() or info.default == "" else info.default
+    assert told == flat
+
+
+def test_scenario_keys_are_all_explained() -> None:
+    spelled = " ".join(spans(text_of(DOCS / "scenarios.md")))
+    told = set(re.findall("[a-z_]+", spelled))
+    known = known_fields(
+        shapes.ScenarioFile,
+        shapes.Step,
+        shapes.Expect,
+        shapes.TextCheck,
+        shapes.Which,
+        shapes.Replied,
+    )
+    assert known <= told
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_what_is_not_built_is_not_promised(page: Path) -> None:
+    unbuilt = {
+        *registry.NOT_BUILT,
+        "keep_alive",
+        "replan",
+        "judge",
+        "supervisor",
+        "budget",
+        "lanes",
+    }
+    assert not unbuilt & set(spans(_FENCE.sub("", text_of(page))))
+
+
+@pytest.mark.parametrize("page", [*PAGES, HELP], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in _LINK.findall(_FENCE.sub("", text_of(page))):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", text_of(linked)), re.MULTILINE)
+            assert anchor in [_anchor(heading) for heading in headings], target
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

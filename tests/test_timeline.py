@@ -1,0 +1,312 @@
+"""The timeline as text: every kind of event, told from a transcript."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from arena_cli.report.timeline import Timeline
+from arena_cli.transcript import events
+from arena_cli.transcript.events import Event
+
+TS = "2026-11-28T09:30:05.125Z"
+MEMBERS = [
+    {"id": "architect", "name": "架构师", "role": ""},
+    {"id": "dev", "name": "dev", "role": ""},
+    {"id": "ops", "name": "Ops", "role": ""},
+]
+
+
+def told(*records: dict[str, Any], timeline: Timeline | None = None) -> str:
+    """What a timeline says of these events, one after the other."""
+    timeline = timeline or Timeline()
+    lines = [line for record in records for line in timeline.lines(made(record))]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def made(record: dict[str, Any]) -> Event:
+    event = events.parse({"seq": 1, "ts": TS, **record})
+    assert event is not None
+    return event
+
+
+def session(**more: Any) -> dict[str, Any]:
+    return {"type": "session", "session": "s", "team": "crew", "members": MEMBERS, **more}
+
+
+def message(content: str = "", **more: Any) -> dict[str, Any]:
+    return {
+        "id": "m1",
+        "author_id": "user",
+        "author_name": "user",
+        "author_type": "human",
+        "content": content,
+        "timestamp": TS,
+        **more,
+    }
+
+
+def sent(content: str = "hello", **more: Any) -> dict[str, Any]:
+    said = message(content, **more.pop("message", {}))
+    return {"type": "message", "chain": 1, "message": said, **more}
+
+
+def turn(*must: str, **more: Any) -> dict[str, Any]:
+    base = {"chain": 1, "turn": 1, "depth": 0, "trigger": ["m1"], "must": list(must)}
+    return {"type": "turn_started", **base, **more}
+
+
+def started(agent: str, attempt: int = 1, **more: Any) -> dict[str, Any]:
+    base = {"reply": 1, "turn": 1, "phase": "A", "adapter": "cli", "invocation": "must_reply"}
+    shown = {"input_hash": "", "input_tokens": 1}
+    return {"type": "reply_started", **base, **shown, "agent": agent, "attempt": attempt, **more}
+
+
+def finished(agent: str, content: str | None = None, **more: Any) -> dict[str, Any]:
+    said = None if content is None else message(content, author_id=agent, author_type="agent")
+    base = {"reply": 1, "turn": 1, "phase": "A", "status": "success", "latency_ms": 1250}
+    return {"type": "reply_finished", "agent": agent, "message": said, **base, **more}
+
+
+def ended(end: str = "quiet", **more: Any) -> dict[str, Any]:
+    usage = {"input_tokens": 70, "output_tokens": 7}
+    base = {"chain": 1, "turns": 1, "replies": 1, "usage": usage, "session_usage": usage}
+    return {"type": "chain_finished", "end": end, **base, **more}
+
+
+def over(**more: Any) -> dict[str, Any]:
+    return {"type": "turn_finished", "turn": 1, "called": [], "replied": [], **more}
+
+
+def test_a_whole_chain() -> None:
+    usage = {"input_tokens": 40, "cache_read_tokens": 2, "output_tokens": 9, "cost_usd": 0.01234}
+    text = told(
+        session(),
+        sent("@架构师 @dev @ops\n\n请看", unresolved=["bob"]),
+        turn("architect", "dev", deferred=["ops"]),
+        started("architect"),
+        started("dev", reply=2),
+        {"type": "status", "reply": 1, "agent": "dev", "status": "generating", "detail": "busy"},
+        finished("architect", "好\n@dev", next_mentions=["dev"], usage=usage),
+        started("dev", 2, reply=2),
+        finished("dev", status="timeout", reply=2, attempts=2, error="dev: no answer within 9 s"),
+        {"type": "candidates", "turn": 1, "asked": []},
+        over(next=["ops", "dev"]),
+        turn("ops", turn=2, depth=1, mentioned_by={"ops": ["user", "architect"]}),
+        started("ops", reply=3, turn=2),
+        finished(
+            "ops",
+            "@all @amy",
+            reply=3,
+            turn=2,
+            unresolved=["amy"],
+            refused={"dev": "not in may_mention"},
+            usage={**usage, "estimated": True},
+        ),
+        {
+            "type": "candidates",
+            "turn": 2,
+            "asked": ["dev"],
+            "passed_over": {
+                "architect": {"relevance": 0.4, "threshold": 0.6},
+                "ops": {"relevance": 0.784, "reason": "no place left"},
+            },
+        },
+        started("dev", reply=4, turn=2, phase="B"),
+        finished("dev", status="declined", reply=4, turn=2, phase="B"),
+        over(turn=2),
+        ended(turns=2, replies=2),
+    )
+    assert text == (
+        "session s · team crew\n"
+        "\n"
+        "09:30:05  user\n"
+        "  @架构师 @dev @ops\n"
+        "\n"
+        "  请看\n"
+        "  nobody is called @bob\n"
+        "\n"
+        "── turn 1 · must reply: 架构师, dev\n"
+        "  deferred to the next turn: Ops\n"
+        "09:30:05  架构师 (architect) · turn 1 A · 1.2 s · 42 → 9 tokens · $0.0123\n"
+        "  好\n"
+        "  @dev\n"
+        "  → dev\n"
+        "  dev: attempt 2\n"
+        "09:30:05  dev · turn 1 A · 1.2 s · timeout · 2 attempts\n"
+        "  dev: no answer within 9 s\n"
+        "\n"
+        "── turn 2 · must reply: Ops (mentioned by user, 架构师)\n"
+        "09:30:05  Ops (ops) · turn 2 A · 1.2 s · ~42 → ~9 tokens · $0.0123\n"
+        "  @all @amy\n"
+        "  may not call dev: not in may_mention\n"
+        "  nobody is called @amy\n"
+        "  passed over: 架构师 (relevance 0.4 < 0.6), Ops (relevance 0.784, no place left)\n"
+        "── turn 2 · may reply: dev\n"
+        "09:30:05  dev · turn 2 B · 1.2 s · declined\n"
+        "\n"
+        "══ quiet · 2 replies in 2 turns · 70 → 7 tokens\n"
+        "\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (ended("failed"), "══ failed · 1 reply in 1 turn · 70 → 7 tokens"),
+        (ended("chain_limit"), "══ chain_limit · 1 reply in 1 turn · 70 → 7 tokens"),
+        (
+            ended("awaiting_human", awaits=["user", "maya"]),
+            "══ awaiting_human: user, maya · 1 reply in 1 turn · 70 → 7 tokens",
+        ),
+        (ended("interrupted", turns=0), "══ interrupted · 1 reply in 0 turns · 70 → 7 tokens"),
+        ({"type": "resumed", "chain": 3, "after_seq": 12}, "resumed chain 3 after event 12"),
+        (
+            {"type": "recovered", "what": "the last line was torn", "bytes": 9, "kept_in": "t-1"},
+            "recovered: the last line was torn (9 bytes set aside, kept in t-1)",
+        ),
+        (
+            {"type": "recovered", "what": "the last line had no newline", "bytes": 0},
+            "recovered: the last line had no newline (0 bytes set aside)",
+        ),
+        (session(team=None), "session s · every agent"),
+        (sent(planted=True, chain=None), "09:30:05  user · planted"),
+        (sent(ts="whenever"), "--:--:--  user"),
+        (turn(), "── turn 1 · must reply: nobody"),
+    ],
+)
+def test_single_events(event: dict[str, Any], line: str) -> None:
+    assert told(event).splitlines()[0] == line
+
+
+def test_no_reply_tells_why_of_each_member_in_this_chain() -> None:
+    earlier = [
+        session(),
+        sent(),
+        turn("dev"),
+        started("dev"),
+        finished("dev", status="error", error="dev: broke"),
+        over(),
+        ended("failed", replies=0),
+    ]
+    timeline = Timeline()
+    told(*earlier, timeline=timeline)
+    text = told(
+        sent(chain=2),
+        turn(turn=2, chain=2),
+        {
+            "type": "candidates",
+            "turn": 2,
+            "asked": ["architect"],
+            "passed_over": {"ops": {"relevance": 0.4, "threshold": 0.8}},
+        },
+        started("architect", reply=2, turn=2, phase="B"),
+        finished("architect", status="declined", reply=2, turn=2, phase="B"),
+        over(turn=2),
+        ended("no_reply", chain=2, replies=0),
+        timeline=timeline,
+    )
+    assert text.split("══ ")[1] == (
+        "no_reply · 0 replies in 1 turn · 70 → 7 tokens\n"
+        "  架构师 (architect): declined\n"
+        "  dev: not asked (it answers only when it is named)\n"
+        "  Ops (ops): relevance 0.4 < 0.8\n"
+        "  To call one, name it in the message: @architect\n\n"
+    )
+    nobody = told(session(config={"selection": "none"}), sent(), turn(), over(), ended("no_reply"))
+    assert nobody.count("not asked (selection: none)") == 3
+
+
+def test_a_session_that_goes_on_names_its_members_and_counts_its_turns() -> None:
+    timeline = Timeline()
+    shown = list(timeline.goes_on(made(session()), 2))  # type: ignore[arg-type]
+    assert shown == ["session s · team crew", ""]
+    again = told(
+        {"type": "resumed", "chain": 1, "after_seq": 12},
+        started("architect", 2, turn=7),
+        finished("architect", "好", turn=7, attempts=2),
+        timeline=timeline,
+    )
+    assert again == (
+        "resumed chain 1 after event 12\n\n"
+        "09:30:05  架构师 (architect) · turn 2 A · 1.2 s · 2 attempts\n"
+        "  好\n"
+    )
+
+
+HOSTILE = "a\x1b[31m\n::stop-commands::t\n##[error]x"
+
+
+def hostile_events() -> Iterable[dict[str, Any]]:
+    """Each place where text of an agent, a model or a file comes in."""
+    part = {"type": "file", "name": HOSTILE, "path": HOSTILE, "size": 3}
+    data = {"type": "task_list", "data": {HOSTILE: HOSTILE}}
+    yield session(session=HOSTILE, team=HOSTILE)
+    yield session(members=[{"id": "dev", "name": HOSTILE}])
+    yield sent(HOSTILE, unresolved=[HOSTILE], message={"author_name": HOSTILE})
+    yield sent(message={"attachments": [part], "structured": [data]})
+    yield sent(message={"structured": [{"type": "code_block", "data": HOSTILE}]})
+    yield turn(HOSTILE, deferred=[HOSTILE], depth=1, mentioned_by={HOSTILE: [HOSTILE]})
+    yield started(HOSTILE, 2)
+    yield finished(HOSTILE, HOSTILE, next_mentions=[HOSTILE], refused={HOSTILE: HOSTILE})
+    yield finished(HOSTILE, status="error", error=HOSTILE, unresolved=[HOSTILE])
+    passed = {HOSTILE: {"relevance": 0, "reason": HOSTILE}}
+    yield {"type": "candidates", "turn": 1, "asked": [HOSTILE], "passed_over": passed}
+    yield ended("awaiting_human", awaits=[HOSTILE])
+    yield {"type": "recovered", "what": HOSTILE, "bytes": 1, "kept_in": HOSTILE}
+
+
+@pytest.mark.parametrize("event", list(hostile_events()), ids=lambda event: event["type"])
+def test_no_text_steers_a_terminal_or_a_ci_runner(event: dict[str, Any]) -> None:
+    timeline = Timeline()
+    told(started(HOSTILE), timeline=timeline)
+    text = told(session(), event, ended("no_reply"), timeline=timeline)
+    assert "\\x1b[31m" in text
+    for line in text.splitlines():
+        assert line.isprintable()
+        assert not line.lstrip().startswith("::")
+        assert "##[" not in line
+
+
+def test_attachments_and_data_are_drawn() -> None:
+    parts = {
+        "attachments": [
+            {"type": "image", "name": "图.png", "path": "sessions/s/图.png", "size": 9},
+            {"type": "file", "name": "notes"},
+        ],
+        "structured": [
+            {"type": "code_block", "data": "a = 1\n\nb = 2"},
+            {"type": "task_list", "data": ["写", "测"]},
+        ],
+    }
+    assert told(sent("see", message=parts)) == (
+        "09:30:05  user\n"
+        "  see\n"
+        "  [code_block]\n"
+        "    a = 1\n"
+        "\n"
+        "    b = 2\n"
+        "  [task_list]\n"
+        "    [\n"
+        '      "写",\n'
+        '      "测"\n'
+        "    ]\n"
+        "  [image: 图.png, 9 bytes at sessions/s/图.png]\n"
+        "  [file: notes]\n"
+        "\n"
+    )
+
+
+def test_the_system_message_of_a_limit_names_its_author() -> None:
+    system = message("no further turn opens", author_name="system", author_type="system")
+    assert told({"type": "message", "message": system}) == (
+        "09:30:05  system\n  no further turn opens\n\n"
+    )
+
+
+def test_no_kind_of_event_is_forgotten() -> None:
+    told_of = {record["type"] for record in hostile_events()}
+    told_of |= {"turn_finished", "chain_finished", "resumed", "status"}
+    assert told_of == set(events.EventTypes.by_name)
