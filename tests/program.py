@@ -19,6 +19,20 @@ ROOT = Path(__file__).parent.parent
 SPEAK = [sys.executable, str(ROOT / "tests" / "programs" / "speak.py")]
 LIMIT_S = 60.0
 
+_HELLO = """\
+session {session} · every agent
+
+TIME  user
+  {message}
+
+── turn 1 · must reply: dev
+TIME  dev · turn 1 A · N s · N tokens
+  {reply}
+
+══ quiet · 1 reply in 1 turn · N tokens
+
+"""
+
 _SYSTEM = ("PATH", "SYSTEMROOT", "COMSPEC", "PATHEXT", "TEMP", "TMP", "LOCALAPPDATA", "APPDATA")
 _VARIES = [
     (re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}"), "SESSION"),
@@ -167,3 +181,8 @@ def gone(*pids: int) -> bool:
         except psutil.NoSuchProcess:
             continue
     return True
+
+
+def hello(session: str, message: str = "hello", reply: str = "") -> str:
+    """The timeline of a session in which `dev`, all alone, answers one message."""
+    return _HELLO.format(session=session, message=message, reply=reply or f"heard: {message}")

@@ -61,6 +61,7 @@ _VARIES = [
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
     (re.compile(r"\b\d+\.\d+ s\b"), "N s"),
+    (re.compile(r"~\d+ → ~\d+ tokens"), "N tokens"),
 ]
 
 needs_sh = pytest.mark.skipif(shutil.which("sh") is None, reason="the commands are for a shell")

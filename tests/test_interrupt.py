@@ -121,6 +121,30 @@ def test_c40_a_new_message_closes_the_chain_and_calls_no_cancelled_agent(program
     assert called == ["c"]
 
 
+def test_every_kind_of_agent_is_ended_at_once(program: Program) -> None:
+    program.file(
+        "bot.py",
+        "import os, pathlib, time\n"
+        "def answer(input):\n"
+        "    pathlib.Path('pid').write_text(str(os.getpid()))\n"
+        "    time.sleep(600)\n",
+    )
+    program.agent("bot", adapter={"type": "python", "target": "bot.py:answer"})
+    program.agent("late", {"say": "late", "delay_s": 600})
+    program.team()
+    running, pids = asleep(program, "send", "--session", "s", "@slow @bot @late go")
+    pid = program.folder / "pid"
+    until(lambda: pid.exists() and pid.read_text())
+    running.send_signal(signal.SIGTERM)
+    program.finish(running).check(code=130, stderr=HINT)
+    assert gone(*pids, int(pid.read_text()))
+    assert sorted(program.finished()) == [
+        ("bot", "cancelled"),
+        ("late", "cancelled"),
+        ("slow", "cancelled"),
+    ]
+
+
 def test_a_resumed_chain_can_be_cut_short_again(program: Program) -> None:
     for args in ((), ("resume", "s")):
         running, pids = asleep(program, *args)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import codecs
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from program import ROOT, Program
+from program import ROOT, Program, hello
 from support import WORKED_MESSAGE
 
 from arena_cli.cli import common
@@ -44,19 +42,6 @@ TIME  测试工程师 (tester) · turn 2 A · N s · N tokens
 ══ quiet · 4 replies in 2 turns · N tokens
 
 """
-HELLO = """\
-session {session} · every agent
-
-TIME  user
-  {message}
-
-── turn 1 · must reply: dev
-TIME  dev · turn 1 A · N s · N tokens
-  {reply}
-
-══ quiet · 1 reply in 1 turn · N tokens
-
-"""
 
 
 @pytest.fixture
@@ -65,10 +50,6 @@ def program(tmp_path: Path) -> Program:
     made = Program(tmp_path)
     made.agent("dev", {"say": "heard: ${message}"})
     return made
-
-
-def hello(session: str, message: str = "hello", reply: str = "") -> str:
-    return HELLO.format(session=session, message=message, reply=reply or f"heard: {message}")
 
 
 def named(stdout: str) -> str:
@@ -407,145 +388,6 @@ def test_a_team_of_every_kind_in_one_chain(tmp_path: Path) -> None:
     assert "\n  工具 ✓ @bot and then @boss\n" in done.stdout
     assert "══ awaiting_human: user · 3 replies in 3 turns" in done.stdout
     assert list(tmp_path.rglob("processes/*.json")) == []
-
-
-# Streams and disks
-
-
-@pytest.mark.skipif(
-    sys.platform == "win32", reason="closed descriptors are a thing of POSIX shells"
-)
-def test_closed_and_full_streams(program: Program) -> None:
-    def shell(line: str) -> tuple[str, int]:
-        arena = f"'{sys.executable}' -m arena_cli"
-        done = subprocess.run(
-            ["bash", "-c", line.replace("arena", arena)],
-            cwd=program.folder,
-            env=program.environment(),
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
-            check=False,
-        )
-        assert done.stdout == ""
-        return done.stderr, done.returncode
-
-    full = "arena: stdout: could not write: No space left on device\n"
-    empty = "arena: the message is empty\n  Say something, or attach a file.\n"
-    assert shell("arena send -s s <&-") == (empty, 2)
-    assert shell("arena send -s s hello >&-") == ("", 0)
-    assert shell("arena send -s s hello >&- 2>&- <&-") == ("", 0)
-    assert len(program.finished()) == 2
-    if Path("/dev/full").exists():
-        assert shell("arena send -s s hello >/dev/full") == (full, 5)
-        assert len(program.finished()) == 3
-        assert program.records()[-1]["type"] == "chain_finished"
-        assert shell("arena show >/dev/full") == (full, 5)
-        assert shell("arena agents >/dev/full") == (full, 5)
-        assert shell("arena show nobody 2>/dev/full") == ("", 2)
-    assert shell("arena show --json | head -n 1 >/dev/null; exit ${PIPESTATUS[0]}") == ("", 0)
-    assert shell("arena schema agent | true; exit ${PIPESTATUS[0]}") == ("", 0)
-    assert shell("arena send -s t hello | true; exit ${PIPESTATUS[0]}") == ("", 0)
-    assert program.records("t")[-1]["end"] == "quiet"
-    program.agent("dev", {"fail": "error"})
-    assert shell("arena send -s t hello | true; exit ${PIPESTATUS[0]}") == ("", 3)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="pty is a thing of POSIX")
-def test_a_narrow_terminal_shows_the_same_text(program: Program) -> None:
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    program.agent("dev", {"say": "a line that is much longer than twenty columns: \x1b[31m✓"})
-    plain = program.run("send", "hello").check()
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
-    program.env |= {"COLUMNS": "20", "TERM": "xterm-256color"}
-    program.run("send", "hello", stdin=theirs, stdout=theirs).check()
-    shown = os.read(ours, 65_536).decode("utf-8").replace("\r\n", "\n")
-    assert plain.normal(shown) == plain.normal(plain.stdout)
-    program.run("send", stdin=theirs).check(
-        code=2,
-        stdout="",
-        stderr='arena: there is no message\n  Say something: `arena send "hello"`.\n',
-    )
-    os.close(theirs)
-    os.close(ours)
-
-
-def test_a_sessions_place_that_cannot_be_written(program: Program) -> None:
-    program.file("sessions", "a file")
-    done = program.run("send", "-s", "s", "hello")
-    assert (done.code, done.stdout) == (2, "")
-    what, mend = done.stderr.splitlines()
-    assert what.startswith(f"arena: {program.folder / 'sessions' / 's'}: cannot make this folder: ")
-    assert mend.startswith("  arena keeps transcripts there; ")
-    program.run("sessions").check(
-        stdout="", stderr='no sessions yet; start one: arena send "hello"\n'
-    )
-
-
-def test_a_busy_session_exits_5_and_nothing_is_written(program: Program) -> None:
-    program.run("send", "-s", "s", "-q", "hello").check()
-    before = program.transcript().read_bytes()
-    with FileLock(program.folder / "sessions" / "s" / "transcript.lock"):
-        for args in (("send", "-s", "s", "hello"), ("resume", "s")):
-            program.run(*args, "--wait", "0").check(
-                code=5,
-                stdout="",
-                stderr="arena: session s is busy: another arena is writing to it (waited 0 s)\n"
-                "  Nothing was written. Send again later, or wait longer with --wait SECONDS.\n",
-            )
-        assert program.run("show", "s").check().stdout
-        program.run("doctor", "s").check()
-    assert program.transcript().read_bytes() == before
-
-
-# Secrets
-
-
-def test_a_secret_is_written_nowhere(tmp_path: Path) -> None:
-    secret, password = 'tell"no-one-9f3', "hunter2-4711"
-    program = Program(tmp_path)
-    program.file(".env", f"API_KEY='{secret}'\n")
-    env = {"API_KEY": "${env:API_KEY}"}
-    program.program("teller", "env", adapter={"env": env})
-    program.file("fail.py", "import os, sys\nsys.exit('no access with ' + os.environ['API_KEY'])\n")
-    failing = {"type": "cli", "command": [sys.executable, "fail.py"], "env": env}
-    program.agent("failing", adapter=failing)
-    program.team(selection="none")
-    program.file("arena.yaml", "team: crew\nredact: ['hunter\\d-\\d+']\n")
-    program.file("notes.txt", f"the key is {secret}, the word {password}\n")
-    done = program.run(
-        *("send", "-s", "s", "--attach", "notes.txt"),
-        f"@teller @failing {secret} {password} sk-abcdefghijklmnopqrst123456",
-    )
-    assert done.code == 0
-    assert program.finished() in (
-        [("teller", "success"), ("failing", "error")],
-        [("failing", "error"), ("teller", "success")],
-    )
-    text = done.stdout + done.stderr + program.written() + program.run("show", "--json").stdout
-    for word in ("no-one-9f3", "hunter", "sk-abcdefghij"):
-        assert word not in text
-    assert "@teller @failing [redacted] [redacted] [redacted]" in done.stdout
-    assert "no access with [redacted]" in done.stdout
-    assert "the key is [redacted], the word [redacted]" in text
-    assert '"API_KEY": "[redacted]"' in done.stdout
-
-
-def test_a_variable_that_is_not_set_is_an_error_of_that_agent(tmp_path: Path) -> None:
-    program = Program(tmp_path)
-    program.program("robot", "say", "hi", adapter={"env": {"API_KEY": "${env:API_KEY}"}})
-    done = program.run("send", "hello").check(code=3)
-    said = "adapter.env.API_KEY: API_KEY is not set"
-    assert f"robot: {said}" in done.stdout
-    assert f"NOT OK robot · robot: {said}" in program.run("agents", "check").check(code=1).stdout
-
-
-# The repository
 
 
 def test_the_repository_is_a_workspace_that_works(tmp_path: Path) -> None:

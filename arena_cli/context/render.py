@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from arena_cli.ground.protocol import AgentInput, MemberInfo, Shape, ShownMessage
 
@@ -126,6 +127,7 @@ def _places_from_the_end(input: AgentInput) -> list[int]:
     return [place for place, message in newest_first if message.id in new]
 
 
+@lru_cache(maxsize=1024)
 def _who(member_id: str, name: str) -> str:
     """A name in quotes, which it cannot leave, and the id."""
     shown_id = member_id if _PLAIN_ID.fullmatch(member_id) else _json(member_id)

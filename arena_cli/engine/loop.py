@@ -109,6 +109,7 @@ class Engine:
                 trigger=trigger,
                 invocation="must_reply" if phase == "A" else "may_reply",
                 mentioned_by=turn.started.mentioned_by.get(agent, []) if phase == "A" else [],
+                deadline_s=self._deadline_s(member),
             ),
         )
         return Planned(
@@ -125,6 +126,11 @@ class Engine:
             attempt=earlier.attempt + 1 if earlier else 1,
             failed=earlier.failed_attempts if earlier else 0,
         )
+
+    def _deadline_s(self, member: Member | None) -> float:
+        limit = reply.limit_s(member, self._room.team)
+        attempt_limit = self._room.team.config.attempt_timeout_s
+        return limit if attempt_limit is None else min(limit, attempt_limit)
 
     def _choose(self, chain: ChainState) -> None:
         turn = chain.turns[-1]

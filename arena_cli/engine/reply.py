@@ -128,12 +128,17 @@ async def run(planned: Planned, room: Room) -> None:
     _finish(planned, room, began, ending)
 
 
+def limit_s(member: Member | None, team: Team) -> float:
+    """Seconds that a reply of a member may take with all its attempts; the nearer setting wins."""
+    return (member.profile.timeout_s if member else None) or team.config.turn_timeout_s
+
+
 async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) -> _Ending:
     if planned.member is None:
         return _Ending("error", f"{planned.agent} is no longer in the team")
     config = room.team.config
     profile = planned.member.profile
-    limit = profile.timeout_s or config.turn_timeout_s
+    limit = limit_s(planned.member, room.team)
     retries = 0
     if (profile.on_failure or config.on_failure) == "retry":
         retries = config.retries if profile.retries is None else profile.retries
@@ -166,9 +171,10 @@ async def _attempt(
 ) -> Answer:
     attempt_limit = room.team.config.attempt_timeout_s
     limit = left if attempt_limit is None else min(left, attempt_limit)
-    shown = planned.input.model_copy(
-        update={"call": planned.input.call + planned.failed, "deadline_s": round(limit, 3)}
-    )
+    shown = planned.input
+    if planned.failed:
+        call = shown.call + planned.failed
+        shown = shown.model_copy(update={"call": call, "deadline_s": round(limit, 3)})
     try:
         async with asyncio.timeout(limit):
             return await room.runtime.invoke(member, shown, heard)

@@ -27,7 +27,7 @@ _BREAK = re.compile(r"#{1,6}(?=[ \t\r\n]|\Z)|(?:[-*_=][ \t]*+)++(?=[\r\n]|\Z)")
 _BACKTICKS = re.compile(r"(?<!\\)(\\*+)(`++)")
 
 _ENDS_NO_URL = "?!.,:;*_~'@"
-_LINK_SIGN = re.compile(r"://|www\.|WWW\.|@")
+_LINK_SIGNS = ("://", "www.", "WWW.", "@")
 # These are looked for before a sign, and `\Z` is where the sign begins.
 _SCHEME = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.\-]*+\Z")
 _HOST_AND_PATH = re.compile(
@@ -216,11 +216,19 @@ def _code_spans(text: str, start: int, end: int) -> Iterator[Span]:
 def _links(text: str) -> Iterator[Span]:
     """URLs and e-mail addresses, in order."""
     place = 0
-    while sign := _LINK_SIGN.search(text, place):
-        link = _link_at(text, place, sign.start(), sign.end())
+    # Each by itself: a search for all of them at once takes a hundred times as long.
+    ahead = {sign: text.find(sign) for sign in _LINK_SIGNS}
+    while True:
+        for sign, at in ahead.items():
+            if 0 <= at < place:
+                ahead[sign] = text.find(sign, place)
+        start, sign = min(((at, sign) for sign, at in ahead.items() if at >= 0), default=(-1, ""))
+        if start < 0:
+            return
+        link = _link_at(text, place, start, start + len(sign))
         if link:
             yield link
-        place = link[1] if link else sign.end()
+        place = link[1] if link else start + len(sign)
 
 
 def _link_at(text: str, earliest: int, sign: int, after: int) -> Span | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -200,6 +201,14 @@ def test_c39_names_of_attachments_cannot_leave_their_folder(tmp_path: Path) -> N
     assert len(stored) == len(names) + 1
     everything = {path.name for path in tmp_path.iterdir()}
     assert everything == {"agents", "sessions", kept.name}
+    program.run("doctor", "s").check()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are text elsewhere")
+def test_c38_an_attachment_whose_name_is_no_text(program: Program) -> None:
+    (program.folder / os.fsdecode(b"caf\xe9.txt")).write_bytes(b"\xe9")
+    done = program.run("send", "-s", "s", "--attach", os.fsdecode(b"caf\xe9.txt"), "hello").check()
+    assert "[file: caf\ufffd.txt, 1 bytes at " in done.stdout
     program.run("doctor", "s").check()
 
 

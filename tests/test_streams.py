@@ -1,0 +1,111 @@
+"""Streams that are closed, full, narrow or no longer read; places that cannot be written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from program import Program
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """A workspace of one agent, who says back what it was told."""
+    made = Program(tmp_path)
+    made.agent("dev", {"say": "heard: ${message}"})
+    return made
+
+
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="closed descriptors are a thing of POSIX shells"
+)
+def test_closed_and_full_streams(program: Program) -> None:
+    def shell(line: str) -> tuple[str, int]:
+        arena = f"'{sys.executable}' -m arena_cli"
+        done = subprocess.run(
+            ["bash", "-c", line.replace("arena", arena)],
+            cwd=program.folder,
+            env=program.environment(),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+        assert done.stdout == ""
+        return done.stderr, done.returncode
+
+    full = "arena: stdout: could not write: No space left on device\n"
+    empty = "arena: the message is empty\n  Say something, or attach a file.\n"
+    assert shell("arena send -s s <&-") == (empty, 2)
+    assert shell("arena send -s s hello >&-") == ("", 0)
+    assert shell("arena send -s s hello >&- 2>&- <&-") == ("", 0)
+    assert len(program.finished()) == 2
+    if Path("/dev/full").exists():
+        assert shell("arena send -s s hello >/dev/full") == (full, 5)
+        assert len(program.finished()) == 3
+        assert program.records()[-1]["type"] == "chain_finished"
+        assert shell("arena show >/dev/full") == (full, 5)
+        assert shell("arena agents >/dev/full") == (full, 5)
+        assert shell("arena show nobody 2>/dev/full") == ("", 2)
+    assert shell("arena show --json | head -n 1 >/dev/null; exit ${PIPESTATUS[0]}") == ("", 0)
+    assert shell("arena schema agent | true; exit ${PIPESTATUS[0]}") == ("", 0)
+    assert shell("arena send -s t hello | true; exit ${PIPESTATUS[0]}") == ("", 0)
+    assert program.records("t")[-1]["end"] == "quiet"
+    program.agent("dev", {"fail": "error"})
+    assert shell("arena send -s t hello | true; exit ${PIPESTATUS[0]}") == ("", 3)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pty is a thing of POSIX")
+def test_a_narrow_terminal_shows_the_same_text(program: Program) -> None:
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    program.agent("dev", {"say": "a line that is much longer than twenty columns: \x1b[31m✓"})
+    plain = program.run("send", "hello").check()
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
+    program.env |= {"COLUMNS": "20", "TERM": "xterm-256color"}
+    program.run("send", "hello", stdin=theirs, stdout=theirs).check()
+    shown = os.read(ours, 65_536).decode("utf-8").replace("\r\n", "\n")
+    assert plain.normal(shown) == plain.normal(plain.stdout)
+    program.run("send", stdin=theirs).check(
+        code=2,
+        stdout="",
+        stderr='arena: there is no message\n  Say something: `arena send "hello"`.\n',
+    )
+    os.close(theirs)
+    os.close(ours)
+
+
+def test_a_sessions_place_that_cannot_be_written(program: Program) -> None:
+    program.file("sessions", "a file")
+    done = program.run("send", "-s", "s", "hello")
+    assert (done.code, done.stdout) == (2, "")
+    what, mend = done.stderr.splitlines()
+    assert what.startswith(f"arena: {program.folder / 'sessions' / 's'}: cannot make this folder: ")
+    assert mend.startswith("  arena keeps transcripts there; ")
+    program.run("sessions").check(
+        stdout="", stderr='no sessions yet; start one: arena send "hello"\n'
+    )
+
+
+def test_a_busy_session_exits_5_and_nothing_is_written(program: Program) -> None:
+    program.run("send", "-s", "s", "-q", "hello").check()
+    before = program.transcript().read_bytes()
+    with FileLock(program.folder / "sessions" / "s" / "transcript.lock"):
+        for args in (("send", "-s", "s", "hello"), ("resume", "s")):
+            program.run(*args, "--wait", "0").check(
+                code=5,
+                stdout="",
+                stderr="arena: session s is busy: another arena is writing to it (waited 0 s)\n"
+                "  Nothing was written. Send again later, or wait longer with --wait SECONDS.\n",
+            )
+        assert program.run("show", "s").check().stdout
+        program.run("doctor", "s").check()
+    assert program.transcript().read_bytes() == before
