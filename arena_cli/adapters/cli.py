@@ -133,7 +133,7 @@ class CliAdapter:
         if found is not None:
             return found
         if Path(name).name == name:
-            where = f"on PATH ({self._setup.environ.get('PATH', '')})"
+            where = "on PATH"
             mend = "install it, or give its path in `command`"
         else:
             where = f"at {self._setup.workspace / name}"

@@ -178,7 +178,10 @@ def message_from(message: str | None, file: Path | None) -> str:
         return message
     if message is None and sys.stdin.isatty():
         raise UsageError("there is no message", 'Say something: `arena send "hello"`.')
-    return decoded(sys.stdin.buffer.read()).removesuffix("\n").removesuffix("\r")
+    try:
+        return decoded(sys.stdin.buffer.read()).removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise UsageError(f"stdin: cannot read it: {error.strerror or error}") from error
 
 
 def decoded(data: bytes) -> str:

@@ -59,7 +59,7 @@ def examine(transcript: Path, workspace: Path) -> Examined:
             f"chain {fold.open.number} was cut short: `arena resume {transcript.parent.name}`"
         )
     if index.path_of(transcript).exists() and not index.load(transcript, Fold()):
-        found.notes.append("the cache does not match and will be made anew")
+        found.notes.append("the cache does not match and is not used")
     for torn in sorted(transcript.parent.glob(f"{transcript.stem}.torn-*")):
         found.notes.append(f"set aside earlier: {torn.name}")
     return found

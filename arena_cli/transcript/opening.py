@@ -72,7 +72,7 @@ def summary_of(path: Path) -> dict[str, str | None]:
         if isinstance(last, ChainFinished):
             end = last.end
         elif not isinstance(last, (SessionEvent, Recovered)):
-            end = "cut short"
+            end = "open"
         else:
             continue
         break

@@ -83,12 +83,23 @@ def test_c35_a_full_disk_ends_the_run_and_resume_goes_on(program: Program) -> No
 
 
 def test_c37_two_senders_to_one_session_lose_and_mix_nothing(program: Program) -> None:
-    program.agent("dev", {**ECHO, "delay_s": 0.5})
+    program.file(
+        "bot.py",
+        "import pathlib, time\n"
+        "def answer(input):\n"
+        "    while not pathlib.Path('go').exists():\n"
+        "        time.sleep(0.01)\n"
+        "    return 'heard: ' + input.messages[-1].content\n",
+    )
+    program.agent("dev", adapter={"type": "python", "target": "bot.py:answer"})
     first = program.start("send", "-s", "s", "from the first")
     until(lambda: b"reply_started" in program.raw())
     second = program.start("send", "-s", "s", "from the second")
+    assert second.stderr
+    assert second.stderr.readline() == b"session s is busy; waiting up to 600 s\n"
+    program.file("go", "")
     one = program.finish(first).check()
-    two = program.finish(second).check(stderr="session s is busy; waiting up to 600 s\n")
+    two = program.finish(second).check()
     assert "heard: from the first" in one.stdout
     assert "heard: from the second" in two.stdout
     assert "first" not in two.stdout
