@@ -16,12 +16,14 @@ import os
 import statistics
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.ground.clock import SystemClock
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit, Message
+from arena_cli.session import names
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import Place, Session
 from arena_cli.team.model import AgentProfile, Member, Team, TeamConfig
@@ -64,6 +66,7 @@ class Nowhere(Log):
         self.seq = event.seq
 
 
+@cache
 def team(turns: int) -> Team:
     """Two groups who call each other; the depth limit ends it after so many turns."""
     members = tuple(
@@ -156,7 +159,8 @@ def sessions_s(count: int, replies: int, wait_s: float) -> float:
     """Seconds of wall clock for so many sessions at once in one process, opened and closed."""
 
     async def together(folder: Path) -> None:
-        sessions = [opened(folder, f"s{number}", replies) for number in range(count)]
+        clock = SystemClock()
+        sessions = [opened(folder, names.automatic(clock), replies) for _ in range(count)]
         await asyncio.gather(*(session.send(opening(1)) for session in sessions))
         for session in sessions:
             session.close()

@@ -31,7 +31,7 @@ def calls_of(
     """
     named = mentions.parse(output.content, roster, author=member.id, opener=opener)
     added = mentions.resolve(output.next_mentions, roster, author=member.id, opener=opener)
-    agents = {other.id for other in team.members}
+    agents = roster.member_ids
     by_all_only = (named.by_all_only | added.by_all_only) - {
         name for found in (named, added) for name in found.ids if name not in found.by_all_only
     }

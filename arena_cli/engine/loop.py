@@ -26,7 +26,7 @@ from arena_cli.transcript.log import Stamp
 
 
 class Engine:
-    """Runs the open chain of one session to its end.
+    """Runs the open chain of one session to its end, one chain after the other.
 
     `history` holds the messages so far, and is told of new ones by the journal's fold.
     """
@@ -36,7 +36,7 @@ class Engine:
     ) -> None:
         self._room = room
         self._session_id = session_id
-        self._heads = {member.id: window.Head.of(room.team, member) for member in room.team.members}
+        self._heads: dict[str, window.Head] = {}
         self._history = history
         self._language = language
         self._fold = room.journal.fold
@@ -99,7 +99,7 @@ class Engine:
         member = self._room.team.member(agent)
         trigger = rules.trigger_for(agent, chain, phase=phase)
         built = window.build(
-            self._heads[agent] if member else window.Head.of(self._room.team, _gone(agent)),
+            self._head_of(member or _gone(agent)),
             self._history,
             window.Call(
                 session_id=self._session_id,
@@ -126,6 +126,12 @@ class Engine:
             attempt=earlier.attempt + 1 if earlier else 1,
             failed=earlier.failed_attempts if earlier else 0,
         )
+
+    def _head_of(self, member: Member) -> window.Head:
+        head = self._heads.get(member.id)
+        if head is None:
+            head = self._heads[member.id] = window.Head.of(self._room.team, member)
+        return head
 
     def _deadline_s(self, member: Member | None) -> float:
         limit = reply.limit_s(member, self._room.team)

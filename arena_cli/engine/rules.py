@@ -131,13 +131,15 @@ def choose(
 ) -> tuple[list[str], dict[str, PassedOver]]:
     """Who is asked in phase B, in order of call, and who is passed over and why."""
     config = team.config
+    if config.selection == "none":
+        return [], {}
     taken = chain.called | set(turn.started.deferred)
     open_to_it = [
         member
         for member in team.members
         if member.profile.response.auto_respond and member.id not in taken
     ]
-    if config.selection == "none" or not open_to_it:
+    if not open_to_it:
         return [], {}
     haystack = relevance.Haystack(new_texts(turn, chain), roster)
     scored = [(relevance.score(haystack, member), member) for member in open_to_it]

@@ -115,6 +115,9 @@ class Session:
             clock=place.clock,
             keep=self._keep,
         )
+        self._engine = Engine(
+            self._room, session_id=self.name, history=self._history, language=place.language
+        )
         self._tell_who_talks()
         if repair:
             self.journal.write(lambda stamp: log.recovered(repair, stamp))
@@ -168,14 +171,8 @@ class Session:
         return await self._run()
 
     async def _run(self) -> ChainFinished:
-        engine = Engine(
-            self._room,
-            session_id=self.name,
-            history=self._history,
-            language=self._place.language,
-        )
         try:
-            return await engine.run()
+            return await self._engine.run()
         finally:
             await self._runtime.stop()
 

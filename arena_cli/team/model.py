@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -160,4 +161,8 @@ class Team:
 
     def member(self, agent_id: str) -> Member | None:
         """The member with that id, or None."""
-        return next((member for member in self.members if member.id == agent_id), None)
+        return self._by_id.get(agent_id)
+
+    @cached_property
+    def _by_id(self) -> dict[str, Member]:
+        return {member.id: member for member in self.members}
