@@ -23,7 +23,6 @@ from typing import ClassVar
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.ground.clock import SystemClock
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit, Message
-from arena_cli.session import names
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import Place, Session
 from arena_cli.team.model import AgentProfile, Member, Team, TeamConfig
@@ -76,7 +75,7 @@ def team(turns: int) -> Team:
     return Team("bench", members, config=TeamConfig(chain_depth_limit=turns - 1, selection="none"))
 
 
-def opened(folder: Path, name: str, turns: int) -> Session:
+def opened(folder: Path, name: str | None, turns: int) -> Session:
     place = Place(workspace=folder, durability="flush", adapter_type=lambda _: Stub)
     return Session(place, name, team(turns))
 
@@ -159,8 +158,7 @@ def sessions_s(count: int, replies: int, wait_s: float) -> float:
     """Seconds of wall clock for so many sessions at once in one process, opened and closed."""
 
     async def together(folder: Path) -> None:
-        clock = SystemClock()
-        sessions = [opened(folder, names.automatic(clock), replies) for _ in range(count)]
+        sessions = [opened(folder, None, replies) for _ in range(count)]
         await asyncio.gather(*(session.send(opening(1)) for session in sessions))
         for session in sessions:
             session.close()

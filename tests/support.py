@@ -98,7 +98,7 @@ class Talk:
 
     workspace: Path
     team: Team
-    name: str = "talk"
+    name: str | None = "talk"
     environ: Mapping[str, str] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     on_event: Callable[[Event], None] = lambda _: None
@@ -109,7 +109,7 @@ class Talk:
 
     @property
     def transcript(self) -> Path:
-        return self.workspace / "sessions" / self.name / "transcript.jsonl"
+        return self.workspace / "sessions" / str(self.name) / "transcript.jsonl"
 
     def open(self) -> Session:
         def heard(event: Event) -> None:

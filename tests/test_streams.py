@@ -88,7 +88,7 @@ def test_a_sessions_place_that_cannot_be_written(program: Program) -> None:
     done = program.run("send", "-s", "s", "hello")
     assert (done.code, done.stdout) == (2, "")
     what, mend = done.stderr.splitlines()
-    assert what.startswith(f"arena: {program.folder / 'sessions' / 's'}: cannot make this folder: ")
+    assert what.startswith(f"arena: {program.folder / 'sessions'}: cannot make a folder here: ")
     assert mend.startswith("  arena keeps transcripts there; ")
     program.run("sessions").check(
         stdout="", stderr='no sessions yet; start one: arena send "hello"\n'

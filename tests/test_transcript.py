@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -334,3 +335,18 @@ def test_status_events_are_not_synced_but_written(tmp_path: Path) -> None:
             StatusReported(seq=stamp.seq, ts=stamp.ts, reply=1, agent="a", status="waiting")
         )
         assert seqs(path) == [1]
+
+
+def test_two_sessions_of_one_second_never_share_a_folder(tmp_path: Path) -> None:
+    class Same(CountingClock):
+        draws = iter(["aaaa", "aaaa", "aaaa", "bbbb"])
+
+        def now(self) -> datetime:
+            return datetime(2026, 11, 28, tzinfo=UTC)
+
+        def token(self, digits: int) -> str:
+            return next(self.draws)
+
+    talk = Talk(tmp_path, worked_team(), name=None, clock=Same())
+    with talk.open() as one, talk.open() as two:
+        assert [one.name, two.name] == ["20261128-000000-aaaa", "20261128-000000-bbbb"]

@@ -55,8 +55,7 @@ def send(
     wait: Wait = 600,
 ) -> None:
     """Send a message to the team and run the conversation until nobody is left to speak."""
-    from arena_cli.ground.clock import SystemClock
-    from arena_cli.session import names, outgoing
+    from arena_cli.session import outgoing
     from arena_cli.session.session import Session
 
     loaded = common.workspace_of(context)
@@ -64,23 +63,22 @@ def send(
     members = _team(loaded, team, stored)
     content = common.message_from(message, file)
     sent = outgoing.outgoing(members, content, author=author, to=to or (), files=attach or ())
-    name = stored.name if stored else session or names.automatic(SystemClock())
     output = Output()
     printer = Printer(output, as_json=as_json, quiet=quiet)
     with Session(
         common.place_of(loaded, wait_s=wait),
-        name,
+        stored.name if stored else session,
         members,
         on_event=printer.event,
-        on_wait=lambda: common.warn(f"session {name} is busy; waiting up to {wait:g} s"),
+        on_wait=lambda name: common.warn(f"session {name} is busy; waiting up to {wait:g} s"),
     ) as opened:
         printer.goes_on(opened.journal.fold)
         if opened.open_chain:
             common.warn(
-                f"session {name}: the chain that was cut short is closed as interrupted "
+                f"session {opened.name}: the chain that was cut short is closed as interrupted "
                 "(`arena resume` would have gone on with it)"
             )
-        finished = interrupt.run(opened.send(sent), hint=_resume_hint(name))
+        finished = interrupt.run(opened.send(sent), hint=_resume_hint(opened.name))
     _exit(output, finished)
 
 
@@ -106,7 +104,7 @@ def resume(
         stored.name,
         _team(loaded, None, stored),
         on_event=printer.event,
-        on_wait=lambda: common.warn(f"session {stored.name} is busy; waiting up to {wait:g} s"),
+        on_wait=lambda name: common.warn(f"session {name} is busy; waiting up to {wait:g} s"),
     ) as opened:
         if opened.open_chain:
             printer.goes_on(opened.journal.fold)

@@ -11,7 +11,7 @@ from arena_cli.ground.yamlfile import Part
 from arena_cli.scenario import conversation, judge
 from arena_cli.scenario.file import Scenario
 from arena_cli.scenario.result import CheckResult, ScenarioResult, ScenarioStatus, StepResult
-from arena_cli.session import names, store
+from arena_cli.session import store
 from arena_cli.session.session import Place, Session
 from arena_cli.transcript.events import Event, SessionEvent
 
@@ -39,7 +39,7 @@ class Playing:
     def __init__(self, scenario: Scenario, place: Place) -> None:
         self._scenario = scenario
         self._place = place
-        self._name = _unused_name(place)
+        self._name: str | None = None
         self._events: list[Event] = []
         self._steps: list[StepResult] = []
         self._checks: list[CheckResult] = []
@@ -55,8 +55,9 @@ class Playing:
         """
         try:
             with Session(
-                self._place, self._name, self._scenario.team, on_event=self._events.append
+                self._place, None, self._scenario.team, on_event=self._events.append
             ) as session:
+                self._name = session.name
                 await self._play(session)
         except UsageError:
             raise
@@ -65,7 +66,7 @@ class Playing:
         finally:
             self._seconds = self._place.clock.monotonic() - self._began
         self._finished = True
-        if self._status() == "passed":
+        if self._name and self._status() == "passed":
             shutil.rmtree(store.sessions_of(self._place.workspace) / self._name, ignore_errors=True)
 
     def result(self) -> ScenarioResult:
@@ -136,10 +137,3 @@ class Playing:
         if "failed" in found:
             return "failed"
         return "error" if self._error or "error" in found else "passed"
-
-
-def _unused_name(place: Place) -> str:
-    sessions = store.sessions_of(place.workspace)
-    while names.existing(sessions, name := names.automatic(place.clock)) is not None:
-        pass
-    return name

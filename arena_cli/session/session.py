@@ -58,24 +58,30 @@ class Place:
 class Session:
     """One conversation, held for writing until `close`.
 
-    `on_event` hears every event once it is written, `on_wait` that another process holds the lock.
+    `on_event` hears every event once it is written, `on_wait` the name of a session that another
+    process holds.
     """
 
     def __init__(
         self,
         place: Place,
-        name: str,
+        name: str | None,
         team: Team,
         *,
         on_event: Callable[[Event], None] = lambda _: None,
-        on_wait: Callable[[], None] = lambda: None,
+        on_wait: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Open the session, or make it. Raises UsageError, SessionBusy or DiskRefused."""
+        """Open the session, or make it; None is a new one, whose name nobody else has.
+
+        Raises UsageError, SessionBusy or DiskRefused.
+        """
         self.team = team
         self._place = place
-        self.folder = _made(place.workspace, name)
+        self.folder = _made(place, name)
         self.name = self.folder.name
-        self._lock: FileLock = lock.acquire(self.folder, wait_s=place.wait_s, on_wait=on_wait)
+        self._lock: FileLock = lock.acquire(
+            self.folder, wait_s=place.wait_s, on_wait=lambda: on_wait(self.name)
+        )
         try:
             self._open(on_event)
         except BaseException:
@@ -226,18 +232,34 @@ class Session:
         )
 
 
-def _made(workspace: Path, name: str) -> Path:
-    sessions = store.sessions_of(workspace)
-    name = names.checked(name)
-    folder = names.existing(sessions, name) or sessions / name
+def _made(place: Place, name: str | None) -> Path:
+    sessions = store.sessions_of(place.workspace)
+    if name is not None:
+        name = names.checked(name)
+        folder = names.existing(sessions, name) or sessions / name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if name is None:
+            sessions.mkdir(parents=True, exist_ok=True)
+            folder = _claimed(sessions, place.clock)
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{folder}: cannot make this folder: {error.strerror or error}",
+            f"{sessions}: cannot make a folder here: {error.strerror or error}",
             "arena keeps transcripts there; mend the rights, or choose another --workspace.",
         ) from error
     return folder
+
+
+def _claimed(sessions: Path, clock: Clock) -> Path:
+    """A new folder that no other process has, even one that started in the same second."""
+    while True:
+        folder = sessions / names.automatic(clock)
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
 
 
 def _redactor(place: Place, team: Team) -> Redactor:
