@@ -39,11 +39,12 @@ class Stub:
 
     settings_type: ClassVar[type[Settings]] = Settings
     wait_s: ClassVar[float] = 0.0
+    text: ClassVar[str] = FILLER
 
     def __init__(self, setup: Setup) -> None:
         side = 0 if setup.agent_id in GROUPS[0] else 1
         other = GROUPS[1 - side][GROUPS[side].index(setup.agent_id)]
-        self._answer = AgentOutput(content=f"{FILLER}@{other} your turn")
+        self._answer = AgentOutput(content=f"{self.text}@{other} your turn")
 
     async def start(self) -> None: ...
 
@@ -163,14 +164,14 @@ def sessions_s(count: int, replies: int, wait_s: float) -> float:
         for session in sessions:
             session.close()
 
-    Stub.wait_s = wait_s
+    Stub.wait_s, Stub.text = wait_s, ""
     try:
         with tempfile.TemporaryDirectory() as folder:
             began = time.perf_counter()
             asyncio.run(together(Path(folder)))
             return time.perf_counter() - began
     finally:
-        Stub.wait_s = 0.0
+        Stub.wait_s, Stub.text = 0.0, FILLER
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from arena_cli.ground.protocol import (
@@ -54,12 +55,12 @@ class HeadDigest:
         max_output_tokens: int = AgentInput.model_fields["max_output_tokens"].default,
     ) -> None:
         common: dict[str, Any] = {"agent_id": agent_id, "role_prompt": role_prompt}
-        told = [_told(member) for member in members]
-        if told:
-            common["members"] = told
         if max_output_tokens != AgentInput.model_fields["max_output_tokens"].default:
             common["max_output_tokens"] = max_output_tokens
         self._common = {key: _canonical(value) for key, value in common.items()}
+        team = tuple(members)
+        if team:
+            self._common["members"] = _canonical_members(team)
 
     def of(
         self,
@@ -95,6 +96,11 @@ def input_digest(input: AgentInput, message_digests: Sequence[str]) -> str:
         memory_context=input.memory_context,
         prefer_concise=input.prefer_concise,
     )
+
+
+@lru_cache(maxsize=64)
+def _canonical_members(members: tuple[MemberInfo, ...]) -> str:
+    return _canonical([_told(member) for member in members])
 
 
 def _told(shape: Shape, leave_out: Iterable[str] = ()) -> dict[str, Any]:

@@ -84,6 +84,9 @@ class Engine:
         for agent in agents:
             planned.append(self._plan(agent, phase, chain))
             reply.announce(planned[-1], self._room)
+        if len(planned) == 1:
+            await reply.run(planned[0], self._room)
+            return
         running = [asyncio.create_task(reply.run(one, self._room)) for one in planned]
         try:
             await asyncio.gather(*running)
