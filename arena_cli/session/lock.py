@@ -18,7 +18,8 @@ def acquire(folder: Path, *, wait_s: float, on_wait: Callable[[], None]) -> File
 
     Raises SessionBusy after `wait_s` seconds, UsageError where the folder refuses the file.
     """
-    lock = FileLock(folder / "transcript.lock", thread_local=False)
+    # With a mode that only its owner writes, the library need not probe the folder first.
+    lock = FileLock(folder / "transcript.lock", mode=0o644, thread_local=False)
     try:
         try:
             lock.acquire(timeout=0)
