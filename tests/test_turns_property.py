@@ -9,13 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Puppets, Talk, canonical, puppet, team
 
+from arena_cli.context import window
 from arena_cli.ground.errors import AgentProtocolError, AgentTimeout
-from arena_cli.ground.protocol import AgentInput, AgentOutput
+from arena_cli.ground.protocol import AgentInput, AgentOutput, Message
 from arena_cli.team.model import Team
+from arena_cli.transcript import index, opening
 
 IDS = ("a", "b", "c", "d", "e")
 WORDS = ("parse", "cache", "disk")
@@ -152,3 +155,22 @@ def test_cut_short_anywhere_it_goes_on_to_the_same_end(conversation: Any, data: 
         talk.transcript.write_bytes(kept)
         talk.resume()
         assert canonical(talk.transcript) == canonical(whole.transcript)
+
+
+@checked
+@given(conversations(), st.dictionaries(st.sampled_from(IDS), st.integers(0, 9)))
+def test_old_messages_are_read_back_as_they_were_told(
+    conversation: Any, delays: dict[str, int]
+) -> None:
+    """From the end of a transcript, with the cache, as from its beginning, without."""
+    with told(conversation, **delays) as (talk, _), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index, "WORTH_BYTES", 0)
+        seen: list[list[str]] = []
+        for _ in range(2):
+            messages: list[Message] = []
+            opening.fold_of(
+                talk.transcript, on_message=messages.append, weigh=window.weigh, budget=10**9
+            )
+            seen.append([message.id for message in messages])
+        assert index.path_of(talk.transcript).exists()
+        assert seen[0] == seen[1] != []

@@ -27,6 +27,9 @@ _PROMPT_TOKENS = 120
 # What tells of an attachment, its name apart: its type, path and size.
 _ATTACHMENT_TOKENS = 40
 
+# The least that the line above a message takes up.
+_FRAME_TOKENS = 4
+
 # Never forgotten, however small the windows: a deferred agent's triggers may lie this far back.
 _KEPT_AT_LEAST = 512
 
@@ -223,8 +226,8 @@ def build(head: Head, history: History, call: Call) -> Built:
 
 
 def weigh(message: Message) -> int:
-    """About how many tokens a message takes up in a prompt."""
-    return _weight(_shown(message))
+    """How many tokens a message takes up in a prompt at least, by a quick look."""
+    return tokens.estimate(message.content) + _FRAME_TOKENS
 
 
 def _weight(shown: ShownMessage) -> int:

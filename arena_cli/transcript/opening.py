@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import groupby
 from pathlib import Path
 
 from arena_cli.ground.protocol import Message
-from arena_cli.transcript import index, read
+from arena_cli.transcript import events, index, read
 from arena_cli.transcript.events import (
     ChainFinished,
-    Event,
     MessageEvent,
     Recovered,
     ReplyFinished,
@@ -17,8 +17,8 @@ from arena_cli.transcript.events import (
 )
 from arena_cli.transcript.fold import Fold
 
-# Their lines are most of a transcript, and a window needs nothing of them.
-PASSED_OVER = (b'"type":"reply_started"', b'"type":"status"')
+# All that old messages are read from; None is a line that arena did not write.
+TELLING = frozenset({"message", "reply_finished", None})
 
 
 def fold_of(
@@ -83,21 +83,29 @@ def _newest_messages(
     path: Path, end: int, weigh: Callable[[Message], int], budget: int
 ) -> list[Message]:
     """The messages before byte `end` that a window may still show, from a chain's start on."""
-    newest_first: list[Event] = []
+    newest_first: list[MessageEvent | ReplyFinished] = []
     weight = 0
     for raw in read.backwards(path, end):
-        if any(kind in raw[:160] for kind in PASSED_OVER):
+        if events.type_of(raw) not in TELLING:
             continue
         at_a_start = False
         for event in reversed(read.events_of(raw)):
+            if not isinstance(event, (MessageEvent, ReplyFinished)) or event.message is None:
+                continue
             newest_first.append(event)
-            if isinstance(event, (MessageEvent, ReplyFinished)) and event.message:
-                weight += weigh(event.message)
+            weight += weigh(event.message)
             at_a_start |= isinstance(event, MessageEvent) and event.chain is not None
         if at_a_start and weight >= budget:
             break
+    return _in_order_of_call(reversed(newest_first))
+
+
+def _in_order_of_call(told: Iterable[MessageEvent | ReplyFinished]) -> list[Message]:
+    """Their messages as a `Fold` tells them: replies are numbered in the order of call."""
     messages: list[Message] = []
-    older = Fold(messages.append)
-    for event in reversed(newest_first):
-        older.apply(event)
+    for is_reply, group in groupby(told, lambda event: isinstance(event, ReplyFinished)):
+        listed = list(group)
+        if is_reply:
+            listed.sort(key=lambda event: getattr(event, "reply", 0))
+        messages += [event.message for event in listed if event.message is not None]
     return messages
