@@ -37,8 +37,9 @@ def record(folder: Path, pid: int) -> Path:
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{owner}-{pid}.json"
-    path.write_text(json.dumps(facts), encoding="utf-8")
-    return path
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(facts), encoding="utf-8")
+    return part.replace(path)  # whole, or not there
 
 
 def forget(path: Path) -> None:

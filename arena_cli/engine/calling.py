@@ -32,16 +32,14 @@ def calls_of(
     named = mentions.parse(output.content, roster, author=member.id, opener=opener)
     added = mentions.resolve(output.next_mentions, roster, author=member.id, opener=opener)
     agents = roster.member_ids
-    by_all_only = (named.by_all_only | added.by_all_only) - {
-        name for found in (named, added) for name in found.ids if name not in found.by_all_only
-    }
+    by_name = ({*named.ids} - named.by_all_only) | ({*added.ids} - added.by_all_only)
     allowed = member.profile.may_mention
     called: list[str] = []
     refused: dict[str, str] = {}
     for name in dict.fromkeys((*named.ids, *added.ids)):
         if name not in agents:
             continue
-        if name in by_all_only and not team.config.agents_may_mention_all:
+        if name not in by_name and not team.config.agents_may_mention_all:
             refused[name] = ALL_REFUSED
         elif allowed is not None and name not in allowed:
             refused[name] = MAY_MENTION

@@ -263,6 +263,7 @@ def _message(
         attachments=room.keep(output.attachments, stamp.message_id),
         structured=output.structured,
         timestamp=stamp.ts,
+        metadata={},
     )
 
 

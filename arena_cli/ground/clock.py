@@ -47,4 +47,4 @@ class SystemClock:
 def timestamp(moment: datetime) -> str:
     """UTC in ISO 8601 with milliseconds and `Z`: `2026-11-28T09:30:00.125Z`."""
     utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
-    return utc.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    return utc.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

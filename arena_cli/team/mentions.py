@@ -82,6 +82,8 @@ def resolve(names: Iterable[str], roster: Roster, *, author: str, opener: str) -
     A name must be known as a whole; one that is not is kept in `unresolved`, cut at 32 characters.
     """
     plain = [name.strip() for name in names]
+    if not plain:
+        return Mentions()
     plain = [name[1:].strip() if _AT.match(name) else name for name in plain]
     targets = ((roster.whole(name), name[:_LONGEST_UNRESOLVED]) for name in plain if name)
     return _collected(targets, roster, author=author, opener=opener)

@@ -171,7 +171,7 @@ class Fold:
     def _reply_finished(self, event: ReplyFinished) -> None:
         self.reply = max(self.reply, event.reply)
         if event.usage is not None:
-            self.usage = Usage.total([self.usage, event.usage] if self.usage else [event.usage])
+            self.usage = self.usage + event.usage if self.usage else event.usage
         turn = self._turn(event.turn)
         # A line that cannot be read may have been its start; the reply counts all the same.
         new = ReplyState(event.reply, event.attempts, failed_attempts=event.attempts - 1)
