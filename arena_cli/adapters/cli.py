@@ -104,16 +104,18 @@ class CliAdapter:
         program = self._program()
         with self._call(program, input) as call:
             running = await self._started(call)
+            cut_off = True
             try:
                 running.write(call.stdin)
                 end = await self._drained(running, output, emit)
-            except asyncio.CancelledError:
-                emit(CallNote(self._cut_off(output)))
-                raise
+                cut_off = False
             except NotAnAnswerError as error:
+                cut_off = False
                 raise self._error(call, error, output) from error
             finally:
                 await running.end()
+                if cut_off:
+                    self._tell_rest(running, output, emit)
         return self._answered(call, output, end)
 
     async def health(self) -> Health:
@@ -276,11 +278,18 @@ class CliAdapter:
             metadata={**notes, **({"partial": partial} if partial else {})},
         )
 
-    def _cut_off(self, output: Output) -> dict[str, Any]:
+    def _tell_rest(self, running: Process, output: Output, emit: Emit) -> None:
+        """What the program had written when it was cut off, and was not read yet."""
+        with contextlib.suppress(NotAnAnswerError):
+            while event := running.waiting_event():
+                if event.source != "exit" and event.data:
+                    _tell(output.feed(event.source, event.data), emit)
+            if self._settings.output == "text":
+                _tell(output.finish(), emit)
         notes = output.notes()
         if self._settings.output != "text" and output.partial():
             notes["partial"] = output.partial()
-        return notes
+        emit(CallNote(notes))
 
     def _unavailable(self, what: str, mend: str) -> AgentUnavailable:
         asked = shlex.join([*self._settings.command, *self._settings.args])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
 from collections.abc import Coroutine
@@ -62,6 +63,9 @@ class _Signals:
 
         def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - given by signal
             self.count += 1
+            if self.count == 2:
+                # The threads that wait for programs complain that the loop is gone.
+                logging.getLogger("asyncio").disabled = True
             loop.call_soon_threadsafe(task.cancel if self.count == 1 else loop.stop)
 
         before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
