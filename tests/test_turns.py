@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support import WORKED_MESSAGE, Puppets, Talk, member, puppet, team, worked_team
 
+from arena_cli.ground.errors import AgentOverloaded
 from arena_cli.ground.protocol import AgentInput, AgentOutput
 
 
@@ -349,6 +350,38 @@ def test_a_late_agent_is_ended_and_the_others_go_on(tmp_path: Path) -> None:
     assert (finished.end, puppets.ended) == ("quiet", ["a"])
     error = next(event.error for event in talk.of("reply_finished") if event.agent == "a")
     assert "0.05 s" in error
+
+
+def test_an_attempt_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    async def slow_at_first(shown: AgentInput) -> str:
+        if shown.call == 1:
+            await asyncio.Event().wait()
+        return "at last"
+
+    puppets = Puppets({"a": slow_at_first})
+    people = team(puppet("a", on_failure="retry"), attempt_timeout_s=0.05)
+    talk = Talk(tmp_path, people, adapter_type=puppets)
+    assert talk.send("@a go").end == "quiet"
+    assert talk.last("reply_finished").attempts == 2
+    assert puppets.ended == ["a"]
+    assert [shown.deadline_s for shown in puppets.inputs["a"]] == [0.05, 0.05]
+
+
+@pytest.mark.parametrize(("asked", "attempts"), [(0.01, 2), (86_400, 1), (50, 1)])
+def test_retry_after_is_kept_to_unless_it_is_too_long(
+    tmp_path: Path, asked: float, attempts: int
+) -> None:
+    """86,400 s is over the cap; 50 s is not, but over the time that the reply has."""
+
+    def busy_at_first(shown: AgentInput) -> str:
+        if shown.call == 1:
+            raise AgentOverloaded("a", f"busy, {asked:g} s", retry_after=asked)
+        return "at last"
+
+    people = team(puppet("a", on_failure="retry", timeout_s=30))
+    talk = Talk(tmp_path, people, adapter_type=Puppets({"a": busy_at_first}))
+    talk.send("@a go")
+    assert talk.last("reply_finished").attempts == attempts
 
 
 def test_only_successes_are_shown_and_call(tmp_path: Path) -> None:
