@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from arena_cli.context import digest, render, tokens
@@ -201,6 +202,15 @@ class History:
                 del view.shown[:gone], view.digests[:gone]
                 view.first = self._forgotten
         del self._messages[:count], self._digests[:count], self._before[:count]
+
+
+@lru_cache(maxsize=256)
+def head_of(team: Team, agent_id: str) -> Head:
+    """The head for a member of the team, made once."""
+    member = team.member(agent_id)
+    if member is None:
+        raise KeyError(agent_id)
+    return Head.of(team, member)
 
 
 def build(head: Head, history: History, call: Call) -> Built:

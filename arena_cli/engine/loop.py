@@ -36,7 +36,6 @@ class Engine:
     ) -> None:
         self._room = room
         self._session_id = session_id
-        self._heads: dict[str, window.Head] = {}
         self._history = history
         self._language = language
         self._fold = room.journal.fold
@@ -99,10 +98,11 @@ class Engine:
     def _plan(self, agent: str, phase: Phase, chain: ChainState) -> Planned:
         turn = chain.turns[-1]
         earlier = turn.replies.get(agent)
-        member = self._room.team.member(agent)
+        team = self._room.team
+        member = team.member(agent)
         trigger = rules.trigger_for(agent, chain, phase=phase)
         built = window.build(
-            self._head_of(member or _gone(agent)),
+            window.head_of(team, agent) if member else window.Head.of(team, _gone(agent)),
             self._history,
             window.Call(
                 session_id=self._session_id,
@@ -129,12 +129,6 @@ class Engine:
             attempt=earlier.attempt + 1 if earlier else 1,
             failed=earlier.failed_attempts if earlier else 0,
         )
-
-    def _head_of(self, member: Member) -> window.Head:
-        head = self._heads.get(member.id)
-        if head is None:
-            head = self._heads[member.id] = window.Head.of(self._room.team, member)
-        return head
 
     def _deadline_s(self, member: Member | None) -> float:
         limit = reply.limit_s(member, self._room.team)

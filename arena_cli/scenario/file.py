@@ -16,7 +16,6 @@ from arena_cli.session import outgoing
 from arena_cli.session.outgoing import USER, Outgoing
 from arena_cli.team import mentions
 from arena_cli.team import schema as schemas
-from arena_cli.team.mentions import Roster
 from arena_cli.team.model import Team
 from arena_cli.team.workspace import Workspace
 
@@ -197,7 +196,7 @@ def _message(
 def _unknown_ids(document: Document, loc: Loc, expected: Expect, team: Team) -> Iterator[Fault]:
     """A name in an expectation that nobody has would hold, or fail, for the wrong reason."""
     members = [member.id for member in team.members]
-    roster = Roster(team.members, team.humans)
+    roster = mentions.roster_of(team)
     for place, agent in expect.named_agents(expected):
         if agent not in members:
             what = f"nobody in this team has the id `{agent}`"

@@ -10,7 +10,6 @@ from arena_cli.ground import nearest, text
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.protocol import Attachment
 from arena_cli.team import mentions
-from arena_cli.team.mentions import Roster
 from arena_cli.team.model import Human, Team
 
 USER = Human(id="user", name="user")
@@ -48,7 +47,7 @@ def outgoing(
 def _human_of(team: Team, name: str | None) -> Human:
     if name is None or name == USER.id:
         return USER
-    named = mentions.resolve([name], Roster(team.members, team.humans), author="", opener=USER.id)
+    named = mentions.resolve([name], mentions.roster_of(team), author="", opener=USER.id)
     for human in team.humans:
         if human.id in named.ids:
             return human
@@ -60,7 +59,7 @@ def _human_of(team: Team, name: str | None) -> Human:
 
 
 def _agents_of(team: Team, wanted: Iterable[str]) -> tuple[str, ...]:
-    roster = Roster(team.members, team.humans)
+    roster = mentions.roster_of(team)
     ids = [member.id for member in team.members]
     found: dict[str, None] = {}
     for name in wanted:

@@ -24,7 +24,6 @@ from arena_cli.ground.redact import Redactor
 from arena_cli.session import lock, names, store
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.team import environ, mentions
-from arena_cli.team.mentions import Roster
 from arena_cli.team.model import Durability, Language, Team
 from arena_cli.transcript import attachments, index, log, opening, read
 from arena_cli.transcript.events import (
@@ -90,7 +89,7 @@ class Session:
 
     def _open(self, on_event: Callable[[Event], None]) -> None:
         place, team = self._place, self.team
-        self._roster = Roster(team.members, team.humans)
+        self._roster = mentions.roster_of(team)
         self._redactor = _redactor(place, team)
         budget = max((m.profile.context.window_tokens for m in team.members), default=0)
         self._history = window.History(budget)

@@ -20,6 +20,7 @@ from arena_cli.team.roster import (
     Target,
     folded_name,
     roster_conflicts,
+    roster_of,
 )
 from arena_cli.team.visible import blanked, hidden_spans, visible
 
@@ -31,6 +32,7 @@ __all__ = [
     "prose",
     "resolve",
     "roster_conflicts",
+    "roster_of",
     "visible",
 ]
 

@@ -149,9 +149,12 @@ class Member(NamedTuple):
         return self.profile.agent_id
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Team:
-    """The members, in team order, the humans and the rules. `name` None: every agent there is."""
+    """The members, in team order, the humans and the rules. `name` None: every agent there is.
+
+    A team is equal to itself only, so that what is made of one can be kept for the next session.
+    """
 
     name: str | None
     members: tuple[Member, ...]

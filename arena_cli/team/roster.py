@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from arena_cli.team import letters
 from arena_cli.team.letters import Kind
-from arena_cli.team.model import Human, Member
+from arena_cli.team.model import Human, Member, Team
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,12 @@ class Roster:
             if node.target and _ends(text, start, place, node.target):
                 best = place, node.target
         return best
+
+
+@lru_cache(maxsize=64)
+def roster_of(team: Team) -> Roster:
+    """The names of a team, made once."""
+    return Roster(team.members, team.humans)
 
 
 def roster_conflicts(
