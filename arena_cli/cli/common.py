@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from arena_cli.team.workspace import Workspace
     from arena_cli.transcript.events import Event
     from arena_cli.transcript.fold import Fold
+    from arena_cli.transcript.read import Problem
 
 BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -98,6 +99,12 @@ def say_json(value: Any) -> None:
     """A value as JSON on stdout; see `say`."""
     streams.speak_utf8()
     say(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def warn_of(transcript: Path, problems: Iterable[Problem]) -> None:
+    """A line on stderr for each line of a transcript that was skipped."""
+    for problem in problems:
+        warn(f"{transcript}:{problem.line}: {problem.what}")
 
 
 class Output:

@@ -13,7 +13,6 @@ from arena_cli.cli.common import Output, Printer
 if TYPE_CHECKING:
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import Event
-    from arena_cli.transcript.read import Problem
 
 OneSession = Annotated[str | None, typer.Argument(help="The session; without one, the last.")]
 
@@ -39,13 +38,8 @@ def _events(stored: Stored) -> Iterator[Event]:
     from arena_cli.transcript import read
 
     for line in read.lines(stored.transcript):
-        if line.problem:
-            common.warn(_problem(stored, line.problem))
+        common.warn_of(stored.transcript, [line.problem] if line.problem else [])
         yield from line.events
-
-
-def _problem(stored: Stored, problem: Problem) -> str:
-    return f"{stored.transcript}:{problem.line}: {problem.what}"
 
 
 def sessions(

@@ -55,7 +55,7 @@ def send(
     wait: Wait = 600,
 ) -> None:
     """Send a message to the team and run the conversation until nobody is left to speak."""
-    from arena_cli.session import outgoing
+    from arena_cli.session import outgoing, store
     from arena_cli.session.session import Session
 
     loaded = common.workspace_of(context)
@@ -72,6 +72,7 @@ def send(
         on_event=printer.event,
         on_wait=lambda name: common.warn(f"session {name} is busy; waiting up to {wait:g} s"),
     ) as opened:
+        common.warn_of(opened.folder / store.TRANSCRIPT, opened.problems)
         printer.goes_on(opened.journal.fold)
         if opened.open_chain:
             common.warn(
@@ -92,6 +93,7 @@ def resume(
     wait: Wait = 600,
 ) -> None:
     """Go on with a conversation that was cut short; finished replies are never called again."""
+    from arena_cli.session import store
     from arena_cli.session.session import Session
 
     loaded = common.workspace_of(context)
@@ -106,6 +108,7 @@ def resume(
         on_event=printer.event,
         on_wait=lambda name: common.warn(f"session {name} is busy; waiting up to {wait:g} s"),
     ) as opened:
+        common.warn_of(opened.folder / store.TRANSCRIPT, opened.problems)
         if opened.open_chain:
             printer.goes_on(opened.journal.fold)
         finished = interrupt.run(opened.resume(), hint=_resume_hint(stored.name))

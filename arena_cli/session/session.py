@@ -36,6 +36,7 @@ from arena_cli.transcript.events import (
 from arena_cli.transcript.fold import ChainState
 from arena_cli.transcript.journal import Journal
 from arena_cli.transcript.log import Log
+from arena_cli.transcript.read import Problem
 
 PROCESSES = ".processes"
 
@@ -55,7 +56,7 @@ class Place:
 
 
 class Session:
-    """One conversation, held for writing until `close`.
+    """One conversation, held for writing until `close`; `problems` are lines that were skipped.
 
     `on_event` hears every event once it is written, `on_wait` the name of a session that another
     process holds.
@@ -75,6 +76,7 @@ class Session:
         Raises UsageError, SessionBusy or DiskRefused.
         """
         self.team = team
+        self.problems: list[Problem] = []
         self._place = place
         self.folder = _made(place, name)
         self.name = self.folder.name
@@ -98,7 +100,11 @@ class Session:
         transcript = self.folder / store.TRANSCRIPT
         repair = log.repair(transcript, read.last_seq(transcript) + 1)
         fold = opening.fold_of(
-            transcript, on_message=self._history.append, weigh=window.weigh, budget=budget
+            transcript,
+            on_message=self._history.append,
+            weigh=window.weigh,
+            budget=budget,
+            on_problem=self.problems.append,
         )
         self._log = Log(transcript, clock=place.clock, durability=place.durability, seq=fold.seq)
         self.journal = Journal(self._log, fold, on_event)

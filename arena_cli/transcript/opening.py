@@ -16,6 +16,7 @@ from arena_cli.transcript.events import (
     SessionEvent,
 )
 from arena_cli.transcript.fold import Fold
+from arena_cli.transcript.read import Problem
 
 # All that old messages are read from; None is a line that arena did not write.
 TELLING = frozenset({"message", "reply_finished", None})
@@ -27,11 +28,13 @@ def fold_of(
     on_message: Callable[[Message], None],
     weigh: Callable[[Message], int],
     budget: int,
+    on_problem: Callable[[Problem], None] = lambda _: None,
 ) -> Fold:
     """The fold of a transcript, `on_message` told of its newest messages in order.
 
     Messages are told from so far back that by `weigh` they come to `budget` or more, in tokens.
-    A missing transcript folds to nothing.
+    `on_problem` is told of lines that are skipped, where it is all read. A missing transcript
+    folds to nothing.
     """
     fold = Fold(on_message)
     if not path.exists():
@@ -43,6 +46,8 @@ def fold_of(
     end = offset
     for line in read.lines(path, start=offset):
         end = line.end
+        if line.problem and not offset:
+            on_problem(line.problem)
         for event in line.events:
             fold.apply(event)
     fold.seq = max(fold.seq, read.last_seq(path))
