@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import os
 import statistics
 import tempfile
@@ -180,7 +179,6 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--history", type=int, nargs="*", default=[100, 1_000, 5_000])
     chosen = options.parse_args()
-    gc.freeze()  # as the program does
     print(f"CPU per reply, µs; medians of {chosen.rounds} rounds of {chosen.replies} replies")
     print("replies a turn  history  transcript  without  bare loop  ratio  vs first")
     for per_turn in (1, 4):

@@ -250,6 +250,5 @@ def _weight(shown: ShownMessage) -> int:
 
 def _shown(message: Message) -> ShownMessage:
     """The message as everyone but its author is shown it."""
-    fields = dict(message)
-    fields["metadata"] = {}
-    return ShownMessage(**fields, role="system" if message.author_type == "system" else "user")
+    role = "system" if message.author_type == "system" else "user"
+    return ShownMessage.model_validate({**vars(message), "metadata": {}, "role": role})

@@ -78,25 +78,20 @@ class Usage(Shape):
     cost_usd: float | None = None
     estimated: bool = False
 
-    def __add__(self, other: Usage) -> Usage:
-        """The sum; its cost is known only if both are, and it is estimated if one is."""
-        cost = None
-        if self.cost_usd is not None and other.cost_usd is not None:
-            cost = round(self.cost_usd + other.cost_usd, 10)
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            cost_usd=cost,
-            estimated=self.estimated or other.estimated,
-        )
-
     @classmethod
     def total(cls, parts: Iterable[Usage]) -> Usage:
-        """The sum of any number; of none, nothing, at no known cost."""
+        """The sum; its cost is known only if every part's is, and it is estimated if one is."""
         whole = list(parts)
-        return sum(whole[1:], start=whole[0]) if whole else cls()
+        costs = [part.cost_usd for part in whole if part.cost_usd is not None]
+        known = bool(whole) and len(costs) == len(whole)
+        return cls(
+            input_tokens=sum([part.input_tokens for part in whole]),
+            output_tokens=sum([part.output_tokens for part in whole]),
+            cache_read_tokens=sum([part.cache_read_tokens for part in whole]),
+            cache_write_tokens=sum([part.cache_write_tokens for part in whole]),
+            cost_usd=round(sum(costs), 10) if known else None,
+            estimated=any(part.estimated for part in whole),
+        )
 
 
 class Message(Shape):

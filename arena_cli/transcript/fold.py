@@ -24,6 +24,7 @@ from arena_cli.transcript.events import (
 )
 
 LIMIT_NOTICE = "chain_limit"
+MOST_UNSUMMED = 256
 
 
 @dataclass
@@ -103,7 +104,8 @@ class Fold:
         self.session: SessionEvent | None = None
         self.calls: dict[str, int] = {}
         self.scripted_used: dict[str, set[int]] = {}
-        self.usage: Usage | None = None
+        self._usage: Usage | None = None
+        self._unsummed: list[Usage] = []
         self.open: ChainState | None = None
         self._on_message = on_message
         self._shown: set[str] = set()
@@ -136,6 +138,22 @@ class Fold:
     def spent(self) -> Usage:
         """What the session's replies used in all."""
         return self.usage or Usage()
+
+    @property
+    def usage(self) -> Usage | None:
+        """What they used in all; None where nobody said, or was asked."""
+        self._sum_up()
+        return self._usage
+
+    @usage.setter
+    def usage(self, usage: Usage | None) -> None:
+        self._usage = usage
+
+    def _sum_up(self) -> None:
+        if self._unsummed:
+            before = [self._usage] if self._usage else []
+            self._usage = Usage.total([*before, *self._unsummed])
+            self._unsummed.clear()
 
     def _message(self, event: MessageEvent) -> None:
         if event.chain is not None:
@@ -171,7 +189,9 @@ class Fold:
     def _reply_finished(self, event: ReplyFinished) -> None:
         self.reply = max(self.reply, event.reply)
         if event.usage is not None:
-            self.usage = self.usage + event.usage if self.usage else event.usage
+            self._unsummed.append(event.usage)
+            if len(self._unsummed) >= MOST_UNSUMMED:
+                self._sum_up()
         turn = self._turn(event.turn)
         # A line that cannot be read may have been its start; the reply counts all the same.
         new = ReplyState(event.reply, event.attempts, failed_attempts=event.attempts - 1)
