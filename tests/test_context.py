@@ -182,7 +182,11 @@ def an_input(**fields: Any) -> AgentInput:
 
 
 def hashed(input: AgentInput) -> str:
-    return digest.input_digest(input, [digest.message_digest(one) for one in input.messages])
+    head = digest.HeadDigest(
+        input.agent_id, input.role_prompt, input.members, input.max_output_tokens
+    )
+    messages = [digest.message_digest(one) for one in input.messages]
+    return head.of(input.invocation, input.turn, messages, mentioned_by=input.mentioned_by)
 
 
 def test_the_hash_of_an_input_is_that_of_its_canonical_json() -> None:
@@ -191,19 +195,14 @@ def test_the_hash_of_an_input_is_that_of_its_canonical_json() -> None:
         "invocation": "must_reply",
         "max_output_tokens": 500,
         "members": [{"id": id_, "name": name} for id_, name in NAMES.items()],
-        "memory_context": "一",
         "mentioned_by": ["compliance", "developer"],
         "messages": [digest.message_digest(shown(one)) for one in WORKED_EXAMPLE],
-        "prefer_concise": True,
         "role_prompt": "你是测试工程师。",
         "turn": 2,
     }
     text = json.dumps(canonical, ensure_ascii=False, separators=(",", ":"))
     expected = hashlib.sha256(text.encode()).hexdigest()
-    assert (
-        hashed(an_input(max_output_tokens=500, memory_context="一", prefer_concise=True))
-        == expected
-    )
+    assert hashed(an_input(max_output_tokens=500)) == expected
 
 
 def test_fields_at_their_default_are_left_out_of_the_hash() -> None:

@@ -69,8 +69,6 @@ class HeadDigest:
         message_digests: Sequence[str],
         *,
         mentioned_by: Sequence[str] = (),
-        memory_context: str | None = None,
-        prefer_concise: bool = False,
     ) -> str:
         """The hash of one input, in hexadecimal."""
         fields = {**self._common, "invocation": _canonical(invocation), "turn": str(turn)}
@@ -78,24 +76,7 @@ class HeadDigest:
             fields["mentioned_by"] = _canonical(list(mentioned_by))
         if message_digests:
             fields["messages"] = '["' + '","'.join(message_digests) + '"]'
-        if memory_context is not None:
-            fields["memory_context"] = _canonical(memory_context)
-        if prefer_concise:
-            fields["prefer_concise"] = "true"
         return _sha256(fields)
-
-
-def input_digest(input: AgentInput, message_digests: Sequence[str]) -> str:
-    """The hash of an input whose messages' hashes are at hand, in hexadecimal."""
-    head = HeadDigest(input.agent_id, input.role_prompt, input.members, input.max_output_tokens)
-    return head.of(
-        input.invocation,
-        input.turn,
-        message_digests,
-        mentioned_by=input.mentioned_by,
-        memory_context=input.memory_context,
-        prefer_concise=input.prefer_concise,
-    )
 
 
 @lru_cache(maxsize=64)

@@ -62,14 +62,8 @@ class Redactor:
     def __init__(
         self, secrets: Iterable[str] = (), patterns: Iterable[re.Pattern[str] | str] = ()
     ) -> None:
-        self._secrets = frozenset(secret for secret in secrets if secret)
         self._patterns = tuple(re.compile(pattern) for pattern in patterns)
-        self._literals = tuple(sorted({form for one in self._secrets for form in _forms(one)}))
-
-    def with_secrets(self, more: Iterable[str]) -> Redactor:
-        """The same with more secrets."""
-        secrets = self._secrets.union(more)
-        return self if secrets == self._secrets else Redactor(secrets, self._patterns)
+        self._literals = tuple(sorted({form for one in secrets if one for form in _forms(one)}))
 
     def text(self, text: str) -> str:
         """The text with every secret in it replaced."""
