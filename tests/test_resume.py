@@ -21,6 +21,7 @@ from support import (
 )
 
 from arena_cli.ground.protocol import AgentInput
+from arena_cli.session.outgoing import outgoing
 from arena_cli.team.model import Team
 from arena_cli.transcript import index
 
@@ -153,8 +154,6 @@ def test_c40_cancelled_replies_are_called_again_finished_ones_never(tmp_path: Pa
 
     async def interrupted() -> None:
         with talk.open() as session:
-            from arena_cli.session.outgoing import outgoing
-
             running = asyncio.ensure_future(session.send(outgoing(people, "@a @b @c go")))
             while not talk.of("reply_finished"):  # noqa: ASYNC110 - a few rounds of the loop
                 await asyncio.sleep(0)
@@ -178,6 +177,30 @@ def test_c40_cancelled_replies_are_called_again_finished_ones_never(tmp_path: Pa
     assert len(puppets.inputs["a"]) == 1
     assert [shown.call for shown in puppets.inputs["b"]] == [1, 1]
     assert talk.last("chain_finished").end == "quiet"
+
+
+def test_a_cancelled_retry_keeps_what_that_attempt_told(tmp_path: Path) -> None:
+    replies = [
+        {"when": {"call": 1}, "say": "of the first attempt", "fail": "error"},
+        {"say": "late", "delay_s": 600},
+    ]
+    people = team(member("a", replies, on_failure="retry"))
+    talk = Talk(tmp_path, people)
+
+    async def interrupted() -> None:
+        with talk.open() as session:
+            running = asyncio.ensure_future(session.send(outgoing(people, "@a go")))
+            while len(talk.of("reply_started")) < 2:  # noqa: ASYNC110 - an event would be more
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+
+    asyncio.run(interrupted())
+    cancelled = talk.last("reply_finished")
+    assert (cancelled.status, cancelled.attempts) == ("cancelled", 2)
+    assert cancelled.metadata == {"scripted": 1}
 
 
 def test_a_new_message_closes_the_open_chain_as_interrupted(tmp_path: Path) -> None:

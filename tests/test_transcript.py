@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,8 +35,8 @@ def event(seq: int, content: str = "hi") -> MessageEvent:
     return MessageEvent(seq=seq, ts="2026-11-28T00:00:00.000Z", chain=seq, message=message)
 
 
-def opened(path: Path, seq: int = 0) -> Log:
-    return Log(path, clock=CountingClock(), durability="fsync", seq=seq)
+def opened(path: Path, seq: int = 0) -> closing[Log]:
+    return closing(Log(path, clock=CountingClock(), durability="fsync", seq=seq))
 
 
 def seqs(path: Path) -> list[int]:

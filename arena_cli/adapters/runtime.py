@@ -47,6 +47,11 @@ class Heard:
         else:
             self.notes.update(self._edge(dict(item)))
 
+    def forget(self) -> None:
+        """Begin anew, for another attempt."""
+        self.notes.clear()
+        self._text.clear()
+
     def metadata(self, *, failed: bool) -> dict[str, Any]:
         """The notes; of a failed call with the text that had come (`partial`)."""
         partial = self._edge("".join(self._text)) if failed else ""

@@ -158,7 +158,7 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
             planned.failed += 1
             planned.attempt += 1
             announce(planned, room)
-            heard = Heard(heard.redactor, heard.on_status)
+            heard.forget()
             continue
         for status_event in answer.output.status_updates:
             _report(status_event, planned, room)

@@ -331,4 +331,4 @@ def _below(leaves: Sequence[Any], part: str | int) -> list[Any]:
 
 
 def _union(annotations: Sequence[Any]) -> Any:
-    return Union[tuple(annotations)] if annotations else Any  # noqa: UP007
+    return Union[tuple(annotations)] if annotations else Any  # noqa: UP007 - of a list

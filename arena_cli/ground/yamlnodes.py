@@ -26,7 +26,7 @@ _CORE = "tag:yaml.org,2002:"
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _CoreLoader(_Base):  # type: ignore[misc]
+class _CoreLoader(_Base):  # type: ignore[misc]  # the C loader, where there is one
     """Composes nodes; a plain scalar gets the tag that the core schema gives it."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # PyYAML fills it per class

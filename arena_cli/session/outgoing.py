@@ -82,7 +82,7 @@ def _attached(path: Path) -> Attachment:
             f"{path}: cannot read this attachment: {error.strerror or error}"
         ) from error
     import base64  # noqa: PLC0415 - few messages carry a file
-    import mimetypes  # noqa: PLC0415
+    import mimetypes  # noqa: PLC0415 - the same
 
     name, _ = text.clean(path.name)
     kind = mimetypes.guess_type(name)[0] or ""
