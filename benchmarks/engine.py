@@ -5,19 +5,31 @@
 A stub adapter answers at once; the history before it fills the window at every length. Figures
 are medians of several rounds taken in turn in one process; the last columns are ratios against
 the bare loop and against the shortest history, which hold when the machine's speed does not.
+
+The last table is a hand-over of two stubs, beside LangGraph and AutoGen where this Python, or that
+of `--python PATH`, has them; handover.py says what those do, and what of the engine's work they do
+not. Its ratios are against the engine with its transcript, in the same round.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
+import json
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
+
+import handover
 
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.ground.clock import SystemClock
@@ -30,6 +42,7 @@ from arena_cli.transcript.events import Event, MessageEvent
 from arena_cli.transcript.log import Log
 
 FILLER = "The nightly import finished with two warnings; the second one needs a closer look. " * 16
+ENGINE = "engine, transcript on disk"
 GROUPS = (("ping0", "ping1", "ping2", "ping3"), ("pong0", "pong1", "pong2", "pong3"))
 
 
@@ -43,7 +56,7 @@ class Stub:
     def __init__(self, setup: Setup) -> None:
         side = 0 if setup.agent_id in GROUPS[0] else 1
         other = GROUPS[1 - side][GROUPS[side].index(setup.agent_id)]
-        self._answer = AgentOutput(content=f"{self.text}@{other} your turn")
+        self._answer = AgentOutput(content=self.text + handover.text_for(other))
 
     async def start(self) -> None: ...
 
@@ -148,8 +161,6 @@ def bare_us(lines: list[bytes], replies: int) -> float:
 
 
 def _json(line: bytes) -> dict[str, object]:
-    import json
-
     record: dict[str, object] = json.loads(line)
     return record
 
@@ -163,14 +174,34 @@ def sessions_s(count: int, replies: int, wait_s: float) -> float:
         for session in sessions:
             session.close()
 
-    Stub.wait_s, Stub.text = wait_s, ""
+    with stubs_of("", wait_s), tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        asyncio.run(together(Path(folder)))
+        return time.perf_counter() - began
+
+
+@contextmanager
+def stubs_of(text: str, wait_s: float = 0.0) -> Iterator[None]:
+    """Stubs that say no more than this, after so long."""
+    Stub.wait_s, Stub.text = wait_s, text
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            began = time.perf_counter()
-            asyncio.run(together(Path(folder)))
-            return time.perf_counter() - began
+        yield
     finally:
         Stub.wait_s, Stub.text = 0.0, FILLER
+
+
+def handovers(python: str, replies: int) -> dict[str, float]:
+    """Microseconds of CPU a reply where two hand the word over, by who runs them."""
+    figures = {}
+    with stubs_of(""):
+        for name, kept in ((ENGINE, True), ("engine, nothing kept", False)):
+            gc.collect()
+            figures[name] = engine_us(0, replies, 1, kept=kept)[0]
+    for framework in handover.FRAMEWORKS:
+        command = [python, handover.__file__, framework, f"{replies}"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+        figures |= json.loads(done.stdout)
+    return figures
 
 
 def main() -> None:
@@ -178,6 +209,8 @@ def main() -> None:
     options.add_argument("--replies", type=int, default=400)
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--history", type=int, nargs="*", default=[100, 1_000, 5_000])
+    options.add_argument("--handover", type=int, nargs="*", default=[100, 1_000])
+    options.add_argument("--python", metavar="PATH", default=sys.executable)
     chosen = options.parse_args()
     print(f"CPU per reply, µs; medians of {chosen.rounds} rounds of {chosen.replies} replies")
     print("replies a turn  history  transcript  without  bare loop  ratio  vs first")
@@ -186,6 +219,8 @@ def main() -> None:
     ideal = 10 * 0.05
     took = statistics.median(sessions_s(200, 10, 0.05) for _ in range(3))
     print(f"200 sessions x 10 replies of 50 ms: {took:.2f} s, {took / ideal:.2f} x the ideal")
+    for replies in chosen.handover:
+        beside(chosen, replies)
 
 
 def table(chosen: argparse.Namespace, per_turn: int) -> None:
@@ -204,6 +239,19 @@ def table(chosen: argparse.Namespace, per_turn: int) -> None:
             f"{per_turn:>14} {size:>8} {kept:>11.0f} {without:>8.0f} {bare:>10.0f} "
             f"{kept / bare:>6.1f} {kept / first:>9.2f}"
         )
+
+
+def beside(chosen: argparse.Namespace, replies: int) -> None:
+    """Measure and print the rows of a hand-over of so many replies."""
+    rounds = [handovers(chosen.python, replies) for _ in range(chosen.rounds)]
+    print(f"hand-over of {replies} replies, CPU per reply, µs   median  least  ratio")
+    for name in rounds[0]:
+        taken = [one[name] for one in rounds]
+        ratio = statistics.median(one[name] / one[ENGINE] for one in rounds)
+        print(f"  {name:44} {statistics.median(taken):6.0f} {min(taken):6.0f} {ratio:6.2f}")
+    for framework in handover.FRAMEWORKS:
+        if not any(name.lower().startswith(framework) for name in rounds[0]):
+            print(f"  {framework:44} not installed")
 
 
 if __name__ == "__main__":

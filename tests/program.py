@@ -25,7 +25,7 @@ session {session} · every agent
 TIME  user
   {message}
 
-── turn 1 · must reply: dev
+── turn 1{turn_id} · must reply: dev
 TIME  dev · turn 1 A · N s · N tokens
   {reply}
 
@@ -98,6 +98,7 @@ class Program(Stage):
         """What a run is given: a fixed width, zone and encoding, no settings of Python or arena."""
         kept = {name: os.environ[name] for name in _SYSTEM if name in os.environ}
         fixed = {"COLUMNS": "80", "TZ": "UTC", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+        fixed["ARENA_LANG"] = "en"
         home = {"HOME": str(self.folder), "USERPROFILE": str(self.folder)}
         return {**kept, **fixed, **home, **self.env}
 
@@ -183,6 +184,9 @@ def gone(*pids: int) -> bool:
     return True
 
 
-def hello(session: str, message: str = "hello", reply: str = "") -> str:
-    """The timeline of a session in which `dev`, all alone, answers one message."""
-    return _HELLO.format(session=session, message=message, reply=reply or f"heard: {message}")
+def hello(session: str, message: str = "hello", turn: int = 1) -> str:
+    """What is told when `dev`, all alone, answers a message in that turn of the session."""
+    turn_id = "" if turn == 1 else f" (t{turn})"
+    return _HELLO.format(
+        session=session, message=message, turn_id=turn_id, reply=f"heard: {message}"
+    )

@@ -11,9 +11,11 @@ from typing import Any
 
 from arena_cli.adapters import registry
 from arena_cli.report import results
-from arena_cli.scenario import file, run
-from arena_cli.scenario.file import Scenario
+from arena_cli.scenario import file
+from arena_cli.scenario.scenario import Scenario
 from arena_cli.scenario.result import CheckResult, ScenarioResult
+from arena_cli.scenario.run import Runner
+from arena_cli.scenario.select import Selected
 from arena_cli.session.session import Place
 from arena_cli.team import workspace
 
@@ -49,14 +51,22 @@ class Stage:
     def scenario(self, text: str, name: str = "one") -> Path:
         """Write a scenario file."""
         path = self.folder / "scenarios" / f"{name}.yaml"
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         return path
 
     def load(self, *texts: str) -> list[Scenario]:
         """Write scenarios and load them; raises FileFaults."""
         paths = [self.scenario(text, f"s{number}") for number, text in enumerate(texts)]
-        return file.load(paths, workspace.load(self.folder, kinds=registry.KINDS))
+        return self.load_files(*paths)
+
+    def load_files(self, *paths: Path) -> list[Scenario]:
+        """Load these files; raises FileFaults."""
+        return self.load_selected(Selected(tuple(path.resolve() for path in paths)))
+
+    def load_selected(self, selected: Selected) -> list[Scenario]:
+        """Load what is selected; raises FileFaults."""
+        return file.load(selected, workspace.load(self.folder.resolve(), kinds=registry.KINDS))
 
     def place(self) -> Place:
         return Place(workspace=self.folder, durability="flush", wait_s=0)
@@ -64,8 +74,14 @@ class Stage:
     def play(self, text: str) -> ScenarioResult:
         """Write a scenario, play it, and give what came of it."""
         told: list[ScenarioResult] = []
-        asyncio.run(run.run_all(self.load(text), self.place(), told.append))
+        asyncio.run(Runner(self.load(text), self.place(), told.append).run())
         return told[0]
+
+    def play_all(self, *texts: str, **options: Any) -> list[ScenarioResult]:
+        """Write scenarios, play them, and give what came of them."""
+        told: list[ScenarioResult] = []
+        asyncio.run(Runner(self.load(*texts), self.place(), told.append, **options).run())
+        return told
 
     def sessions(self) -> list[str]:
         """The names of the sessions that are kept."""

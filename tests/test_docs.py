@@ -26,8 +26,9 @@ from support import member, team, worked_team
 from arena_cli.adapters import registry
 from arena_cli.ground import protocol
 from arena_cli.ground.protocol import Shape
+from arena_cli.scenario import expect_shapes, shapes
 from arena_cli.scenario import file as scenario_file
-from arena_cli.scenario import shapes
+from arena_cli.scenario.select import Selected
 from arena_cli.session import lock
 from arena_cli.team import mentions, model, workspace
 from arena_cli.transcript.events import End, EventTypes
@@ -46,6 +47,7 @@ COMMANDS = (
     "sessions",
     "agents",
     "agents check",
+    "agents find",
     "teams",
     "doctor",
     "schema",
@@ -176,7 +178,7 @@ class Reader:
         path = self._file(block)
         loaded = workspace.load(self.folder, kinds=registry.KINDS)
         if path.parent.name == "scenarios":
-            scenario_file.load([path], loaded)
+            scenario_file.load(Selected((path.resolve(),), frozenset({path.resolve()})), loaded)
 
     def _install(self, pyproject: Path) -> None:
         """What pip would write for a package of which only the entry points matter."""
@@ -230,6 +232,7 @@ class Reader:
             "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join([str(ROOT), *self.plugins]),
             "PYTHONUTF8": "1",
+            "ARENA_LANG": "en",
         }
         ended = subprocess.run(
             ["sh", "-c", command],
@@ -432,10 +435,23 @@ def test_scenario_keys_are_all_explained() -> None:
     known = known_fields(
         shapes.ScenarioFile,
         shapes.Step,
-        shapes.Expect,
-        shapes.TextCheck,
-        shapes.Which,
-        shapes.Replied,
+        shapes.Saved,
+        shapes.Said,
+        shapes.FromFile,
+        shapes.Given,
+        shapes.Fill,
+        shapes.Case,
+        expect_shapes.Expect,
+        expect_shapes.Range,
+        expect_shapes.Cost,
+        expect_shapes.TextCheck,
+        expect_shapes.Which,
+        expect_shapes.Replied,
+        expect_shapes.PassedOverBy,
+        expect_shapes.Row,
+        expect_shapes.Exactly,
+        expect_shapes.Part,
+        expect_shapes.File,
     )
     assert known <= told
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import unicodedata
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena_cli.ground import yamlfile
-from arena_cli.ground.protocol import Message, Usage
-from arena_cli.ground.yamlfile import Part
-from arena_cli.scenario import checks, conversation, expect, judge
+from arena_cli.ground.protocol import Attachment, Message, StructuredContent, Usage
+from arena_cli.scenario import checks, conversation, judge
 from arena_cli.scenario.checks import Verdict
 from arena_cli.scenario.conversation import Conversation
+from arena_cli.scenario.expect_shapes import Expect
 from arena_cli.scenario.result import CheckResult
-from arena_cli.scenario.shapes import Expect
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
@@ -24,6 +23,7 @@ from arena_cli.transcript.events import (
     MessageEvent,
     PassedOver,
     ReplyFinished,
+    ReplyStarted,
     TurnStarted,
 )
 
@@ -60,22 +60,44 @@ class Script:
         fields = {"chain": 1, "turn": self._turn, "depth": 0, "trigger": [], "must": list(must)}
         return self._put(TurnStarted, **fields)
 
+    def started(self, agent: str, adapter: str) -> Script:
+        fields = {"reply": 1, "phase": "A", "invocation": "must_reply", "attempt": 1}
+        counts = {"input_hash": "", "input_tokens": 1}
+        return self._put(
+            ReplyStarted, turn=self._turn, agent=agent, adapter=adapter, **fields, **counts
+        )
+
+    def system(self, text: str) -> Script:
+        return self._put(MessageEvent, message=self._message("system", "system", text))
+
     def candidates(self, *asked: str, passed_over: tuple[str, ...] = ()) -> Script:
         over = {agent: PassedOver(relevance=0.4, threshold=0.6) for agent in passed_over}
         return self._put(Candidates, turn=self._turn, asked=list(asked), passed_over=over)
 
     def reply(
-        self, agent: str, text: str = "ok", status: str = "success", unresolved: str = ""
+        self,
+        agent: str,
+        text: str = "ok",
+        status: str = "success",
+        unresolved: str = "",
+        phase: str = "A",
+        usage: Usage | None = None,
+        ms: int = 0,
+        **message_fields: Any,
     ) -> Script:
         message = self._message(agent, "agent", text) if status == "success" else None
+        if message:
+            message = message.model_copy(update=message_fields)
         return self._put(
             ReplyFinished,
             reply=1,
             turn=self._turn,
-            phase="A",
+            phase=phase,
             agent=agent,
             status=status,
             message=message,
+            usage=usage,
+            latency_ms=ms,
             unresolved=unresolved.split(),
             error="no answer" if message is None else None,
         )
@@ -85,7 +107,7 @@ class Script:
         return self._put(ChainFinished, chain=1, end=end, awaits=list(awaits), **counts)
 
     def told(self) -> Conversation:
-        return conversation.of(self.events)
+        return conversation.of(self.events, Path())
 
 
 def worked() -> Script:
@@ -106,8 +128,8 @@ def worked() -> Script:
 
 
 def judged(script: Script, **expected: Any) -> list[CheckResult]:
-    part = Part(yamlfile.plain({}, "scenarios/x.yaml"))
-    return judge.checked(Expect.model_validate(expected), script.told(), part)
+    shape = Expect.model_validate(expected)
+    return judge.checked(shape, script.told(), lambda _: ("scenarios/x.yaml", 1), ("expect",))
 
 
 def holds(script: Script, **expected: Any) -> bool:
@@ -241,7 +263,7 @@ def test_a_check_that_crashes_is_an_error_and_the_others_are_judged(
     def crash(*_: Any, **__: Any) -> Verdict:
         raise RuntimeError("boom")
 
-    monkeypatch.setitem(expect._TEXT_CHECKS, "contains", crash)
+    monkeypatch.setitem(checks._CHECKS, "contains", crash)
     results = judged(worked(), replies={"architect": [{"contains": "x"}]}, turns=2)
     assert {result.field: result.status for result in results} == {
         "replies.architect[0].contains": "error",
@@ -285,3 +307,228 @@ def test_a_long_text_is_shown_around_what_matched() -> None:
     assert '" secret' not in verdict.actual
     assert "a secret b" in verdict.actual
     assert len(verdict.actual) < 300
+
+
+def rich() -> Script:
+    """A live agent and a scripted one; one failed, one declined, one was passed over."""
+    return (
+        Script()
+        .human("go")
+        .system("15 minutes without an answer")
+        .turn("dev", "qa")
+        .started("dev", "python")
+        .started("qa", "scripted")
+        .reply(
+            "dev",
+            "Plan A, done",
+            usage=Usage(input_tokens=100, output_tokens=20, cost_usd=0.02),
+            ms=1500,
+            mentions=["qa", "maya"],
+            structured=[
+                StructuredContent(type="task_list", data={"items": [{"t": "测试", "ok": True}]}),
+                StructuredContent(type="diff", data="-a\n+b"),
+            ],
+            attachments=[Attachment(name="plan.md", path="plan.md")],
+        )
+        .reply("qa", status="declined", ms=9000)
+        .candidates("pm", passed_over=("ops",))
+        .started("pm", "python")
+        .reply("pm", status="timeout", ms=700, phase="B")
+        .turn("ops")
+        .reply("ops", "ok")
+        .finished()
+    )
+
+
+@pytest.mark.parametrize(
+    ("expected", "right"),
+    [
+        ({"silent": ["qa", "nobody"]}, True),
+        ({"silent": ["dev"]}, False),
+        ({"silent": ["pm"]}, False),
+        ({"passed_over": {"ops": {}}}, True),
+        ({"passed_over": {"ops": {"relevance": {"max": 0.5}}}}, True),
+        ({"passed_over": {"ops": {"relevance": 0.4}}}, True),
+        ({"passed_over": {"ops": {"relevance": {"min": 0.5}}}}, False),
+        ({"passed_over": {"qa": {}}}, False),
+        ({"replies_count": 2}, True),
+        ({"replies_count": {"max": 1}}, False),
+        ({"tokens": 120}, True),
+        ({"tokens": {"max": 119}}, False),
+        ({"latency_s": {"min": 2.2, "max": 2.2}}, True),
+        ({"latency_s": {"max": 2}}, False),
+        ({"system": [{"contains": "15 minutes"}, {"not_contains": "16"}]}, True),
+        ({"system": [{"contains": "16 minutes"}]}, False),
+        ({"timeline": [{"agent": "dev"}, {"agent": "pm", "status": "timeout"}]}, True),
+        ({"timeline": [{"agent": "pm"}, {"agent": "dev"}]}, False),
+        ({"timeline": [{"turn": 1, "phase": "B"}]}, True),
+        ({"timeline": [{"turn": 2, "phase": "B"}]}, False),
+        ({"timeline": [{"turn": 2, "agent": "ops"}]}, True),
+        ({"timeline": [{"agent": "dev", "mentions": ["qa"], "contains": "done"}]}, True),
+        ({"timeline": [{"agent": "dev", "mentions": ["pm"]}]}, False),
+        ({"timeline": [{"agent": "dev", "mentions": {"exactly": ["maya", "qa"]}}]}, True),
+        ({"timeline": [{"agent": "dev", "mentions": {"exactly": ["qa"]}}]}, False),
+        ({"timeline": [{"agent": "ops", "mentions": {"exactly": []}}]}, True),
+        ({"timeline": [{"agent": "dev", "contains": "done", "max_words": 2}]}, False),
+        ({"timeline_exact": [{}, {}, {}, {}]}, None),
+        ({"timeline_exact": [{"agent": a} for a in ("dev", "qa", "pm", "ops")]}, True),
+        ({"timeline_exact": [{"agent": a} for a in ("dev", "qa", "pm")]}, False),
+        ({"timeline_exact": [{"agent": a} for a in ("dev", "qa", "pm", "ops", "ops")]}, False),
+        ({"timeline_exact": [{"agent": a} for a in ("qa", "dev", "pm", "ops")]}, False),
+        ({"structured": ["task_list", "diff"]}, True),
+        ({"structured": ["code_block"]}, False),
+        ({"structured": [{"type": "task_list", "agent": "dev", "contains": "测试"}]}, True),
+        ({"structured": [{"type": "task_list", "contains": "items[0].ok: true"}]}, True),
+        ({"structured": [{"type": "task_list", "agent": "qa"}]}, False),
+        ({"structured": {"diff": [{"regex": r"^\+b$|\+b"}, {"contains": "-a"}]}}, True),
+        ({"structured": {"diff": [{"contains": "+c"}]}}, False),
+        ({"attachments": ["plan.md"]}, True),
+        ({"attachments": ["Plan.md"]}, False),
+        ({"attachments": {"plan.md": [{"starts_with": "# Plan"}]}}, True),
+        ({"attachments": [{"name": "plan.md", "agent": "dev", "contains": "nothing"}]}, False),
+    ],
+)
+def test_each_further_key_holds_or_not(
+    tmp_path: Path, expected: dict[str, Any], right: bool | None
+) -> None:
+    if right is None:
+        with pytest.raises(ValueError, match="a row needs"):
+            Expect.model_validate(expected)
+        return
+    (tmp_path / "plan.md").write_text("# Plan\n好", encoding="utf-8")
+    told = conversation.of(rich().events, tmp_path)
+    shape = Expect.model_validate(expected)
+    results = judge.checked(shape, told, lambda _: ("x.yaml", 1), ("expect",))
+    assert results
+    assert all(one.status in ("passed", "failed") for one in results), results
+    assert all(one.status == "passed" for one in results) is right, results
+
+
+def test_an_attachment_that_is_gone_is_an_error_not_a_failure() -> None:
+    (result,) = judged(rich(), attachments={"plan.md": [{"not_contains": "secret"}]})
+    assert result.status == "error"
+
+
+def test_a_cost_that_is_not_known_is_not_free() -> None:
+    live = Script().human("x").turn("dev").started("dev", "python").reply("dev").finished()
+    assert not holds(live, cost_usd={"max": 5})
+    assert not holds(live, cost_usd={"max": 5, "unknown": "fail"})
+    assert holds(live, cost_usd={"max": 5, "unknown": "pass"})
+    scripted = Script().human("x").turn("dev").started("dev", "scripted").reply("dev").finished()
+    assert holds(scripted, cost_usd=0)
+    assert not holds(scripted, cost_usd={"min": 0.01})
+    told = Script().human("x").turn("dev").started("dev", "python")
+    told.reply("dev", usage=Usage(cost_usd=0.02)).finished()
+    assert holds(told, cost_usd=0.02)
+    assert not holds(told, cost_usd={"max": 0.01})
+
+
+def test_latency_is_judged_only_where_agents_are_live() -> None:
+    scripted = Script().human("x").turn("dev").started("dev", "scripted").reply("dev", ms=99_000)
+    (result,) = judged(scripted.finished(), latency_s={"max": 1})
+    assert (result.status, "not judged" in result.actual) == ("passed", True)
+
+
+@pytest.mark.parametrize(
+    ("check", "text", "right"),
+    [
+        ({"equals": "Zoë"}, " Zoë\n", True),
+        ({"equals": "zoe"}, "ZOE", False),
+        ({"equals": "zoe", "ignore_case": True}, "ZOE", True),
+        ({"starts_with": "好"}, "好的", True),
+        ({"starts_with": "的"}, "好的", False),
+        ({"max_chars": 2}, "好的", True),
+        ({"max_chars": 1}, "好的", False),
+        ({"max_words": 3}, "don't re-run p99", True),
+        ({"max_words": 2}, "don't re-run p99", False),
+        ({"max_words": 3}, "好的 ok", True),
+        ({"max_words": 2}, "好的 ok", False),
+        ({"language": "zh"}, "好的，用 PostgreSQL 和 Redis 实现 @dev", True),
+        ({"language": "zh"}, "please roll back 812", False),
+        ({"language": "zh"}, "はい、実装します", False),
+        ({"language": "ja"}, "はい、実装します", True),
+        ({"language": "ko"}, "네, 배포했습니다 v2", True),
+        ({"language": "zh"}, "```\nlong code in english words\n``` 好", True),
+        ({"language": "zh"}, "12:30 ...", False),
+        ({"not": {"contains": "no", "regex": "x+"}}, "yes", True),
+        ({"not": {"contains": "no", "regex": "y.s"}}, "yes", False),
+        ({"any_of": [{"contains": "a"}, {"contains": "b", "max_chars": 1}]}, "b", True),
+        ({"any_of": [{"contains": "a"}, {"contains": "b", "max_chars": 1}]}, "bb", False),
+        ({"any_of": [{"not": {"contains": "b"}}]}, "bb", False),
+    ],
+)
+def test_each_check_on_a_text(check: dict[str, Any], text: str, right: bool) -> None:
+    script = Script().human("x").turn("dev").reply("dev", text).finished()
+    (result,) = judged(script, replies={"dev": [check]})
+    assert result.status == ("passed" if right else "failed"), result
+    assert result.expected
+    assert result.actual
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        {},
+        {"ignore_case": True},
+        {"contains": "a", "equals": "b"},
+        {"not": {}},
+        {"any_of": []},
+        {"any_of": [{}]},
+        {"language": "Chinese"},
+        {"max_words": -1},
+        {"contains": "a", "level": "loud"},
+        {"regex": "("},
+    ],
+)
+def test_a_check_that_checks_nothing_is_refused(check: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the wording is tested with the files
+        Expect.model_validate({"replies": {"dev": [check]}})
+
+
+def test_a_warning_is_told_and_does_not_fail() -> None:
+    results = judged(
+        rich(),
+        replies={"dev": [{"contains": "nope", "level": "warn"}, {"contains": "Plan"}]},
+        system=[{"contains": "nope", "level": "warn"}],
+    )
+    assert sorted(one.status for one in results) == ["passed", "warned", "warned"]
+    assert judge.status_of(results, []) == "passed"
+
+
+def test_the_row_that_is_not_there_is_pointed_at() -> None:
+    rows = [{"agent": "dev"}, {"agent": "ops", "phase": "B"}]
+    (result,) = judged(rich(), timeline=rows)
+    assert result.field == "timeline[1]"
+    assert "ops in turn 2: phase is A" in result.actual
+    (result,) = judged(rich(), timeline_exact=[{"agent": "dev"}, {"agent": "pm"}])
+    assert result.field == "timeline_exact[1]"
+    assert "row 2: agent is qa" in result.actual
+
+
+def test_a_failure_is_named_by_a_row_with_its_status() -> None:
+    told = rich().told()
+
+    def unnamed(step: dict[str, Any], whole: dict[str, Any]) -> list[str]:
+        expects = (Expect.model_validate(step), Expect.model_validate(whole))
+        return [failure.agent for failure in judge.unnamed(told, *expects)]
+
+    row = {"agent": "pm", "status": "timeout"}
+    assert unnamed({}, {}) == ["pm"]
+    assert unnamed({"timeline": [row]}, {}) == []
+    assert unnamed({"timeline_exact": [{**row, "turn": 1}]}, {}) == []
+    assert unnamed({"timeline": [{**row, "turn": 2}]}, {}) == ["pm"]
+    assert unnamed({"timeline": [{"agent": "pm"}]}, {}) == ["pm"]
+    assert unnamed({"timeline": [{**row, "status": "error"}]}, {}) == ["pm"]
+    assert unnamed({}, {"timeline": [{**row, "turn": 7}]}) == []
+
+
+def test_without_the_library_a_language_of_its_kind_is_an_error() -> None:
+    script = Script().human("x").turn("dev").reply("dev", "please roll back").finished()
+    (result,) = judged(script, replies={"dev": [{"language": "en"}]})
+    try:
+        import py3langid  # noqa: F401
+    except ImportError:
+        assert result.status == "error"
+        assert "arena-cli[language]" in result.actual
+    else:
+        assert result.status == "passed"

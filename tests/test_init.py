@@ -5,24 +5,28 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from program import Program
 from test_schema import schemas
 
 from arena_cli.adapters import registry
+from arena_cli.cli import workspace as command
 from arena_cli.ground import yamlfile
 from arena_cli.ground.errors import UsageError
 from arena_cli.scenario import file as scenario_file
 from arena_cli.team import init, workspace
+from arena_cli.team.init import Template
 
+NAMES: tuple[Template, ...] = get_args(Template)
 REPOSITORY = Path(__file__).parents[1]
 SCHEMAS: dict[str, dict[str, Any]] = {"agent": {}, "team": {}, "scenario": {}, "workspace": {}}
 FIRST_LINE = re.compile(r"# yaml-language-server: \$schema=(\S+)\n")
 
 
-def test_the_new_workspace_loads_without_fault_or_warning(tmp_path: Path) -> None:
+def test_the_new_workspace_is_a_software_team(tmp_path: Path) -> None:
     target = tmp_path / "新 folder"
     written = init.write(target, SCHEMAS)
     assert all(path.is_file() for path in written)
@@ -40,29 +44,81 @@ def test_the_new_workspace_loads_without_fault_or_warning(tmp_path: Path) -> Non
     assert all(member.role_prompt for member in team.members)
 
 
-def test_every_yaml_file_names_a_schema_that_is_there(tmp_path: Path) -> None:
-    for path in init.write(tmp_path, SCHEMAS):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_new_workspace_loads_without_fault_or_warning(tmp_path: Path, name: Template) -> None:
+    init.write(tmp_path, SCHEMAS, name)
+    space = workspace.load(tmp_path, kinds=registry.KINDS)
+    assert space.warnings == ()
+    team = space.team(space.file.team)
+    assert [member.id for member in team.members if not member.role_prompt] == []
+    assert {member.id for member in team.members} == set(space.profiles)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_scenarios_pass_and_its_first_words_are_answered(
+    tmp_path: Path, name: Template
+) -> None:
+    program = Program(tmp_path)
+    hints = program.run("init", "--template", name).check().stdout.split("\n\n")[1]
+    assert hints == f'  arena send "{init.FIRST_WORDS[name]}"\n  arena run\n'
+    assert program.run("agents", "check").check().stdout.count("ok ") > 3
+    result = json.loads(program.run("run", "--json").check().stdout)
+    assert result["exit_code"] == 0
+    assert program.sessions() == []
+    program.run("send", "-q", init.FIRST_WORDS[name]).check()
+
+
+def test_the_on_call_of_an_incident_is_silent_and_the_commander_is_asked(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.run("init", "--template", "incident").check()
+    program.run("send", "-q", "-s", "s", init.FIRST_WORDS["incident"]).check()
+    assert ("oncall", "timeout") in program.finished()
+    assert program.records()[-1]["end"] == "awaiting_human"
+    program.run("send", "-q", "-s", "s", "--from", "maya", "mail jo@shop.example, @scribe").check()
+    assert "jo@shop" not in program.written()
+
+
+def test_a_template_that_is_not_there(tmp_path: Path) -> None:
+    done = Program(tmp_path).run("init", "--template", "incidents")
+    assert done.code == 2
+    assert "'incidents' is not one of 'software', 'incident'" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_templates_are_those_that_the_program_knows() -> None:
+    folders = (REPOSITORY / "arena_cli" / "team" / "template").iterdir()
+    assert {path.name for path in folders if path.is_dir()} == set(NAMES)
+    offered = get_type_hints(command.init, include_extras=True)["template"]
+    assert get_args(get_args(offered)[0]) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_yaml_file_names_a_schema_that_is_there(tmp_path: Path, name: Template) -> None:
+    for path in init.write(tmp_path, SCHEMAS, name):
         if path.suffix == ".yaml":
             first = FIRST_LINE.match(path.read_text(encoding="utf-8"))
             assert first is not None
             assert (path.parent / first[1]).is_file()
 
 
-def test_the_scenarios_are_yaml_without_fault() -> None:
-    paths = [path for path in init.template({}) if path.startswith("scenarios/")]
-    assert paths == ["scenarios/gdpr-breakdown.yaml", "scenarios/nobody-named.yaml"]
+@pytest.mark.parametrize("name", NAMES)
+def test_the_scenarios_are_yaml_without_fault(name: Template) -> None:
+    written = init.template({}, name)
+    paths = [path for path in written if path.startswith("scenarios/")]
+    assert len(paths) == 2
     for path in paths:
-        document = yamlfile.parse(init.template({})[path].decode(), path)
+        document = yamlfile.parse(written[path].decode(), path)
         assert document.faults == ()
         assert Draft202012Validator(scenario_file.schema()).is_valid(document.data)
 
 
-def test_no_catch_all_calls_anyone() -> None:
-    for path, content in init.template({}).items():
+@pytest.mark.parametrize("name", NAMES)
+def test_no_catch_all_calls_anyone(name: Template) -> None:
+    for path, content in init.template({}, name).items():
         if path.startswith("agents/") and "/teams/" not in path:
             last = yamlfile.parse(content.decode(), path).data["adapter"]["replies"][-1]
-            assert list(last) == ["say"]
-            assert "@" not in last["say"]
+            assert list(last) == (["fail"] if path == "agents/oncall.yaml" else ["say"])
+            assert "@" not in last.get("say", "")
 
 
 @pytest.mark.parametrize("there", ["arena.yaml", "agents/tester.yaml", ".schema/agent.json"])

@@ -30,6 +30,7 @@ TIME  合规 (compliance) · turn 1 A · N s · N tokens
   GDPR 要求：用户同意、数据可删除 @测试工程师 请准备测试用例
   → 测试工程师
   passed over: 测试工程师 (relevance 0.4 < 0.8)
+
 ── turn 1 · may reply: 全栈开发
 TIME  全栈开发 (developer) · turn 1 B · N s · N tokens
   收到，先做认证模块 @测试工程师 完成后请做冒烟测试
@@ -223,12 +224,12 @@ def test_every_fault_of_every_file_is_told_at_once(program: Program, tmp_path: P
 def test_sessions_by_name(program: Program, tmp_path: Path) -> None:
     program.run("send", "--session", "Café 需求", "hello").check(stdout=hello("Café 需求"))
     program.run("send", "--session", "CAFE\u0301 需求", "again").check(
-        stdout=hello("Café 需求", "again")
+        stdout=hello("Café 需求", "again", turn=2)
     )
     program.run("send", "-s", "other", "hello").check(stdout=hello("other"))
-    program.run("send", "-c", "more").check(stdout=hello("other", "more"))
+    program.run("send", "-c", "more").check(stdout=hello("other", "more", turn=2))
     os.utime(program.transcript("other"), (1, 1))
-    program.run("send", "-c", "last").check(stdout=hello("Café 需求", "last"))
+    program.run("send", "-c", "last").check(stdout=hello("Café 需求", "last", turn=3))
     assert {path.name for path in (tmp_path / "sessions").iterdir()} == {"Café 需求", "other"}
     assert len(program.finished("Café 需求")) == 3
     wrong = program.run("show", "othr").check(
@@ -343,7 +344,7 @@ def test_no_reply_says_why_for_each_member(tmp_path: Path) -> None:
         "  hello world there, @bob\n"
         "  nobody is called @bob\n\n"
         "── turn 1 · must reply: nobody\n"
-        "  passed over: 全栈开发 (relevance 0 < 0.6)\n"
+        "  passed over: 全栈开发 (relevance 0 < 0.6)\n\n"
         "── turn 1 · may reply: shy\n"
         "TIME  shy · turn 1 B · N s · N tokens · declined\n\n"
         "══ no_reply · 0 replies in 1 turn · N tokens\n"

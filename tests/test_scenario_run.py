@@ -10,8 +10,9 @@ import pytest
 from stage import Stage, broken, printed
 
 from arena_cli.ground.errors import DiskRefused
-from arena_cli.scenario import result, run
+from arena_cli.scenario import result
 from arena_cli.scenario.result import ScenarioResult
+from arena_cli.scenario.run import Runner
 from arena_cli.session.session import Session
 
 
@@ -42,7 +43,7 @@ expect: {replied: [dev, dev], turns: 2, end: quiet}
 """
     )
     assert told.status == "passed", printed(told)
-    assert told.session is None
+    assert told.sessions == []
     assert [check.status for check in told.checks] == ["passed"] * 3
     assert stage.sessions() == []
 
@@ -69,13 +70,13 @@ expect: {turns: 7}
         "replies.dev[0].contains",
     )
     assert told.checks == []
-    assert [told.session] == stage.sessions()
+    assert told.sessions == stage.sessions()
     text = printed(told)
     assert "scenarios/s0.yaml:7: replies.dev[0].contains" in text
     assert 'expected: contains "finished"' in text
     assert 'actual:   dev in turn 1: no "finished" in "done"' in text
     assert "must reply: dev" in text
-    assert f"arena show {told.session}" in text
+    assert f"arena show {told.sessions[0]}" in text
 
 
 def test_on_fail_continue_goes_on_and_the_whole_is_judged(stage: Stage) -> None:
@@ -138,7 +139,7 @@ def test_an_error_says_what_happened_and_how_to_expect_it(stage: Stage) -> None:
     text = printed(told)
     assert "oncall in turn 1: timeout" in text
     assert "expect outcome: {oncall: timeout}" in text
-    assert str(told.session) in text
+    assert told.sessions[0] in text
 
 
 def test_the_disk_that_refuses_is_an_error_of_that_scenario(
@@ -177,7 +178,7 @@ def test_interrupted_tells_how_far_it_came(stage: Stage) -> None:
     told: list[ScenarioResult] = []
 
     async def interrupted() -> None:
-        playing = asyncio.create_task(run.run_all(scenarios, stage.place(), told.append))
+        playing = asyncio.create_task(Runner(scenarios, stage.place(), told.append).run())
         while not any("slow" in text for text in transcripts(stage)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # a file has no event to wait for
         playing.cancel()
@@ -187,7 +188,7 @@ def test_interrupted_tells_how_far_it_came(stage: Stage) -> None:
     asyncio.run(interrupted())
     assert [one.status for one in told] == ["passed", "interrupted"]
     assert statuses(told[1]) == ["passed"]
-    assert stage.sessions() == [told[1].session]
+    assert stage.sessions() == told[1].sessions
     whole = result.of_run(told, selected=3, seconds=1)
     assert (whole.exit_code, whole.interrupted, whole.not_run) == (130, 1, 1)
 

@@ -1,8 +1,7 @@
-"""Streams that are closed, full, narrow or no longer read; places that cannot be written."""
+"""Streams that are closed, full or no longer read; places that cannot be written."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -57,30 +56,6 @@ def test_closed_and_full_streams(program: Program) -> None:
     assert program.records("t")[-1]["end"] == "quiet"
     program.agent("dev", {"fail": "error"})
     assert shell("arena send -s t hello | true; exit ${PIPESTATUS[0]}") == ("", 3)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="pty is a thing of POSIX")
-def test_a_narrow_terminal_shows_the_same_text(program: Program) -> None:
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    program.agent("dev", {"say": "a line that is much longer than twenty columns: \x1b[31m✓"})
-    plain = program.run("send", "hello").check()
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
-    program.env |= {"COLUMNS": "20", "TERM": "xterm-256color"}
-    program.run("send", "hello", stdin=theirs, stdout=theirs).check()
-    shown = os.read(ours, 65_536).decode("utf-8").replace("\r\n", "\n")
-    assert plain.normal(shown) == plain.normal(plain.stdout)
-    program.run("send", stdin=theirs).check(
-        code=2,
-        stdout="",
-        stderr='arena: there is no message\n  Say something: `arena send "hello"`.\n',
-    )
-    os.close(theirs)
-    os.close(ours)
 
 
 def test_a_sessions_place_that_cannot_be_written(program: Program) -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from arena_cli.ground.protocol import FALSE_WORDS, TRUE_WORDS, StructuredContent
+from arena_cli.ground.text import shown
 from arena_cli.report.timeline import Timeline
+from arena_cli.report.words import Words
 from arena_cli.transcript import events
 from arena_cli.transcript.events import Event
 
 TS = "2026-11-28T09:30:05.125Z"
+HOSTILE = "a\x1b[31m\n::stop-commands::t\n##[error]x"
+KINDS = get_args(StructuredContent.model_fields["type"].annotation)
+STATES = {*TRUE_WORDS, *FALSE_WORDS, "done", "complete", "completed", "finished", "closed"}
 MEMBERS = [
     {"id": "architect", "name": "架构师", "role": ""},
     {"id": "dev", "name": "dev", "role": ""},
@@ -144,6 +152,7 @@ def test_a_whole_chain() -> None:
         "  may not call dev: not in may_mention\n"
         "  nobody is called @amy\n"
         "  passed over: 架构师 (relevance 0.4 < 0.6), Ops (relevance 0.784, no place left)\n"
+        "\n"
         "── turn 2 · may reply: dev\n"
         "09:30:05  dev · turn 2 B · 1.2 s · declined\n"
         "\n"
@@ -221,8 +230,8 @@ def test_no_reply_tells_why_of_each_member_in_this_chain() -> None:
 
 def test_a_session_that_goes_on_names_its_members_and_counts_its_turns() -> None:
     timeline = Timeline()
-    shown = list(timeline.goes_on(made(session()), 2))  # type: ignore[arg-type]
-    assert shown == ["session s · team crew", ""]
+    shown = timeline.goes_on(made(session()), 2)  # type: ignore[arg-type]
+    assert [line.text for line in shown] == ["session s · team crew", ""]
     again = told(
         {"type": "resumed", "chain": 1, "after_seq": 12},
         started("architect", 2, turn=7),
@@ -234,9 +243,6 @@ def test_a_session_that_goes_on_names_its_members_and_counts_its_turns() -> None
         "09:30:05  架构师 (architect) · turn 2 A · 1.2 s · 2 attempts\n"
         "  好\n"
     )
-
-
-HOSTILE = "a\x1b[31m\n::stop-commands::t\n##[error]x"
 
 
 def hostile_events() -> Iterable[dict[str, Any]]:
@@ -270,31 +276,226 @@ def test_no_text_steers_a_terminal_or_a_ci_runner(event: dict[str, Any]) -> None
         assert "##[" not in line
 
 
-def test_attachments_and_data_are_drawn() -> None:
-    parts = {
-        "attachments": [
-            {"type": "image", "name": "图.png", "path": "sessions/s/图.png", "size": 9},
-            {"type": "file", "name": "notes"},
-        ],
-        "structured": [
-            {"type": "code_block", "data": "a = 1\n\nb = 2"},
-            {"type": "task_list", "data": ["写", "测"]},
-        ],
-    }
-    assert told(sent("see", message=parts)) == (
+def test_attachments_are_named() -> None:
+    parts = [
+        {"type": "image", "name": "图.png", "path": "sessions/s/图.png", "size": 9},
+        {"type": "file", "name": "notes"},
+    ]
+    assert told(sent("see", message={"attachments": parts})) == (
         "09:30:05  user\n"
         "  see\n"
-        "  [code_block]\n"
-        "    a = 1\n"
-        "\n"
-        "    b = 2\n"
-        "  [task_list]\n"
-        "    [\n"
-        '      "写",\n'
-        '      "测"\n'
-        "    ]\n"
         "  [image: 图.png, 9 bytes at sessions/s/图.png]\n"
         "  [file: notes]\n"
+        "\n"
+    )
+
+
+def drawn(kind: str, data: Any) -> list[str]:
+    """The lines of one structured part."""
+    part = {"type": kind, "data": data}
+    return told(sent("", message={"structured": [part]})).splitlines()[1:-1]
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (["写", "测"], ["  [task_list]", "    [ ] 写", "    [ ] 测"]),
+        (
+            [{"title": "a", "done": True}, {"task": "b", "completed": "no"}, {"name": "c"}],
+            ["  [task_list]", "    [x] a", "    [ ] b", "    [ ] c"],
+        ),
+        (
+            {
+                "title": "plan",
+                "tasks": [
+                    {"text": "a", "status": "completed", "owner": "dev"},
+                    {"title": "b", "status": "in_progress", "subtasks": ["c", {"text": "d"}]},
+                ],
+                "due": "Friday",
+            },
+            [
+                "  [task_list: plan]",
+                "    [x] a (owner: dev)",
+                "    [ ] b (status: in_progress)",
+                "      [ ] c",
+                "      [ ] d",
+                "    due: Friday",
+            ],
+        ),
+        ({"items": [{"name": "a", "checked": False}]}, ["  [task_list]", "    [ ] a"]),
+        ([1, 2], ["  [task_list]", "    [", "      1,", "      2", "    ]"]),
+        ([{"title": 5}], ["  [task_list]", "    [", "      {", '        "title": 5']),
+        ({"a": 1}, ["  [task_list]", "    {", '      "a": 1', "    }"]),
+        ([], ["  [task_list]", "    []"]),
+        ("a\nb", ["  [task_list]", "    a", "    b"]),
+        (None, ["  [task_list]", "    null"]),
+    ],
+)
+def test_a_task_list_is_a_checklist(data: Any, lines: list[str]) -> None:
+    assert drawn("task_list", data)[: len(lines)] == lines
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "lines"),
+    [
+        ("code_block", "a = 1\n\nb = 2\n", ["[code_block]", "  a = 1", "", "  b = 2"]),
+        (
+            "code_block",
+            {"language": "python", "path": "a.py", "code": "x", "line": 3},
+            ["[code_block: python, a.py]", "  x", "  line: 3"],
+        ),
+        ("code_block", {"lines": 3}, ["[code_block]", "  {", '    "lines": 3', "  }"]),
+        ("architecture_diagram", "A --> B", ["[architecture_diagram]", "  A --> B"]),
+        (
+            "architecture_diagram",
+            {"mermaid": "graph TD\n  A --> B", "title": "t"},
+            ["[architecture_diagram: mermaid]", "  graph TD", "    A --> B", "  title: t"],
+        ),
+        (
+            "architecture_diagram",
+            {"format": "dot", "source": "digraph {}"},
+            ["[architecture_diagram: dot]", "  digraph {}"],
+        ),
+        ("diff", "-a\n+b", ["[diff]", "  -a", "  +b"]),
+        (
+            "diff",
+            {"files": [{"path": "x", "patch": "+b"}, "-c"], "base": "main"},
+            ["[diff]", "  x", "  +b", "  -c", "  base: main"],
+        ),
+        ("diff", {"old": "a", "new": "b"}, ["[diff]", "  {", '    "old": "a",', '    "new": "b"']),
+        (
+            "approval_request",
+            {"env": {"a": 1}, "reason": "because\nof it", "action": "deploy"},
+            [
+                "[approval_request]",
+                "  action: deploy",
+                "  reason:",
+                "    because",
+                "    of it",
+                '  env: {"a": 1}',
+            ],
+        ),
+        ("approval_request", "may I?", ["[approval_request]", "  may I?"]),
+        ("approval_request", ["deploy"], ["[approval_request]", "  [", '    "deploy"', "  ]"]),
+    ],
+)
+def test_structured_parts_are_drawn_by_kind(kind: str, data: Any, lines: list[str]) -> None:
+    assert drawn(kind, data)[: len(lines)] == [line and f"  {line}" for line in lines]
+
+
+def data_of(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    """Data as agents write it, and as they should not."""
+    known = ["title", "tasks", "done", "status", "code", "diff", "files", "mermaid", "action"]
+    return st.recursive(
+        st.none() | st.booleans() | st.integers() | texts,
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(known) | texts, inner, max_size=4)
+        ),
+        max_leaves=12,
+    )
+
+
+@given(st.sampled_from(KINDS), data_of(st.text("ab中+- ", max_size=8)))
+def test_nothing_of_the_data_is_left_out(kind: str, data: Any) -> None:
+    """But for a state, which a mark may say."""
+    text = "\n".join(drawn(kind, data))
+    for leaf in leaves(data):
+        if isinstance(leaf, str) and leaf.strip().casefold() not in STATES:
+            assert shown(leaf).rstrip() in text
+
+
+@given(
+    st.sampled_from(KINDS),
+    data_of(
+        st.sampled_from([HOSTILE, "::error::x", "\n::x", "##[x]", "\u202e", "\x9b2J", " ::y", ""])
+    ),
+)
+def test_no_data_steers_a_terminal_or_a_ci_runner(kind: str, data: Any) -> None:
+    for line in drawn(kind, data):
+        assert line.isprintable()
+        assert not line.lstrip().startswith("::")
+        assert "##[" not in line
+
+
+def leaves(data: Any) -> Iterator[Any]:
+    if isinstance(data, dict):
+        data = list(data.values())
+    if isinstance(data, list):
+        for one in data:
+            yield from leaves(one)
+    else:
+        yield data
+
+
+def test_avatars_stand_before_names_and_addresses_do_not() -> None:
+    avatars = {"architect": "🏗️", "dev": "https://a.example/face.png", "ops": "x" * 13}
+    timeline = Timeline(avatars=avatars)
+    told(session(), timeline=timeline)
+    said = [told(finished(agent), timeline=timeline) for agent in ("architect", "dev", "ops")]
+    assert [one.split("  ")[1].split(" · ")[0] for one in said] == [
+        "🏗️ 架构师 (architect)",
+        "dev",
+        "Ops (ops)",
+    ]
+
+
+def test_a_turn_of_another_number_shows_its_id() -> None:
+    timeline = Timeline()
+    asked = {"type": "candidates", "turn": 7, "asked": ["dev"]}
+    assert told(session(), sent(), turn("dev", turn=7), asked, timeline=timeline).endswith(
+        "── turn 1 (t7) · must reply: dev\n\n── turn 1 (t7) · may reply: dev\n"
+    )
+
+
+def test_an_agent_keeps_its_colour() -> None:
+    def style(timeline: Timeline, agent: str) -> str:
+        return timeline.named(agent)[-1].style
+
+    first, second = Timeline(), Timeline()
+    for timeline in (first, second):
+        told(session(), timeline=timeline)
+    styles = [style(first, agent) for agent in ("architect", "dev", "ops")]
+    assert len(set(styles)) == 3
+    assert [style(second, agent) for agent in ("architect", "dev", "ops")] == styles
+    assert style(first, "gone") == style(Timeline(), "gone")
+
+
+def test_chinese_stands_beside_the_words_of_files() -> None:
+    timeline = Timeline(Words("zh"))
+    text = told(
+        session(),
+        sent("@all", unresolved=["bob"]),
+        turn("dev", deferred=["ops"], depth=1, mentioned_by={"dev": ["user"]}),
+        finished("dev", "{name} 好", attempts=2),
+        finished("ops", status="declined"),
+        {
+            "type": "candidates",
+            "turn": 1,
+            "asked": ["dev"],
+            "passed_over": {"ops": {"relevance": 0.4, "threshold": 0.6}},
+        },
+        over(),
+        ended(replies=2),
+        timeline=timeline,
+    )
+    assert text == (
+        "会话 s · 团队 crew\n"
+        "\n"
+        "09:30:05  user\n"
+        "  @all\n"
+        "  没有人叫 @bob\n"
+        "\n"
+        "── 第 2 轮 (t1) · 须回应：dev（由 user 提到）\n"
+        "  推迟到下一轮：Ops\n"
+        "09:30:05  dev · 第 2 轮 A · 1.2 秒 · 尝试 2 次\n"
+        "  {name} 好\n"
+        "09:30:05  Ops (ops) · 第 2 轮 A · 1.2 秒 · declined（不回应）\n"
+        "  未选中：Ops (relevance（相关度）0.4 < 0.6)\n"
+        "\n"
+        "── 第 2 轮 (t1) · 可回应：dev\n"
+        "\n"
+        "══ quiet（无人待回应） · 1 轮，2 条回复 · 70 → 7 tokens\n"
         "\n"
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,9 +57,10 @@ def loaded(root: Path, files: Mapping[str, str]) -> Workspace:
 
 
 def faults(root: Path, files: Mapping[str, str]) -> list[str]:
+    """What is told, without the lines that are quoted."""
     with pytest.raises(FileFaults) as raised:
         loaded(root, files)
-    return [str(fault) for fault in raised.value.faults]
+    return [str(replace(fault, source="")) for fault in raised.value.faults]
 
 
 def test_find_goes_upwards_and_takes_what_is_named(tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_a_team_file_gives_members_roles_humans_and_rules(tmp_path: Path) -> Non
 def test_wrong_overrides_are_told_where_they_stand(tmp_path: Path) -> None:
     space = loaded(tmp_path, {"agents/a.yaml": agent("a"), "agents/b.yaml": agent("b")})
     scenario = yamlfile.parse("\nconfig:\n  default_responders: [bb]\n", "s.yaml")
-    with pytest.raises(FileFaults, match=r"s.yaml:3: config.default_responders\[0\]: .*\n.*`b`"):
+    with pytest.raises(FileFaults, match=r"s.yaml:3: config.default_responders\[0\]: .*[^$]*`b`"):
         space.team(overrides=[Part(scenario, ("config",))])
     line = Part(yamlfile.plain({"selection": "nobody"}, "command line"))
     with pytest.raises(FileFaults, match="command line: selection: must be one of"):
@@ -353,7 +355,7 @@ def test_a_fault_in_an_extended_profile_is_told_in_its_own_file(tmp_path: Path) 
     )
     assert told == [
         "agents/a.yaml:3: retries: must be at least 0, not -1",
-        "agents/b.yaml:3: adapter.model: is missing",
+        "agents/b.yaml:3: adapter.model: is missing\n  add a line `model: ...`",
     ]
 
 
@@ -387,7 +389,7 @@ def test_profiles_of_a_scenario_are_merged_over(tmp_path: Path) -> None:
         "  b: {extends: a, name: 乙}\n  c: {adapter: {type: echo}}\n"
     )
     document = yamlfile.parse(text, "s.yaml")
-    over = space.with_profiles(document.data["profiles"], document=document, loc=("profiles",))
+    over = space.with_profiles(document.data["profiles"], [Part(document, ("profiles",))])
     assert [one.id for one in over.team().members] == ["a", "b", "c"]
     (member,) = over.team("t").members
     assert (member.name, member.profile.skills) == ("甲", ["z"])
@@ -404,14 +406,14 @@ def test_profiles_of_a_scenario_are_merged_over(tmp_path: Path) -> None:
         ("{extends: a}", "s.yaml:2: profiles.a.extends: `a` is there already"),
         ("{adapter: {type: other}}", "s.yaml:2: profiles.a.adapter.model: is missing"),
         ("3", "s.yaml:2: profiles.a: must be a mapping"),
-        ("{adapter: {prot: 3}}", "s.yaml:2: profiles.a.adapter.prot: unknown key\n  did you mean"),
+        ("{adapter: {prot: 3}}", "s.yaml:2: profiles.a.adapter.prot: unknown key\n"),
     ],
 )
 def test_faults_of_a_scenarios_profiles(tmp_path: Path, keys: str, told: str) -> None:
     space = loaded(tmp_path, {"agents/a.yaml": agent("a")})
     document = yamlfile.parse(f"profiles:\n  a: {keys}\n", "s.yaml")
     with pytest.raises(FileFaults) as raised:
-        space.with_profiles(document.data["profiles"], document=document, loc=("profiles",))
+        space.with_profiles(document.data["profiles"], [Part(document, ("profiles",))])
     assert str(raised.value).startswith(told)
 
 

@@ -161,38 +161,50 @@ def test_line_of_a_merged_key_is_where_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("a: 1\nb: `x`\n", 2, "starts with ` must be quoted | quote it: '`x`'"),
+        ("a: 1\nb: `x`\n", 2, 'starts with ` must be quoted | write: b: "`x`"'),
         ("a: %x\n", 1, "starts with % must be quoted"),
-        ("a: **bold** text\n", 1, "starts with * must be quoted | quote it: '**bold** text'"),
+        ("a: **bold** text\n", 1, 'starts with * must be quoted | write: a: "**bold** text"'),
         ("a: *name\n", 1, "starts with * must be quoted"),
-        ("a: &co hello\n", 1, "starts with & must be quoted"),
+        (
+            "a: &co hello\n",
+            1,
+            '`&co` names a value, and nothing uses the name | write: a: "&co hello"',
+        ),
         ("a: & b\n", 1, "starts with & must be quoted"),
-        ("a: !important x\n", 1, "starts with ! must be quoted"),
+        ("a: !important x\n", 1, 'not read here | write: a: "!important x"'),
         ("a: > hello\n", 1, "starts with > must be quoted"),
         ("a: ] x\n", 1, "starts with ] must be quoted"),
-        ("a: [x, @b]\n", 1, "quote it: '@b'"),
-        ("a: {x: @b, y: 1}\n", 1, "quote it: '@b'"),
-        ("a: @it's # why\n", 1, "quote it: '@it''s'"),
-        ("a: {say: hi, there}\n", 1, "a comma inside {} must be quoted"),
+        ("a: [x, @b]\n", 1, 'write: a: [x, "@b"]'),
+        ("a: {x: @b, y: 1}\n", 1, 'write: a: {x: "@b", y: 1}'),
+        ("a: @it's # why\n", 1, 'write: a: "@it\'s" # why'),
+        ("a: {say: hi, there}\n", 1, "a comma inside {} ends a text: `there` is read as a key"),
         ("a: {say:hi}\n", 1, "no space after its colon"),
-        ("a: {re: x{2}}\n", 1, "must be quoted inside {}"),
+        ("a: {re: x{2}}\n", 1, 'must be quoted inside {} | write: a: {re: "x{2}"}'),
         ("a: [b, x[0]]\n", 1, "must be quoted inside []"),
-        ("a: {b: [1, 2}\n", 1, "`}` inside [] ends a text"),
+        (
+            "a: {b: [1, 2}\n",
+            1,
+            "the [ that opens here is not closed before the } | write: a: {b: [1, 2]}",
+        ),
         ("a: [1,\nb: 2\n", 1, "the [ that opens here is never closed"),
         ("a: {x: 1,\n  y: 2\nb: 3\n", 1, "the { that opens here is not closed before line 3"),
         ("a: 1\nb: [[1\n", 2, "closed"),
-        ('a: 1\nb: "\\d+"\n', 2, "use single quotes for a regex: '\\d+'"),
+        ('a: 1\nb: "\\d+"\n', 2, "means nothing between double quotes | write: b: '\\d+'"),
         ('a: "\\u12"\n', 1, "means nothing between double quotes"),
         ('a: "x\nb: 1\n', 1, 'the " that opens here is never closed'),
         ("a: 'x\nb: 1\n", 1, "the ' that opens here is never closed"),
-        ("a: 'it's'\n", 1, "written twice: 'it''s'"),
+        (
+            "a: 'it's'\n",
+            1,
+            "text goes on after the ' that closes it; quote the whole value | write: a: \"it's\"",
+        ),
         ('a: "x" y\n', 1, "goes on after"),
-        ("a: note: this\n", 1, "colon and a space in it must be quoted | quote it: 'note: this'"),
+        ("a: note: this\n", 1, 'colon and a space in it must be quoted | write: a: "note: this"'),
         ("a:b\nc: 1\n", 1, "`a:` needs a space after its colon"),
         ("a: 1\nb\nc: 1\n", 2, "no `key: value`"),
-        ("a: - b\n", 1, "starts on a line of its own"),
-        ("a: 1\n  b: 2\n", 2, "indent it like the keys beside it"),
-        ("a:\n  b: 1\n c: 2\n", 3, "indent it like the keys beside it"),
+        ("a: - b\n", 1, 'or the list begin on the next line | write: a: "- b"'),
+        ("a: 1\n  b: 2\n", 2, "more than the keys beside it, from line 1 | take the spaces before"),
+        ("a:\n  b: 1\n c: 2\n", 3, "does not fit the keys from line 1 | take the spaces before"),
         ("- a\nb: 1\n", 2, "start it with `- `"),
         ("a: >\n x\n\ty\n", 3, "a tab cannot indent"),
         ("a: 1\n---\nb: 2\n", 2, "a file holds one"),
@@ -237,7 +249,7 @@ def test_a_file_that_is_not_utf8_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "f.yaml"
     path.write_bytes("name: a\nother: 中文\n".encode("gbk"))
     (fault,) = yamlfile.load(path, "f.yaml").faults
-    assert (fault.line, fault.what) == (2, "is not UTF-8")
+    assert (fault.line, fault.what) == (2, "is not UTF-8; it looks like GBK")
     (fault,) = yamlfile.load(tmp_path / "none.yaml", "none.yaml").faults
     assert (fault.line, "cannot be read" in fault.what) == (0, True)
 
@@ -245,21 +257,24 @@ def test_a_file_that_is_not_utf8_or_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "1 name: is missing | "),
+        ("", "1 : the file is empty | it needs `name`"),
         ("- a\n", "1 : the file must be a mapping of keys, not a list | "),
-        ("name: 1.10\n", "1 name: must be a text, not the number 1.1 | quote it: '1.10'"),
-        ("name: true\n", "1 name: must be a text, not true | quote it: 'true'"),
+        ("name: 1.10\n", '1 name: must be a text, not the number 1.1 | write: name: "1.10"'),
+        ("name: true\n", '1 name: must be a text, not true | write: name: "true"'),
         (
             "name:\n",
-            "1 name: must be a text; nothing stands here | write a text, or leave the key out",
+            "1 name: must be a text; nothing stands here | write a text",
         ),
-        ("name: a\nflag: yes\n", "2 flag: must be true or false, not the text `yes` | write true"),
+        (
+            "name: a\nflag: yes\n",
+            "2 flag: must be true or false, not the text `yes` | write: flag: true",
+        ),
         (
             "name: a\nratio: '1'\n",
-            "2 ratio: must be a number, not the text `1` | take the quotes away",
+            "2 ratio: must be a number, not the text `1` | write: ratio: 1",
         ),
         ("name: a\nratio: .inf\n", "2 ratio: must be a finite number | "),
-        ("name: a\nwords: b\n", "2 words: must be a list, not the text `b` | write [b]"),
+        ("name: a\nwords: b\n", "2 words: must be a list, not the text `b` | write: words: [b]"),
         (
             "name: a\nmode: skipp\n",
             "2 mode: must be one of skip, retry, not `skipp` | did you mean `skip`?",

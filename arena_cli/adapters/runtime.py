@@ -18,6 +18,7 @@ from arena_cli.adapters import reading, registry
 from arena_cli.adapters.base import Adapter, Health, Render, Setup
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentUnavailable
+from arena_cli.ground.growing import GrowingText
 from arena_cli.ground.protocol import (
     AgentInput,
     AgentOutput,
@@ -32,30 +33,50 @@ from arena_cli.team.model import Member
 
 @dataclass
 class Heard:
-    """What an agent told while it worked, redacted: its text so far and notes on the call."""
+    """What an agent told while it worked, redacted: its text so far and notes on the call.
+
+    `on_text` is told the end of its text so far, without what may be the beginning of a secret.
+    """
 
     redactor: Redactor
     on_status: Callable[[StatusEvent], None]
+    on_text: Callable[[str], None] | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     _text: list[str] = field(default_factory=list)
+    _growing: GrowingText | None = None
+    _earlier: list[dict[str, Any]] = field(default_factory=list)
 
     def __call__(self, item: StatusEvent | TextDelta | CallNote, /) -> None:
         if isinstance(item, TextDelta):
             self._text.append(item)
+            if self.on_text:
+                self._growing = self._growing or GrowingText(self.redactor)
+                if self._growing.feed(item):
+                    self.on_text(self._growing.tail)
         elif isinstance(item, StatusEvent):
             self.on_status(item.model_copy(update={"detail": self._edge(item.detail)}))
         else:
             self.notes.update(self._edge(dict(item)))
 
     def forget(self) -> None:
-        """Begin anew, for another attempt."""
+        """Begin anew, for another attempt; the notes on this one are kept as an earlier one's."""
+        self._earlier.append(dict(self.notes))
         self.notes.clear()
         self._text.clear()
+        self._growing = None
 
     def metadata(self, *, failed: bool) -> dict[str, Any]:
-        """The notes; of a failed call with the text that had come (`partial`)."""
+        """The notes; of a failed call with the text that had come (`partial`).
+
+        `earlier_attempts` are the notes on those that failed before.
+        """
+        metadata = dict(self.notes)
         partial = self._edge("".join(self._text)) if failed else ""
-        return {**self.notes, **({"partial": partial} if partial else {})}
+        if partial:
+            metadata["partial"] = partial
+        if any(self._earlier):
+            metadata["earlier_attempts"] = list(self._earlier)
+        return metadata
 
     def _edge(self, value: Any) -> Any:
         return self.redactor.value(texts.clean_value(value)[0])

@@ -165,19 +165,15 @@ def _checked(text: str) -> str:
 
 
 class ScriptedSettings(Settings):
-    """The keys of `adapter: {type: scripted, ...}`: texts and rules, tried in this order."""
+    """The keys of `adapter: {type: scripted, ...}`: texts and rules, tried in this order.
+
+    `strict`: at the end of a scenario every entry must have been used.
+    """
 
     model_config = ConfigDict(strict=True)
 
     replies: list[Annotated[Rule, BeforeValidator(_entry, json_schema_input_type=str | Rule)]]
     strict: bool = False
-
-    @field_validator("strict")
-    @classmethod
-    def _is_not_built(cls, strict: bool) -> bool:
-        if strict:
-            raise ValueError("strict is not built yet")
-        return strict
 
 
 class ScriptedAdapter:

@@ -7,8 +7,9 @@ import json
 import locale
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
@@ -17,7 +18,11 @@ from arena_cli.cli import streams
 from arena_cli.ground.errors import DiskRefused, FileFaults, UsageError
 
 if TYPE_CHECKING:
-    from arena_cli.scenario.file import Scenario
+    from arena_cli.report.spans import Line
+    from arena_cli.report.terminal import Terminal, Ticker
+    from arena_cli.report.words import Words
+    from arena_cli.scenario.scenario import Scenario
+    from arena_cli.scenario.select import Selected
     from arena_cli.session.session import Place
     from arena_cli.team.workspace import Workspace
     from arena_cli.transcript.events import Event
@@ -54,15 +59,16 @@ def workspace_of(context: typer.Context) -> Workspace:
     return workspace.load(root_of(context), kinds=registry.KINDS)
 
 
-def scenarios_of(context: typer.Context, paths: Sequence[Path]) -> tuple[Workspace, list[Scenario]]:
+def scenarios_of(context: typer.Context, selected: Selected) -> tuple[Workspace, list[Scenario]]:
     """The workspace and these scenarios. Raises FileFaults with every fault of every file."""
     from arena_cli.scenario import file
 
     try:
         loaded = workspace_of(context)
     except FileFaults as error:
-        raise FileFaults([*error.faults, *file.shape_faults(paths, root_of(context))]) from error
-    return loaded, file.load(paths, loaded)
+        faults = file.shape_faults(selected, root_of(context))
+        raise FileFaults([*error.faults, *faults]) from error
+    return loaded, file.load(selected, loaded)
 
 
 def place_of(loaded: Workspace, *, wait_s: float) -> Place:
@@ -132,6 +138,11 @@ class Output:
             self.failed = error
             streams.drop(sys.stdout)
 
+    @property
+    def is_read(self) -> bool:
+        """Whether what is printed still reaches anybody."""
+        return self._open
+
     def check(self) -> None:
         """Raise DiskRefused if stdout could not be written (a full disk behind `>`)."""
         if self.failed:
@@ -139,18 +150,51 @@ class Output:
 
 
 class Printer:
-    """Prints events as they come: as JSON lines, as a timeline, or not at all."""
+    """Prints events as they come: as JSON lines, as a timeline, or not at all.
 
-    def __init__(self, output: Output, *, as_json: bool, quiet: bool = False) -> None:
+    A terminal gets the timeline in colour, and with `live`, until `close`, who is at work beneath
+    it. `avatars` by agent id.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        *,
+        as_json: bool,
+        quiet: bool = False,
+        avatars: Mapping[str, str] | None = None,
+        live: bool = False,
+    ) -> None:
+        from arena_cli.report import words
         from arena_cli.report.timeline import Timeline
 
         self._output = output
         self._as_json = as_json
         self._quiet = quiet
-        self._timeline = Timeline()
+        say = words.here()
+        self._timeline = Timeline(say, streams.encodable(avatars or {}, sys.stdout))
         self._began = False
+        self._screen: Terminal | None = None
+        self._ticker: Ticker | None = None
         if as_json:
             streams.speak_utf8()
+        elif not quiet and streams.is_terminal(sys.stdout):
+            self._open_screen(say, live=live)
+
+    def _open_screen(self, say: Words, *, live: bool) -> None:
+        from arena_cli.report.live import AtWork
+        from arena_cli.report.terminal import Terminal, Ticker
+
+        colour = not os.environ.get("NO_COLOR")
+        at_work = AtWork(say, self._timeline.named) if live and colour else None
+        self._screen = Terminal(self._output.write, sys.stdout, colour=colour, at_work=at_work)
+        if at_work:
+            self._ticker = Ticker(self._screen.tick)
+
+    @property
+    def on_text(self) -> Callable[[str, str], None] | None:
+        """Takes an agent's id and the end of its text so far; None where nobody would see it."""
+        return self._screen.text if self._screen and self._ticker else None
 
     def event(self, event: Event) -> None:
         """Print one event, which is on disk."""
@@ -160,16 +204,39 @@ class Printer:
             self._output.write(events.line_of(event).decode("utf-8"))
         elif not self._quiet:
             self._began = True
-            self._print(self._timeline.lines(event))
+            self.show(self._timeline.drawn(event), event)
 
     def goes_on(self, fold: Fold) -> None:
         """Say which session this is, unless its events just did."""
         if fold.session and not (self._began or self._as_json or self._quiet):
             turns = len(fold.open.turns) if fold.open else 0
-            self._print(self._timeline.goes_on(fold.session, turns))
+            self.show(self._timeline.goes_on(fold.session, turns))
 
-    def _print(self, lines: Iterable[str]) -> None:
-        self._output.write("".join(f"{line}\n" for line in lines))
+    def show(self, lines: Iterable[Line], event: Event | None = None) -> None:
+        """Print lines; `event` is what they tell of, if it is new."""
+        if self._screen:
+            self._screen.show(lines, event)
+        else:
+            self._output.write("".join([f"{line.text}\n" for line in lines]))
+
+    def close(self) -> None:
+        """End the live display."""
+        if self._ticker:
+            self._ticker.stop()
+            self._ticker = None
+        if self._screen:
+            self._screen.close()
+
+    def __enter__(self) -> Printer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 def message_from(message: str | None, file: Path | None) -> str:

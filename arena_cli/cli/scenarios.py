@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from arena_cli.cli import common, interrupt
+from arena_cli.cli import common, interrupt, streams
 from arena_cli.cli.common import Output
 from arena_cli.cli.interrupt import Interrupted
+from arena_cli.ground import nearest
+from arena_cli.ground.errors import UsageError
 
 if TYPE_CHECKING:
-    from arena_cli.scenario.file import Scenario
-    from arena_cli.scenario.result import RunResult, ScenarioResult
+    from arena_cli.report.progress import Progress
+    from arena_cli.report.spans import Line
+    from arena_cli.report.terminal import Terminal, Ticker
+    from arena_cli.scenario.result import RunResult, ScenarioResult, ScenarioStatus
+    from arena_cli.scenario.scenario import Scenario
     from arena_cli.session.session import Place
 
 
@@ -28,60 +38,234 @@ def run(
             help="Files, folders, or names of files in `scenarios/`; without any, all of them.",
         ),
     ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", "-t", help="Only those with this tag; repeat for more."),
+    ] = None,
+    words: Annotated[
+        str | None,
+        typer.Option(
+            "-k",
+            metavar="WORDS",
+            help="Only those whose title, file or case has these words (`a and not b or c`).",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=1, metavar="N", help="How many to play at a time.")
+    ] = 1,
+    fail_fast: Annotated[
+        bool, typer.Option("--fail-fast", "-x", help="Stop after the first that does not pass.")
+    ] = False,
+    keep: Annotated[
+        Literal["failed", "all", "none"],
+        typer.Option("--keep", help="Which sessions are kept to look at."),
+    ] = "failed",
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Say of each step whom each `@` named, and why who was asked or passed over.",
+        ),
+    ] = False,
+    as_list: Annotated[
+        bool, typer.Option("--list", help="List what would be played, and play nothing.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as one JSON document.")
     ] = False,
 ) -> None:
     """Play scenarios and check what they expect. Exits 1 where an expectation failed."""
-    selected, place = _loaded(context, scenarios or [])
-    results: list[ScenarioResult] = []
-    output = Output()
-
-    def tell(result: ScenarioResult) -> None:
-        results.append(result)
-        if not as_json:
-            from arena_cli.report import results as report
-
-            output.write("".join(f"{line}\n" for line in report.lines(result)))
-
+    selected, place = _selected(context, scenarios or [], tag or [], words)
+    if as_list:
+        _list(selected, as_json=as_json)
+        return
+    teller = _Teller(len(selected), as_json=as_json, explain=explain)
     began = place.clock.monotonic()
 
-    def conclude() -> int:
+    def conclude(*, interrupted: bool) -> int:
         from arena_cli.scenario import result
 
         seconds = place.clock.monotonic() - began
-        whole = result.of_run(results, selected=len(selected), seconds=seconds)
-        _print(output, whole, as_json=as_json)
+        whole = result.of_run(
+            teller.results, selected=len(selected), seconds=seconds, interrupted=interrupted
+        )
+        teller.conclude(whole)
         return whole.exit_code
 
-    from arena_cli.scenario import run as player
+    from arena_cli.scenario.run import Runner
 
+    runner = Runner(
+        selected,
+        place,
+        teller.result,
+        on_progress=teller.progress,
+        jobs=jobs,
+        fail_fast=fail_fast,
+        keep=keep,
+        detail=explain,
+    )
     try:
-        interrupt.run(player.run_all(selected, place, tell), hint="")
+        interrupt.run(runner.run(), hint="")
     except Interrupted:
-        conclude()
+        conclude(interrupted=True)
         raise
-    exit_code = conclude()
-    output.check()
+    finally:
+        teller.close()
+    exit_code = conclude(interrupted=False)
+    teller.output.check()
     if exit_code:
         raise typer.Exit(exit_code)
 
 
-def _loaded(context: typer.Context, wanted: list[str]) -> tuple[list[Scenario], Place]:
+def _selected(
+    context: typer.Context, wanted: list[str], tags: list[str], words: str | None
+) -> tuple[list[Scenario], Place]:
     """The scenarios, and where they are played. Raises UsageError, FileFaults with every fault."""
-    from arena_cli.scenario import file
+    from arena_cli.scenario import select
 
-    paths = file.select(common.root_of(context), wanted, Path.cwd())
-    loaded, selected = common.scenarios_of(context, paths)
+    meant = select.by_words(words) if words is not None else None
+    files = select.select(common.root_of(context), wanted, Path.cwd())
+    loaded, found = common.scenarios_of(context, files)
+    known = {tag for scenario in found for tag in scenario.file.tags}
+    for tag in tags:
+        if tag not in known:
+            raise UsageError(f"no scenario has the tag `{tag}`", nearest.hint(tag, sorted(known)))
+    selected = [
+        scenario
+        for scenario in found
+        if (not tags or not {*tags}.isdisjoint(scenario.file.tags))
+        and (meant is None or meant(f"{scenario.title} {scenario.shown}"))
+    ]
+    if not selected:
+        asked = f"-k {words!r}" if words is not None else "these files"
+        raise UsageError(
+            f"no scenario is selected: none of {len(found)} fits {asked}",
+            "`arena run --list` shows those there are",
+        )
     place = common.place_of(loaded, wait_s=0)
     return selected, replace(place, durability=loaded.file.durability or "flush")
 
 
-def _print(output: Output, whole: RunResult, *, as_json: bool) -> None:
+def _list(selected: list[Scenario], *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # a real stream here
-        output.write(whole.model_dump_json(indent=2) + "\n")
+        common.say_json(
+            [
+                {
+                    "scenario": one.file.scenario,
+                    "case": one.case.id if one.case else None,
+                    "file": one.shown,
+                    "tags": one.file.tags,
+                    "steps": len(one.file.steps),
+                    "skip": one.skip,
+                    "xfail": one.xfail,
+                }
+                for one in selected
+            ]
+        )
         return
-    from arena_cli.report import results as report
+    from arena_cli.report import overview, words
 
-    output.write(report.summary(whole) + "\n")
+    output = Output()
+    say = words.here()
+    _print(output, _screen_of(output), [overview.listed(one, say) for one in selected])
+    output.check()
+
+
+def _screen_of(output: Output) -> Terminal | None:
+    """The terminal that stdout is, if it is one."""
+    if not streams.is_terminal(sys.stdout):
+        return None
+    from arena_cli.report.terminal import Terminal
+
+    return Terminal(output.write, sys.stdout, colour=not os.environ.get("NO_COLOR"))
+
+
+def _print(output: Output, screen: Terminal | None, lines: Iterable[Line]) -> None:
+    if screen:
+        screen.show(lines)
+    else:
+        output.write("".join([f"{line.text}\n" for line in lines]))
+
+
+class _Teller:
+    """Prints each result as it comes, and how the run ended.
+
+    Where stderr is a terminal, a line there tells how far it is, until `close`.
+    """
+
+    def __init__(self, count: int, *, as_json: bool, explain: bool) -> None:
+        from arena_cli.report import words
+
+        self.results: list[ScenarioResult] = []
+        self.output = Output()
+        self._as_json = as_json
+        self._explain = explain
+        self._say = words.here()
+        self._screen = None if as_json else _screen_of(self.output)
+        self._progress: Progress | None = None
+        self._ticker: Ticker | None = None
+        if not os.environ.get("NO_COLOR") and streams.is_terminal(sys.stderr):
+            from arena_cli.report.progress import Progress
+            from arena_cli.report.terminal import Ticker
+
+            self._progress = Progress(self._say, sys.stderr, count)
+            self._ticker = Ticker(self._progress.tick)
+
+    def progress(self, scenario: Scenario, status: ScenarioStatus | None) -> None:
+        """A scenario begins, or is over; its result may come later."""
+        if self._progress and status is None:
+            self._progress.begins(id(scenario), scenario.title)
+        elif self._progress:
+            from arena_cli.scenario.result import WRONG
+
+            self._progress.ends(id(scenario), wrong=status in WRONG)
+
+    def result(self, result: ScenarioResult) -> None:
+        """What came of a scenario, in the order of selection."""
+        self.results.append(result)
+        if self._as_json:
+            return
+        from arena_cli.report import results
+
+        width, avatars = results.WIDTH, {}
+        if result.status != "passed":  # else there is nothing that depends on them
+            width = shutil.get_terminal_size((width, 0)).columns
+            faces = {member.id: member.profile.avatar for member in result.team.members}
+            avatars = streams.encodable(faces, sys.stdout)
+        self._print(results.drawn(result, self._say, width=width, avatars=avatars))
+        if self._explain:
+            from arena_cli.report import explain
+
+            self._print(explain.drawn(result, self._say))
+
+    def conclude(self, whole: RunResult) -> None:
+        """How the run ended."""
+        self.close()
+        if not self._as_json:
+            from arena_cli.report import overview
+
+            self._print(overview.closing(whole, self._say))
+            return
+        streams.speak_utf8()
+        text = whole.model_dump_json(indent=2)
+        if self._explain:
+            from arena_cli.report import reasons
+
+            document = json.loads(text)
+            for one, result in zip(document["scenarios"], whole.scenarios, strict=True):
+                for step, told in zip(one["steps"], reasons.document(result), strict=True):
+                    step["reasons"] = told
+            text = json.dumps(document, ensure_ascii=False, indent=2)
+        self.output.write(f"{text}\n")
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._ticker:
+            self._ticker.stop()
+            self._ticker = None
+        if self._progress:
+            self._progress.close()
+
+    def _print(self, lines: Iterable[Line]) -> None:
+        with self._progress.aside() if self._progress else contextlib.nullcontext():
+            _print(self.output, self._screen, lines)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Mapping
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Literal, TextIO
+
+# Windows has no TERM; elsewhere a terminal that does not say what it is can do nothing for sure.
+_TERM = "windows" if sys.platform == "win32" else ""
 
 
 def prepare() -> None:
@@ -27,6 +32,21 @@ def speak_utf8() -> None:
     """JSON is UTF-8 with `\\n`, whatever the locale and the platform write."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether somebody looks at it in a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM", _TERM) not in {"dumb", "unknown", ""}
+
+
+def encodable(texts: Mapping[str, str], stream: TextIO) -> dict[str, str]:
+    """Those of the texts that a stream can write as they are."""
+    kept = {}
+    for name, text in texts.items():
+        with contextlib.suppress(UnicodeEncodeError):
+            text.encode(stream.encoding)
+            kept[name] = text
+    return kept
 
 
 def _nowhere(mode: Literal["r", "w"]) -> TextIO:

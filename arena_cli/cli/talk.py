@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arena_cli.cli import common, interrupt
+from arena_cli.cli import common, complete, interrupt
 from arena_cli.cli.common import Output, Printer
 from arena_cli.ground.errors import UsageError
 
 if TYPE_CHECKING:
+    from arena_cli.session.outgoing import Outgoing
+    from arena_cli.session.session import Place
     from arena_cli.session.store import Stored
     from arena_cli.team.model import Team
     from arena_cli.team.workspace import Workspace
@@ -32,14 +34,30 @@ def send(
         str | None, typer.Argument(help="The message; `-`, or nothing, reads a pipe.")
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", "-s", help="The session to go on with, or to make.")
+        str | None,
+        typer.Option(
+            "--session",
+            "-s",
+            help="The session to go on with, or to make.",
+            autocompletion=complete.complete_sessions,
+        ),
     ] = None,
     go_on: Annotated[
         bool, typer.Option("--continue", "-c", help="Go on with the last session.")
     ] = False,
-    team: Annotated[str | None, typer.Option("--team", "-t", help="The team to talk to.")] = None,
+    team: Annotated[
+        str | None,
+        typer.Option(
+            "--team", "-t", help="The team to talk to.", autocompletion=complete.complete_teams
+        ),
+    ] = None,
     to: Annotated[
-        list[str] | None, typer.Option("--to", help="An agent that must answer; repeat for more.")
+        list[str] | None,
+        typer.Option(
+            "--to",
+            help="An agent that must answer; repeat for more.",
+            autocompletion=complete.complete_agents,
+        ),
     ] = None,
     author: Annotated[
         str | None, typer.Option("--from", help="Which of the team's humans says it.")
@@ -52,6 +70,14 @@ def send(
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            "-n",
+            help="Say who would be asked, with what context; call nobody, write nothing.",
+        ),
+    ] = False,
     wait: Wait = 600,
 ) -> None:
     """Send a message to the team and run the conversation until nobody is left to speak."""
@@ -63,15 +89,24 @@ def send(
     members = _team(loaded, team, stored)
     content = common.message_from(message, file)
     sent = outgoing.outgoing(members, content, author=author, to=to or (), files=attach or ())
+    name = stored.name if stored else session
+    if dry_run:
+        if not quiet:
+            _preview(common.place_of(loaded, wait_s=0), name, members, sent, as_json=as_json)
+        return
     output = Output()
-    printer = Printer(output, as_json=as_json, quiet=quiet)
-    with Session(
-        common.place_of(loaded, wait_s=wait),
-        stored.name if stored else session,
-        members,
-        on_event=printer.event,
-        on_wait=lambda name: common.warn(f"session {name} is busy; waiting up to {wait:g} s"),
-    ) as opened:
+    printer = _printer(output, members, as_json=as_json, quiet=quiet)
+    with (
+        printer,
+        Session(
+            common.place_of(loaded, wait_s=wait),
+            name,
+            members,
+            on_event=printer.event,
+            on_text=printer.on_text,
+            on_wait=lambda name: common.warn(f"session {name} is busy; waiting up to {wait:g} s"),
+        ) as opened,
+    ):
         common.warn_of(opened.folder / store.TRANSCRIPT, opened.problems)
         printer.goes_on(opened.journal.fold)
         if opened.open_chain:
@@ -86,7 +121,10 @@ def send(
 def resume(
     context: typer.Context,
     session: Annotated[
-        str | None, typer.Argument(help="The session; without one, the last.")
+        str | None,
+        typer.Argument(
+            help="The session; without one, the last.", autocompletion=complete.complete_sessions
+        ),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -99,15 +137,20 @@ def resume(
     loaded = common.workspace_of(context)
     stored = _stored(loaded, session, go_on=session is None, must_exist=True)
     assert stored is not None
+    members = _team(loaded, None, stored)
     output = Output()
-    printer = Printer(output, as_json=as_json, quiet=quiet)
-    with Session(
-        common.place_of(loaded, wait_s=wait),
-        stored.name,
-        _team(loaded, None, stored),
-        on_event=printer.event,
-        on_wait=lambda name: common.warn(f"session {name} is busy; waiting up to {wait:g} s"),
-    ) as opened:
+    printer = _printer(output, members, as_json=as_json, quiet=quiet)
+    with (
+        printer,
+        Session(
+            common.place_of(loaded, wait_s=wait),
+            stored.name,
+            members,
+            on_event=printer.event,
+            on_text=printer.on_text,
+            on_wait=lambda name: common.warn(f"session {name} is busy; waiting up to {wait:g} s"),
+        ) as opened,
+    ):
         common.warn_of(opened.folder / store.TRANSCRIPT, opened.problems)
         if opened.open_chain:
             printer.goes_on(opened.journal.fold)
@@ -145,6 +188,25 @@ def _team(loaded: Workspace, name: str | None, stored: Stored | None) -> Team:
         if known is not None:
             return loaded.team(known.team)
     return loaded.team(name or loaded.file.team)
+
+
+def _preview(
+    place: Place, name: str | None, members: Team, sent: Outgoing, *, as_json: bool
+) -> None:
+    from arena_cli.cli import dry_run
+    from arena_cli.session import preview
+
+    found = preview.of(place, name, members, sent)
+    if as_json:
+        common.say_json(dry_run.document(found))
+        return
+    for line in dry_run.lines(found):
+        common.say(line)
+
+
+def _printer(output: Output, team: Team, *, as_json: bool, quiet: bool) -> Printer:
+    avatars = {member.id: member.profile.avatar for member in team.members}
+    return Printer(output, as_json=as_json, quiet=quiet, avatars=avatars, live=True)
 
 
 def _resume_hint(name: str) -> str:

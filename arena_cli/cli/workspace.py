@@ -11,28 +11,37 @@ from arena_cli.cli import common, interrupt
 
 if TYPE_CHECKING:
     from arena_cli.adapters.base import Health
+    from arena_cli.team.model import AgentProfile
+    from arena_cli.team.search import Match
     from arena_cli.team.workspace import Workspace
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON list.")]
 
-agents_app = typer.Typer(help="List the agents, or check them.", rich_markup_mode=None)
+agents_app = typer.Typer(help="List, find or check the agents.", rich_markup_mode=None)
 
 
 def init(
     folder: Annotated[
         Path, typer.Argument(metavar="[DIR]", help="Where; it is made if it is not there.")
     ] = Path(),
+    template: Annotated[
+        Literal["software", "incident"],
+        typer.Option(
+            "--template",
+            help="Which team: a software team in Chinese, or incident triage in English.",
+        ),
+    ] = "software",
 ) -> None:
     """Write a small team that works offline, and two scenarios; nothing is overwritten."""
-    from arena_cli.team import init as template
+    from arena_cli.team import init as files
 
-    written = template.write(folder, _schemas())
+    written = files.write(folder, _schemas(), template)
     for path in written:
         common.say(path.as_posix())
     common.say("")
     if folder != Path():
         common.say(f'  cd "{folder}"')
-    common.say('  arena send "hello"')
+    common.say(f'  arena send "{files.FIRST_WORDS[template]}"')
     common.say("  arena run")
 
 
@@ -41,8 +50,6 @@ def agents(context: typer.Context, as_json: Json = False) -> None:
     """List the agents of the workspace."""
     if context.invoked_subcommand is not None:
         return
-    from arena_cli.ground.text import shown_line
-
     loaded = common.workspace_of(context)
     profiles = loaded.profiles.values()
     if as_json:
@@ -51,22 +58,62 @@ def agents(context: typer.Context, as_json: Json = False) -> None:
     if not profiles:
         common.warn("no agents yet; `arena init` writes four that work offline")
     for profile in profiles:
-        facts = [
-            f"{profile.avatar} {profile.name or profile.agent_id}".strip(),
-            f"@{profile.agent_id}",
-            str(profile.adapter["type"]),
-            ", ".join(profile.skills),
-            "" if profile.member else "not a member",
-        ]
-        common.say(" · ".join(shown_line(fact) for fact in facts if fact))
+        common.say(_line_of(profile))
+
+
+def _line_of(profile: AgentProfile, *more: str) -> str:
+    from arena_cli.ground.text import shown_line
+
+    facts = [
+        f"{profile.avatar} {profile.name or profile.agent_id}".strip(),
+        f"@{profile.agent_id}",
+        str(profile.adapter["type"]),
+        ", ".join(profile.skills),
+        "" if profile.member else "not a member",
+        *more,
+    ]
+    return " · ".join(shown_line(fact) for fact in facts if fact)
+
+
+@agents_app.command("find")
+def find(
+    context: typer.Context,
+    keywords: Annotated[
+        list[str],
+        typer.Argument(metavar="KEYWORD", help="What one of them should know or be called."),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Find agents by skill, keyword, name or role prompt, best first. Exits 1 if there is none."""
+    from arena_cli.team import search
+
+    found = search.find(common.workspace_of(context).loaded.values(), keywords)
+    if as_json:
+        common.say_json(
+            [
+                {**one.profile.model_dump(), "matches": [match._asdict() for match in one.matches]}
+                for one in found
+            ]
+        )
+    for one in found if not as_json else ():
+        common.say(_line_of(one.profile, f"found: {', '.join(map(_told, one.matches))}"))
+    if not found:
+        common.warn("no agent matches; `arena agents` lists all of them with their skills")
+        raise typer.Exit(1)
+
+
+def _told(match: Match) -> str:
+    if match.place == "role_prompt":
+        return f"{match.keyword} in its role prompt"
+    return f"{match.place} {match.text}"
 
 
 @agents_app.command("check")
 def check(context: typer.Context) -> None:
     """Check every file of the workspace and ask each agent whether it could be called now."""
-    from arena_cli.scenario import file
+    from arena_cli.scenario import select
 
-    loaded, _ = common.scenarios_of(context, file.of_workspace(common.root_of(context)))
+    loaded, _ = common.scenarios_of(context, select.everything(common.root_of(context)))
     for warning in loaded.warnings:
         common.warn(f"warning: {warning}")
     if not print_health(loaded):

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 
 from arena_cli.context import window
-from arena_cli.engine import reply, rules, wording
-from arena_cli.engine.reply import Planned, Room
+from arena_cli.engine import planning, reply, rules, wording
+from arena_cli.engine.planning import Scene
+from arena_cli.engine.reply import Room
 from arena_cli.ground.protocol import Message, Usage
-from arena_cli.team.model import AgentProfile, Language, Member
+from arena_cli.team.model import Language, Member
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
@@ -21,7 +22,7 @@ from arena_cli.transcript.events import (
     TurnFinished,
     TurnStarted,
 )
-from arena_cli.transcript.fold import LIMIT_NOTICE, ChainState, TurnState
+from arena_cli.transcript.fold import LIMIT_NOTICE, ChainState, Fold, TurnState
 from arena_cli.transcript.log import Stamp
 
 
@@ -35,10 +36,9 @@ class Engine:
         self, room: Room, *, session_id: str, history: window.History, language: Language
     ) -> None:
         self._room = room
-        self._session_id = session_id
-        self._history = history
         self._language = language
         self._fold = room.journal.fold
+        self._scene = Scene(session_id, room.team, self._fold, history)
 
     async def run(self) -> ChainFinished:
         """Do step after step until the chain is finished.
@@ -63,25 +63,13 @@ class Engine:
         raise ValueError("no chain is open")
 
     def _start_turn(self, step: rules.StartTurn, chain: ChainState) -> None:
-        self._room.journal.write(
-            lambda stamp: TurnStarted(
-                seq=stamp.seq,
-                ts=stamp.ts,
-                chain=chain.number,
-                turn=self._fold.turn + 1,
-                depth=step.depth,
-                trigger=list(step.trigger),
-                must=list(step.must),
-                deferred=list(step.deferred),
-                mentioned_by=step.mentioned_by,
-            )
-        )
+        self._room.journal.write(lambda stamp: turn_started(step, chain, self._fold, stamp))
 
     async def _call(self, phase: Phase, agents: tuple[str, ...], chain: ChainState) -> None:
         """Call the agents of a phase at once; each reply is written as it arrives."""
         planned = []
         for agent in agents:
-            planned.append(self._plan(agent, phase, chain))
+            planned.append(planning.plan(agent, phase, chain, self._scene))
             reply.announce(planned[-1], self._room)
         if len(planned) == 1:
             await reply.run(planned[0], self._room)
@@ -94,46 +82,6 @@ class Engine:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
             raise
-
-    def _plan(self, agent: str, phase: Phase, chain: ChainState) -> Planned:
-        turn = chain.turns[-1]
-        earlier = turn.replies.get(agent)
-        team = self._room.team
-        member = team.member(agent)
-        trigger = rules.trigger_for(agent, chain, phase=phase)
-        built = window.build(
-            window.head_of(team, agent) if member else window.Head.of(team, _gone(agent)),
-            self._history,
-            window.Call(
-                session_id=self._session_id,
-                turn_id=f"t{turn.started.turn}",
-                turn=len(chain.turns),
-                call=self._fold.calls.get(agent, 0) + 1,
-                trigger=trigger,
-                invocation="must_reply" if phase == "A" else "may_reply",
-                mentioned_by=turn.started.mentioned_by.get(agent, []) if phase == "A" else [],
-                deadline_s=self._deadline_s(member),
-            ),
-        )
-        return Planned(
-            agent=agent,
-            member=member,
-            reply=earlier.number if earlier else self._fold.reply + 1,
-            turn=turn.started.turn,
-            phase=phase,
-            input=built.input,
-            input_hash=built.input_hash,
-            input_tokens=built.input_tokens,
-            opener=chain.opening.message.author_id,
-            reply_to=_reply_to(agent, trigger, chain),
-            attempt=earlier.attempt + 1 if earlier else 1,
-            failed=earlier.failed_attempts if earlier else 0,
-        )
-
-    def _deadline_s(self, member: Member | None) -> float:
-        limit = reply.limit_s(member, self._room.team)
-        attempt_limit = self._room.team.config.attempt_timeout_s
-        return limit if attempt_limit is None else min(limit, attempt_limit)
 
     def _choose(self, chain: ChainState) -> None:
         turn = chain.turns[-1]
@@ -172,25 +120,44 @@ class Engine:
         self._room.journal.write(lambda stamp: _system_message(stamp, text))
 
 
+def turn_started(step: rules.StartTurn, chain: ChainState, fold: Fold, stamp: Stamp) -> TurnStarted:
+    """The event that opens the next turn of the open chain."""
+    return TurnStarted(
+        seq=stamp.seq,
+        ts=stamp.ts,
+        chain=chain.number,
+        turn=fold.turn + 1,
+        depth=step.depth,
+        trigger=list(step.trigger),
+        must=list(step.must),
+        deferred=list(step.deferred),
+        mentioned_by=step.mentioned_by,
+    )
+
+
 def finish_chain(room: Room, chain: ChainState, end: End, awaits: tuple[str, ...]) -> ChainFinished:
     """Write how a chain ended and what it used."""
+    return room.journal.write(
+        lambda stamp: chain_finished(chain, end, awaits, room.journal.fold, stamp)
+    )
+
+
+def chain_finished(
+    chain: ChainState, end: End, awaits: tuple[str, ...], fold: Fold, stamp: Stamp
+) -> ChainFinished:
+    """The event that ends a chain."""
     results = chain.results()
-    usage = Usage.total(done.usage for done in results if done.usage is not None)
-
-    def finished(stamp: Stamp) -> ChainFinished:
-        return ChainFinished(
-            seq=stamp.seq,
-            ts=stamp.ts,
-            chain=chain.number,
-            end=end,
-            awaits=list(awaits),
-            turns=len(chain.turns),
-            replies=sum(done.status == "success" for done in results),
-            usage=usage,
-            session_usage=room.journal.fold.spent(),
-        )
-
-    return room.journal.write(finished)
+    return ChainFinished(
+        seq=stamp.seq,
+        ts=stamp.ts,
+        chain=chain.number,
+        end=end,
+        awaits=list(awaits),
+        turns=len(chain.turns),
+        replies=sum(done.status == "success" for done in results),
+        usage=Usage.total(done.usage for done in results if done.usage is not None),
+        session_usage=fold.spent(),
+    )
 
 
 def _system_message(stamp: Stamp, text: str) -> MessageEvent:
@@ -208,14 +175,3 @@ def _system_message(stamp: Stamp, text: str) -> MessageEvent:
             metadata={"notice": LIMIT_NOTICE},
         ),
     )
-
-
-def _gone(agent: str) -> Member:
-    """Who was in the team when the chain opened, and is no longer."""
-    return Member(profile=AgentProfile(agent_id=agent, adapter={"type": ""}), name=agent)
-
-
-def _reply_to(agent: str, trigger: list[str], chain: ChainState) -> str | None:
-    """The last new message that calls this agent, else the last new one."""
-    calling = [name for name in trigger if agent in chain.calling[name]]
-    return next(reversed(calling or trigger), None)

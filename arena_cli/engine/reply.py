@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Heard, Runtime
 from arena_cli.context import tokens
-from arena_cli.engine import calling
+from arena_cli.engine import calling, planning
+from arena_cli.engine.planning import Planned
 from arena_cli.ground.clock import Clock
 from arena_cli.ground.errors import (
     AgentError,
@@ -20,7 +22,6 @@ from arena_cli.ground.errors import (
     DiskRefused,
 )
 from arena_cli.ground.protocol import (
-    AgentInput,
     AgentOutput,
     Attachment,
     Message,
@@ -30,7 +31,6 @@ from arena_cli.ground.protocol import (
 from arena_cli.team.mentions import Roster
 from arena_cli.team.model import Member, Team
 from arena_cli.transcript.events import (
-    Phase,
     ReplyFinished,
     ReplyStarted,
     ReplyStatus,
@@ -47,7 +47,10 @@ Keep = Callable[[list[Attachment], str], list[Attachment]]
 
 
 class Room(NamedTuple):
-    """What every reply of a session works with. `keep` stores attachments of a message id."""
+    """What every reply of a session works with. `keep` stores attachments of a message id.
+
+    `on_text` is told an agent's id and the end of its text so far.
+    """
 
     team: Team
     roster: Roster
@@ -55,27 +58,7 @@ class Room(NamedTuple):
     runtime: Runtime
     clock: Clock
     keep: Keep
-
-
-@dataclass
-class Planned:
-    """One reply that is to be called: by whom, as what, with which input.
-
-    `attempt` is the number of its next attempt, `failed` how many attempts failed before.
-    """
-
-    agent: str
-    member: Member | None
-    reply: int
-    turn: int
-    phase: Phase
-    input: AgentInput
-    input_hash: str
-    input_tokens: int
-    opener: str
-    reply_to: str | None
-    attempt: int = 1
-    failed: int = 0
+    on_text: Callable[[str, str], None] | None = None
 
 
 @dataclass
@@ -116,7 +99,11 @@ async def run(planned: Planned, room: Room) -> None:
     Cancelled, it writes `cancelled` and raises; nothing else but DiskRefused leaves it.
     """
     began = room.clock.monotonic()
-    heard = Heard(room.runtime.redactor, lambda status: _report(status, planned, room))
+    heard = Heard(
+        room.runtime.redactor,
+        lambda status: _report(status, planned, room),
+        on_text=partial(room.on_text, planned.agent) if room.on_text else None,
+    )
     try:
         ending = await _attempts(planned, room, heard, began)
     except asyncio.CancelledError:
@@ -128,17 +115,12 @@ async def run(planned: Planned, room: Room) -> None:
     _finish(planned, room, began, ending)
 
 
-def limit_s(member: Member | None, team: Team) -> float:
-    """Seconds that a reply of a member may take with all its attempts; the nearer setting wins."""
-    return (member.profile.timeout_s if member else None) or team.config.turn_timeout_s
-
-
 async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) -> _Ending:
     if planned.member is None:
         return _Ending("error", f"{planned.agent} is no longer in the team")
     config = room.team.config
     profile = planned.member.profile
-    limit = limit_s(planned.member, room.team)
+    limit = planning.limit_s(planned.member, room.team)
     retries = 0
     if (profile.on_failure or config.on_failure) == "retry":
         retries = config.retries if profile.retries is None else profile.retries

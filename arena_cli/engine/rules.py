@@ -160,9 +160,7 @@ def choose(
 
 def new_texts(turn: TurnState, chain: ChainState) -> list[str]:
     """The texts of the turn's new messages: its trigger and what phase A said."""
-    known = chain.messages
-    texts = [known[name].content for name in turn.started.trigger if name in known]
-    return texts + [done.message.content for done in turn.successes() if done.message]
+    return [message.content for message in chain.new_messages(turn)]
 
 
 def due_after(turn: TurnState, team: Team) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ ArenaError
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,8 @@ class Fault:
     """One thing that is wrong in one file.
 
     `file` is the path as it is shown to the user, `line` counts from 1 (0: the file as a whole),
-    `field` is the dotted path of the key (`response.threshold`), `mend` is what to do.
+    `field` is the dotted path of the key (`response.threshold`), `mend` is what to do. `source` is
+    the line as it may be shown, without secrets, `column` the place in it, from 0, where known.
     """
 
     file: str
@@ -50,12 +52,18 @@ class Fault:
     field: str
     what: str
     mend: str = ""
+    source: str = dataclasses.field(default="", compare=False)
+    column: int | None = dataclasses.field(default=None, compare=False)
 
     def __str__(self) -> str:
+        from arena_cli.ground import excerpt, text  # noqa: PLC0415  # only on the way to a fault
+
         place = f"{self.file}:{self.line}" if self.line else self.file
         field = f" {self.field}:" if self.field else ""
-        mend = f"\n  {self.mend}" if self.mend else ""
-        return f"{place}:{field} {self.what}{mend}"
+        below = excerpt.rendered(self.source, self.column) if self.source.strip() else []
+        below += self.mend.splitlines()
+        lines = [f"{place}:{field} {self.what}", *(f"  {line}" for line in below)]
+        return text.shown("\n".join(text.shown_line(line) for line in lines))
 
 
 class FileFaults(UsageError):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+_LONG = 5
+
 
 def of(word: str, known: Iterable[str]) -> str | None:
     """The known word that `word` was most likely meant to be, or None where none is near."""
     import difflib  # noqa: PLC0415  # used only on the way to an error
 
     by_folded = {candidate.casefold(): candidate for candidate in known}
-    near = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
+    cutoff = 0.6 if len(word) < _LONG else 0.7  # two letters that changed places, in each
+    near = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=cutoff)
     return by_folded[near[0]] if near else None
 
 

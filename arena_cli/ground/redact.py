@@ -62,13 +62,13 @@ class Redactor:
     def __init__(
         self, secrets: Iterable[str] = (), patterns: Iterable[re.Pattern[str] | str] = ()
     ) -> None:
-        self._patterns = tuple(re.compile(pattern) for pattern in patterns)
-        self._literals = tuple(sorted({form for one in secrets if one for form in _forms(one)}))
+        self.patterns = tuple(re.compile(pattern) for pattern in patterns)
+        self.literals = tuple(sorted({form for one in secrets if one for form in _forms(one)}))
 
     def text(self, text: str) -> str:
         """The text with every secret in it replaced."""
         for _ in range(_MOST_PASSES):
-            spans = list(self._spans(text))
+            spans = list(self.spans(text))
             if not spans:
                 return text
             redacted = _replace(text, spans)
@@ -81,13 +81,14 @@ class Redactor:
         """`text` for nested data, keys included; bytes stay as they are."""
         return texts.map_text(value, self.text)
 
-    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
-        for literal in self._literals:
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """(start, end) of each secret; they may overlap."""
+        for literal in self.literals:
             at = text.find(literal)
             while at >= 0:
                 yield at, at + len(literal)
                 at = text.find(literal, at + 1)
-        for pattern in self._patterns:
+        for pattern in self.patterns:
             yield from _matches(pattern, text)
         for rare, beginnings, shape in _KNOWN:
             if rare in text:

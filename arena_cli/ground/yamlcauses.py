@@ -1,70 +1,44 @@
 """Why a text is not YAML, in the words of who wrote it, and what to do about it.
 
 The parser says where it gave up; what stands there says what was meant. Where the mend is certain
-the text is mended too, line by line, so that the rest of the file is read in the same run.
+the text is mended too, so that the rest of the file is read in the same run.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
-_PLAIN_TABS = re.compile(r"[ \t]*")
-_AFTER_COLON = re.compile(r"^\s*(?:- +)*[^\s'\"{\[#&*!|>][^:]*:[ \t]+(?=\S)")
-_NO_SPACE = re.compile(r"^\s*(?:- +)*[\w.-]+:[^\s:/]")
+from arena_cli.ground import yamllines, yamlnodes, yamlplace, yamlstructure
+from arena_cli.ground.yamlnodes import Finding
+from arena_cli.ground.yamlplace import Place
+
+_INDENT = re.compile(r"[ \t]*")
+_KEY_AHEAD = re.compile(r"[^\s:,{}\[\]]+(?=:(?:\s|$))")
+_HASH = re.compile(r"(?:^|[\s\[{,])#(?=[^\s#!])")
+_COLUMN_OF_KEYS = re.compile(r"\s*(?:-\s+)*")
+_DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
-class Cause(NamedTuple):
-    """What is wrong on which line (from 1); `mended` is the whole text with that line mended."""
-
-    line: int
-    what: str
-    mend: str = ""
-    mended: str | None = None
-
-
-class _Place(NamedTuple):
-    """Where the parser gave up, and where what it was reading began; lines and columns from 0."""
-
-    lines: list[str]
-    line: int
-    column: int
-    start_line: int
-    start_column: int
-    problem: str
-    context: str
-
-    @property
-    def text(self) -> str:
-        return self.lines[self.line] if self.line < len(self.lines) else ""
-
-    @property
-    def start_text(self) -> str:
-        return self.lines[self.start_line] if self.start_line < len(self.lines) else ""
-
-    @property
-    def char(self) -> str:
-        return self.text[self.column : self.column + 1]
-
-
-def explain(error: yaml.YAMLError, text: str) -> Cause:
+def explain(error: yaml.YAMLError, text: str) -> Finding:
     """The cause of a syntax error in `text`, whose lines end in `\\n`."""
     place = _place(error, text.split("\n"))
     for rule in _RULES:
         cause = rule(place)
         if cause is not None:
             return cause
-    return Cause(place.line + 1, f"this is not YAML: {place.problem}", place.context)
+    what = f"this is not YAML: {place.problem}"
+    return Finding(place.line + 1, what, place.context, place.column)
 
 
-def _place(error: Any, lines: list[str]) -> _Place:
+def _place(error: Any, lines: list[str]) -> Place:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     start: Any = getattr(error, "context_mark", None) or mark
     if mark is None:
-        return _Place(lines, 0, 0, 0, 0, str(error), "")
-    return _Place(
+        return Place(lines, 0, 0, 0, 0, str(error), "")
+    return Place(
         lines=lines,
         line=mark.line,
         column=mark.column,
@@ -75,239 +49,226 @@ def _place(error: Any, lines: list[str]) -> _Place:
     )
 
 
-def _tab(at: _Place) -> Cause | None:
-    indent = _PLAIN_TABS.match(at.text)
-    if indent is None or "\t" not in indent.group() or at.column > indent.end():
-        return None
-    return Cause(at.line + 1, "a tab cannot indent in YAML", "indent with spaces")
-
-
-def _nesting(at: _Place) -> Cause | None:
+def _nesting(at: Place) -> Finding | None:
     if "nesting depth" not in at.problem:
         return None
-    return Cause(at.line + 1, "nested too deep to be read")
+    return Finding(at.line + 1, "nested too deep to be read", "", at.column)
 
 
-def _escape(at: _Place) -> Cause | None:
+def _tab(at: Place) -> Finding | None:
+    indent = _INDENT.match(at.text)
+    if indent is None or "\t" not in indent.group() or at.column > indent.end():
+        return None
+    what, mend = "a tab cannot indent in YAML", "indent with spaces"
+    mended = yamllines.tab_indent("\n".join(at.lines))
+    return Finding(at.line + 1, what, mend, at.text.index("\t"), mended=mended)
+
+
+def _wide(at: Place) -> Finding | None:
+    """Full-width marks in the place of YAML's own, on the line or on the one above it."""
+    for line in dict.fromkeys((at.start_line, at.line, at.above(at.line))):
+        text = at.at(line)
+        if text.isascii():
+            continue
+        slip = yamllines.bad_key(text) if "：" in text else None
+        slip = slip or yamllines.wide(text)
+        if slip is not None:
+            mended = at.mended(line, slip.fixed)
+            return Finding(line + 1, slip.what, "", slip.column, slip.fixed, mended=mended)
+    return None
+
+
+def _escape(at: Place) -> Finding | None:
     """A regex between double quotes: `"\\d+"`."""
-    quoted = "quoted scalar" in at.context and at.start_text[at.start_column :][:1] == '"'
-    if not quoted or not any(word in at.problem for word in ("escape", "hexdecimal")):
+    is_double = "quoted scalar" in at.context and at.start_text[at.start_column :][:1] == '"'
+    if not is_double or not any(word in at.problem for word in ("escape", "hexdecimal")):
         return None
     at_slash = at.column if at.char == "\\" else at.text.rfind("\\", 0, at.column + 1)
-    sequence = at.text[at_slash : at_slash + 2]
-    mend = "use single quotes for a regex: '\\d+'"
-    if sequence in ("\\u", "\\x", "\\U"):
-        mend = "write the character itself, or use single quotes for a regex"
-    lines = list(at.lines)
-    lines[at.line] = f"{at.text[:at_slash]}\\{at.text[at_slash:]}"
-    return Cause(
-        at.line + 1,
-        f"`{sequence}` means nothing between double quotes",
-        mend,
-        "\n".join(lines),
-    )
+    what = f"`{at.text[at_slash : at_slash + 2]}` means nothing between double quotes"
+    found = _DOUBLE_QUOTED.match(at.text, at.start_column) if at.line == at.start_line else None
+    if found is None:
+        mended = at.mended(at.line, f"{at.text[:at_slash]}\\{at.text[at_slash:]}")
+        return Finding(at.line + 1, what, "use single quotes", at_slash, mended=mended)
+    inner = found[1].replace('\\"', '"').replace("'", "''")
+    fixed = f"{at.text[: found.start()]}'{inner}'{at.text[found.end() :]}"
+    mended = at.mended(at.line, fixed)
+    return Finding(at.line + 1, what, "use single quotes", at_slash, fixed, mended=mended)
 
 
-def _open_quote(at: _Place) -> Cause | None:
+def _open_quote(at: Place) -> Finding | None:
     if "quoted scalar" not in at.context:
         return None
-    quote = at.start_text[at.start_column :][:1]
+    return _never_closed(at, at.start_line, at.start_column, "is never closed")
+
+
+def _never_closed(at: Place, line: int, column: int, when: str) -> Finding:
+    text = at.at(line)
+    quote = text[column : column + 1]
     mend = "close it"
     if quote == "'":
         mend = "close it; an apostrophe inside single quotes is written twice: 'it''s'"
-    return Cause(at.start_line + 1, f"the {quote} that opens here is never closed", mend)
+    what = f"the {quote} that opens here {when}"
+    if quote in text[column + 1 :] or yamllines.in_flow(text, column):
+        return Finding(line + 1, what, mend, column)
+    fixed = text.rstrip() + quote
+    below = next((other for other in at.lines[line + 1 :] if other.strip()), "- ")
+    is_next = re.match(r"\s*(?:- |[\w.-]+:(?:\s|$))", below)
+    mended = at.mended(line, fixed) if is_next else None
+    return Finding(line + 1, what, mend, column, fixed, mended=mended)
 
 
-def _text_after_quote(at: _Place) -> Cause | None:
-    """`say: "no" he said`, `say: 'it's'`."""
-    before = at.text[: at.column].rstrip()
-    expected = "did not find expected" in at.problem or "expected" in at.problem
-    if not expected or before[-1:] not in ("'", '"') or at.char in ("", "#"):
+def _comment(at: Place) -> Finding | None:
+    """`{send: fix #3}`: what closes the { stands in a comment."""
+    what = "a `#` after a space begins a comment: the rest of this line is lost"
+    if "flow" in at.context or "flow" in at.problem:
+        opened = None if at.start_text else yamlnodes.open_bracket("\n".join(at.lines))
+        first = opened[0] if opened else at.start_line
+        for line in range(first, min(at.line + 1, len(at.lines))):
+            text = at.lines[line]
+            found = _HASH.search(text)
+            if found is None or not yamllines.in_flow(text, found.end()):
+                continue
+            start, end = yamllines.flow_value(text, found.end() - 1)
+            fixed = yamllines.with_value(text, start, end)
+            mended = at.mended(line, fixed)
+            return Finding(line + 1, what, "quote it", found.end() - 1, fixed, mended=mended)
+    above = at.above(at.line)
+    found = _HASH.search(at.at(above))
+    if (
+        found
+        and "block" in at.context
+        and yamlplace.indent_of(at.text) > yamlplace.indent_of(at.at(above))
+    ):
+        mend = "quote the whole text, or write it below a `|`"
+        return Finding(above + 1, what, mend, found.end() - 1)
+    return None
+
+
+def _same_anchor(at: Place) -> Finding | None:
+    if "duplicate anchor" not in at.context + at.problem:
         return None
-    quote = before[-1]
-    mend = "quote the whole value" + (
-        "; an apostrophe inside single quotes is written twice: 'it''s'"
-        if quote == "'"
-        else '; a " inside double quotes is written \\"'
-    )
-    return Cause(at.line + 1, f"text goes on after the {quote} that closes it", mend)
+    what = f"the anchor of line {at.start_line + 1} stands twice"
+    return Finding(at.line + 1, what, "", at.column)
 
 
-def _first_character(at: _Place) -> Cause | None:
+def _first_character(at: Place) -> Finding | None:
     """`message: @alice hi`, `say: **bold**`, `say: %x`: the first character is YAML's own."""
     alias = "undefined alias" in at.problem or "alias" in at.context or "anchor" in at.context
     tag = "tag" in at.context or "tag" in at.problem
-    if "cannot start any token" in at.problem:
+    if "cannot start any token" in at.problem or "mapping keys are not allowed" in at.problem:
         line, column = at.line, at.column
     elif alias or tag:
         line, column = at.start_line, at.start_column
     elif at.context == "while scanning a directive":
-        return Cause(at.start_line + 1, "a line that starts with % must be quoted", "quote it")
+        what = "a line that starts with % must be quoted"
+        return Finding(at.start_line + 1, what, "quote it", at.start_column)
     else:
         return None
-    text = at.lines[line] if line < len(at.lines) else ""
-    char = text[column : column + 1]
-    end = _end_of_value(text, column)
-    quoted = _single_quoted(text[column:end])
-    mended = None
-    if not _goes_on(at.lines, line):
-        lines = list(at.lines)
-        lines[line] = text[:column] + quoted + text[end:]
-        mended = "\n".join(lines)
-    what = f"a value that starts with {char} must be quoted"
-    return Cause(line + 1, what, f"quote it: {quoted}", mended)
+    return _must_be_quoted(at, line, column)
 
 
-def _block_header(at: _Place) -> Cause | None:
+def _must_be_quoted(at: Place, line: int, column: int, words: str = "") -> Finding:
+    text = at.at(line)
+    key = _KEY_AHEAD.match(text, column)
+    before = text[:column].rstrip()
+    if key and (not before or before[-1:] in "{,-"):
+        kind, end = "key", key.end()
+    else:
+        kind, end = "value", yamllines.value_end(text, column)
+    fixed = yamllines.with_value(text, column, end)
+    mended = None if _goes_on(at.lines, line) and kind == "value" else at.mended(line, fixed)
+    what = f"a {kind} that starts with {text[column : column + 1]} must be quoted{words}"
+    shown = None if mended is None else fixed
+    return Finding(line + 1, what, "quote it", column, shown, mended=mended)
+
+
+def _block_header(at: Place) -> Finding | None:
     """`say: > hello`, `say: |x`."""
     if "block scalar" not in at.context:
         return None
-    char = at.start_text[at.start_column :][:1]
-    return Cause(
-        at.start_line + 1,
-        f"a value that starts with {char} must be quoted",
-        f"or let the text begin on the line after `{char}`",
-    )
+    words = ", or its text begin on the next line"
+    return _must_be_quoted(at, at.start_line, at.start_column, words)
 
 
-def _colon_in_value(at: _Place) -> Cause | None:
+def _list_in_value(at: Place) -> Finding | None:
+    """`say: - hi`."""
+    if "block sequence entries are not allowed" not in at.problem:
+        return None
+    start = yamllines.value_start(at.text)
+    if at.text[start : start + 1] != "-" or not at.text[:start].strip():
+        what = "a list item (`- `) stands here where the value before it has not ended"
+        return Finding(at.line + 1, what, "indent it like the items beside it", at.column)
+    return _must_be_quoted(at, at.line, start, ", or the list begin on the next line")
+
+
+def _colon_in_value(at: Place) -> Finding | None:
     """`say: note: this`."""
-    if "mapping values are not allowed" not in at.problem:
+    start = yamllines.value_start(at.text)
+    if "mapping values are not allowed" not in at.problem or start > at.column:
         return None
-    head = _AFTER_COLON.match(at.text)
-    if head is None or head.end() > at.column:
+    if not at.text[:start].strip(" -") or yamllines.flow_without_colon(at.text):
         return None
-    start, end = head.end(), _end_of_value(at.text, head.end(), flow=False)
-    quoted = _single_quoted(at.text[start:end])
-    mended = None
-    if not _goes_on(at.lines, at.line):
-        lines = list(at.lines)
-        lines[at.line] = at.text[:start] + quoted + at.text[end:]
-        mended = "\n".join(lines)
+    end = yamllines.value_end(at.text, start, flow=False)
+    fixed = yamllines.with_value(at.text, start, end)
+    mended = None if _goes_on(at.lines, at.line) else at.mended(at.line, fixed)
     what = "a value with a colon and a space in it must be quoted"
-    return Cause(at.line + 1, what, f"quote it: {quoted}", mended)
+    return Finding(at.line + 1, what, "quote it", at.column, fixed, mended=mended)
 
 
-def _colon_without_space(at: _Place) -> Cause | None:
-    """`model:gpt`, which shows only on the next line."""
-    unexpected = ("mapping values are not allowed", "could not find expected ':'")
-    if not any(words in at.problem for words in unexpected):
+def _text_after_quote(at: Place) -> Finding | None:
+    """`say: "no" he said`, `say: 'it's'`, and a quote that an other one closes lines below."""
+    before = at.text[: at.column].rstrip()
+    if "expected" not in at.problem or before[-1:] not in ("'", '"') or at.char in ("", "#"):
         return None
-    for line in dict.fromkeys((at.start_line, at.line, max(at.line - 1, 0))):
-        text = at.lines[line] if line < len(at.lines) else ""
-        if _NO_SPACE.match(text):
-            key, value = text.strip().split(":", 1)
-            what = f"`{key}:` needs a space after its colon"
-            return Cause(line + 1, what, f"write `{key}: {value}`")
-    return None
-
-
-def _indent(at: _Place) -> Cause | None:
-    if "mapping values are not allowed" in at.problem:
-        what = "a `key:` stands here where the value before it has not ended"
-        return Cause(at.line + 1, what, "indent it like the keys beside it")
-    if "could not find expected ':'" in at.problem:
-        what = "this line is no `key: value`"
-        mend = "indent it if it belongs to the value above, which then starts with | or a quote"
-        return Cause(at.start_line + 1, what, mend)
-    if "block sequence entries are not allowed" in at.problem:
-        what = "a list (`- `) starts on a line of its own"
-        return Cause(at.line + 1, what, "quote the value if it is a text that starts with `- `")
-    if "expected '-' indicator" in at.problem or "block collection" in at.context:
-        what = f"this line stands among the list items from line {at.start_line + 1}"
-        return Cause(at.line + 1, what, "start it with `- `, or indent it less or more")
-    if "block mapping" in at.context:
-        what = f"this line does not fit the keys from line {at.start_line + 1}"
-        return Cause(at.line + 1, what, "indent it like the keys beside it")
-    return None
-
-
-def _colon_without_value(at: _Place) -> Cause | None:
-    """`{keywords:}`."""
-    if "unexpected ':'" not in at.problem:
+    quote = before[-1]
+    start = yamlnodes.quoted_until("\n".join(at.lines), at.line, len(before))
+    if start is None:
         return None
-    what = "a colon inside {} or [] is followed by a space and a value"
-    return Cause(at.line + 1, what, "complete it, or quote the text if it is one")
+    if start[0] < at.line:
+        return _never_closed(at, *start, f"is closed only on line {at.line + 1}")
+    column = start[1]
+    end = yamllines.value_end(at.text, at.column - 1, flow="flow" in at.context)
+    value = at.text[column:end]
+    fixed = yamllines.with_value(at.text, column, end)
+    found = re.match(r"'(.+)'$|\"\"(.*)\"\"$", value)
+    if found:
+        inner = yamllines.quoted(found[1] or found[2])
+        fixed = at.text[:column] + inner + at.text[end:]
+    what = f"text goes on after the {quote} that closes it; quote the whole value"
+    mended = at.mended(at.line, fixed)
+    return Finding(at.line + 1, what, "", len(before) - 1, fixed, mended=mended)
 
 
-def _brackets(at: _Place) -> Cause | None:
-    if "flow" not in at.context:
-        return None
-    opener = at.start_text[at.start_column :][:1]
-    closer = {"{": "}", "[": "]"}.get(opener)
-    at_end = not "".join(at.lines[at.line :]).strip()
-    if closer is None and at_end:
-        last = max(number for number, text in enumerate(at.lines, 1) if text.strip())
-        return Cause(last, "a [ or { is never closed", "close it, or quote the text if it is one")
-    if closer is not None and at.line != at.start_line:
-        when = "never closed" if at_end else f"not closed before line {at.line + 1}"
-        return Cause(
-            at.start_line + 1,
-            f"the {opener} that opens here is {when}",
-            f"close it with {closer}, or quote the text if it is one",
-        )
-    if closer is not None:
-        return Cause(
-            at.line + 1,
-            f"`{at.char}` inside {opener}{closer} ends a text",
-            f"a text with one of , : [ ] {{ }} in it must be quoted inside {opener}{closer}",
-        )
-    return Cause(at.line + 1, f"a value cannot start with `{at.char}`", "quote it, or complete it")
-
-
-def _stray(at: _Place) -> Cause | None:
+def _stray(at: Place) -> Finding | None:
     if "expected node content" not in at.problem:
         return None
-    return Cause(at.line + 1, f"a value that starts with {at.char} must be quoted", "quote it")
-
-
-def _one_document(at: _Place) -> Cause | None:
-    if "found another document" not in at.problem:
-        return None
-    return Cause(at.line + 1, "a second document starts here (`---`)", "a file holds one")
-
-
-def _same_anchor(at: _Place) -> Cause | None:
-    if "duplicate anchor" not in at.context + at.problem:
-        return None
-    return Cause(at.line + 1, f"the anchor of line {at.start_line + 1} stands twice")
+    return _must_be_quoted(at, at.line, at.column)
 
 
 _RULES = (
     _nesting,
     _tab,
+    _wide,
     _escape,
     _open_quote,
+    _comment,
     _same_anchor,
     _first_character,
     _block_header,
+    _list_in_value,
+    yamlstructure.template,
     _colon_in_value,
-    _colon_without_space,
+    yamlstructure.key_line,
     _text_after_quote,
-    _one_document,
-    _colon_without_value,
-    _brackets,
+    yamlstructure.one_document,
+    yamlstructure.colon_without_value,
+    yamlstructure.brackets,
     _stray,
-    _indent,
+    yamlstructure.indent,
 )
-
-
-def _end_of_value(text: str, column: int, *, flow: bool | None = None) -> int:
-    """Where the value that starts at `column` ends: at the line's end, in {} at its next , or }."""
-    before = text[:column]
-    if flow is None:
-        flow = before.count("{") > before.count("}") or before.count("[") > before.count("]")
-    pattern = r"\s*[,\]}]|\s+#|\s*$" if flow else r"\s+#|\s*$"
-    found = re.compile(pattern).search(text, column + 1)
-    return found.start() if found else len(text)
 
 
 def _goes_on(lines: list[str], line: int) -> bool:
     """Whether the next line with text belongs to the value on this one."""
-    indent = len(lines[line]) - len(lines[line].lstrip(" "))
     following = next((text for text in lines[line + 1 :] if text.strip()), "")
-    return len(following) - len(following.lstrip(" ")) > indent
-
-
-def _single_quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return yamlplace.indent_of(following) > _COLUMN_OF_KEYS.match(lines[line]).end()  # type: ignore[union-attr]

@@ -6,17 +6,31 @@ with its file and line, and `validate` adds what does not fit the shape.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel
 
-from arena_cli.ground import shapefaults, yamlnodes
+from arena_cli.ground import shapefaults, shapetypes, yamlnodes, yamlsuspects
+from arena_cli.ground.document import Document, Part, holder
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlnodes import Loc, Node
+from arena_cli.ground.yamlnodes import Finding, Loc, Node
+
+__all__ = [
+    "Document",
+    "Part",
+    "holder",
+    "load",
+    "parse",
+    "plain",
+    "validate",
+    "validate_merged",
+    "validate_part",
+]
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -26,84 +40,6 @@ _MAX_MENDS = 20  # syntax faults told of one file in one run
 _LINE_ENDS_OF_1_1 = re.compile("[\x85\u2028\u2029]")
 
 
-class Document(NamedTuple):
-    """What one file holds. `data` is None where it is empty or could not be read.
-
-    `shown` is the path as the user is shown it. `has_free_keys` tells whether any key of it starts
-    with `x-`.
-    """
-
-    shown: str
-    data: Any
-    faults: tuple[Fault, ...] = ()
-    root: Node | None = None
-    has_free_keys: bool = False
-
-    def line(self, loc: Loc = ()) -> int:
-        """The line of the key or item at `loc`, of its nearest parent where there is none."""
-        node = self.root
-        if node is None:
-            return 1 if self.data is None else 0
-        line: int = node.start_mark.line + 1
-        for part in loc:
-            found = _child(node, part)
-            if found is None:
-                break
-            line, node = found
-        return line
-
-    def holds(self, loc: Loc) -> bool:
-        """Whether something stands at `loc`."""
-        value = self.data
-        for part in loc:
-            value = yamlnodes.below(value, part)
-        return value is not yamlnodes.MISSING
-
-    def written(self, loc: Loc) -> str | None:
-        """The scalar at `loc` as it stands in the file (`1.10`), None where there is none."""
-        node = self.root
-        for part in loc:
-            found = _child(node, part) if node is not None else None
-            if found is None:
-                return None
-            node = found[1]
-        return node.value if isinstance(node, yaml.ScalarNode) else None
-
-    def fault(self, loc: Loc, what: str, mend: str = "") -> Fault:
-        """A fault of what stands at `loc`."""
-        return Fault(self.shown, self.line(loc), yamlnodes.dotted(loc), what, mend)
-
-
-class Part(NamedTuple):
-    """The value at `loc` of a document; faults in it are told with that document's lines."""
-
-    document: Document
-    loc: Loc = ()
-
-    @property
-    def data(self) -> Any:
-        """The value, or None where nothing stands there."""
-        value = self.document.data
-        for part in self.loc:
-            value = yamlnodes.below(value, part)
-        return None if value is yamlnodes.MISSING else value
-
-    def holds(self, loc: Loc) -> bool:
-        """Whether something stands at `loc` below this part."""
-        return self.document.holds((*self.loc, *loc))
-
-    def fault(self, loc: Loc, what: str, mend: str = "") -> Fault:
-        """A fault of what stands at `loc` below this part."""
-        return self.document.fault((*self.loc, *loc), what, mend)
-
-
-def _child(node: Node, part: str | int) -> tuple[int, Node] | None:
-    for key, shown, value in yamlnodes.children(node):
-        if key == part:
-            return shown.start_mark.line + 1, value
-    return None
-
-
 def load(path: Path, shown: str) -> Document:
     """Reads a file; one that cannot be opened or is not UTF-8 is a fault like any other."""
     try:
@@ -111,63 +47,107 @@ def load(path: Path, shown: str) -> Document:
     except OSError as error:
         what = f"cannot be read: {error.strerror or error}"
         return Document(shown, None, (Fault(shown, 0, "", what),))
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        fault = Fault(shown, line, "", "is not UTF-8", "save the file as UTF-8")
-        return Document(shown, None, (fault,))
-    return parse(text, shown)
+    if b"\0" not in raw[:4]:
+        try:
+            return parse(raw.decode("utf-8"), shown)
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+    else:
+        line = 1
+    from arena_cli.ground import charset  # noqa: PLC0415  # only on the way to a fault
+
+    name, text = charset.guess(raw)
+    like = f"; it looks like {name}" if name else ""
+    found = Finding(line, f"is not UTF-8{like}", "save the file as UTF-8")
+    text = _without_marks(text)
+    return Document(shown, None, [Document(shown, None, text=text).of_finding(found)])
+
+
+def _without_marks(text: str) -> str:
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def parse(text: str, shown: str) -> Document:
     """Reads a text. A BOM and the kind of line ending make no difference."""
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    text = _without_marks(text)
     bad = yaml.reader.Reader.NON_PRINTABLE.search(text) or _LINE_ENDS_OF_1_1.search(text)
     if bad is not None:
+        start = text.rfind("\n", 0, bad.start()) + 1
         line = text.count("\n", 0, bad.start()) + 1
         what = f"the character U+{ord(bad.group()):04X} cannot stand in a YAML file"
-        return Document(
-            shown,
-            None,
-            (Fault(shown, line, "", what, "take it out, or escape it between double quotes"),),
-        )
-    root, faults, text = _compose(text, shown)
-    if root is None:
-        return Document(shown, None, tuple(faults))
-    builder = yamlnodes.Builder(shown, text)
-    try:
-        data = builder.build(root)
-    except yamlnodes.TooLarge:
-        data = None
-    faults += builder.faults
-    if "&" in text:
-        for line, name in yamlnodes.unused_anchors(text):
-            what = f"`&{name}` names a value, and nothing uses the name"
-            mend = "a value that starts with & must be quoted"
-            faults.append(Fault(shown, line, "", what, mend))
-    return Document(shown, data, tuple(faults), root, builder.has_free_keys)
+        mend = "take it out, or escape it between double quotes"
+        found = Finding(line, what, mend, bad.start() - start)
+        return Document(shown, None, [Document(shown, None, text=text).of_finding(found)])
+    root, findings, read = _compose(text)
+    data = None
+    has_free_keys = False
+    if root is not None:
+        builder = yamlnodes.Builder(read)
+        with contextlib.suppress(yamlnodes.TooLarge):
+            data = builder.build(root)
+        has_free_keys = builder.has_free_keys
+        findings += builder.findings
+        if builder.has_empty or yamlsuspects.odd_values(read):
+            findings += _slips(root, read, data)
+    if not findings:
+        return Document(shown, data, text=text, has_free_keys=has_free_keys)
+    source = Document(shown, None, text=text)
+    faults = [source.of_finding(found) for found in findings]
+    kept = read if root is not None else ""
+    return Document(shown, data, faults, text=text, read=kept, has_free_keys=has_free_keys)
 
 
-def _compose(text: str, shown: str) -> tuple[Node | None, list[Fault], str]:
+def _bad_key(root: Node | None, text: str) -> Finding | None:
+    is_text = isinstance(root, yaml.ScalarNode)
+    if root is None or not (is_text or yamlsuspects.odd_keys(text)):
+        return None
+    from arena_cli.ground import yamlslips  # noqa: PLC0415  # few files come here
+
+    return yamlslips.of_keys(root, text)
+
+
+def _slips(root: Node, text: str, data: Any) -> list[Finding]:
+    """What the text says without meaning it; keys that are pieces of a text leave the data."""
+    from arena_cli.ground import yamlslips  # noqa: PLC0415  # few files come here
+
+    slips = list(yamlslips.of_values(root, text))
+    for found in slips:
+        for loc in found.pieces:
+            _take_out(data, loc)
+    return slips
+
+
+def _take_out(data: Any, loc: Loc) -> None:
+    for part in loc[:-1]:
+        data = yamlnodes.below(data, part)
+    if isinstance(data, dict):
+        data.pop(loc[-1], None)
+
+
+def _compose(text: str) -> tuple[Node | None, list[Finding], str]:
     """The nodes, what is wrong with the syntax, and the text as it was mended to go on reading."""
-    faults: list[Fault] = []
+    findings: list[Finding] = []
     for _ in range(_MAX_MENDS):
         try:
-            return yamlnodes.compose(text), faults, text
+            root = yamlnodes.compose(text)
+            cause = _bad_key(root, text)
         except RecursionError:
-            return None, [*faults, Fault(shown, 0, "", "nested too deep to be read")], text
+            return None, [*findings, Finding(1, "nested too deep to be read")], text
         except yaml.YAMLError as error:
             from arena_cli.ground import yamlcauses  # noqa: PLC0415  # only on the way to a fault
 
             cause = yamlcauses.explain(error, text)
-        if any(fault.line == cause.line for fault in faults):
-            break
-        faults.append(Fault(shown, cause.line, "", cause.what, cause.mend))
-        if cause.mended is None:
+        if cause is None:
+            return root, findings, text
+        told = next((found for found in findings if found.line == cause.line), None)
+        if told is None:
+            findings.append(cause)
+        elif told.fixed is not None and cause.fixed is not None:
+            findings[findings.index(told)] = told._replace(fixed=cause.fixed)
+        if cause.mended is None or cause.mended == text:
             break
         text = cause.mended
-    return None, faults, text
+    return None, findings, text
 
 
 def plain(data: Any, shown: str) -> Document:
@@ -204,21 +184,46 @@ def validate_merged(
     """
     if any(part.document.has_free_keys for part in parts):
         data = shapefaults.without_free_keys(data, shape)
+    instance, faults = shapefaults.check(data, shape, _Parts(parts), later)
+    if not faults:
+        return instance, []
+    first = parts[0]
+    if not first.loc and first.document.is_empty:
+        needed = ", ".join(f"`{key}`" for key in shapetypes.required(shape))
+        return None, [first.fault((), "the file is empty", f"it needs {needed}")]
+    return None, faults
 
-    def tell(loc: Loc, what: str, mend: str = "") -> Fault:
-        return holder(parts, loc).fault(loc, what, mend)
 
-    def written(loc: Loc) -> str | None:
-        part = holder(parts, loc)
-        return part.document.written((*part.loc, *loc))
+class _Parts:
+    """Several parts as one place: each fault is told of the nearest that holds what is wrong."""
 
-    return shapefaults.check(data, shape, tell, written, later)
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
 
+    def fault(self, loc: Loc, what: str, mend: str = "", *, at_key: bool = False) -> Fault:
+        return holder(self._parts, loc).fault(loc, what, mend, at_key=at_key)
 
-def holder(parts: Sequence[Part], loc: Loc) -> Part:
-    """The nearest part that holds `loc`, or as much of it as any does."""
-    for end in range(len(loc), 0, -1):
-        for part in parts:
-            if part.holds(loc[:end]):
-                return part
-    return parts[0]
+    def is_told(self, loc: Loc, *, with_below: bool) -> bool:
+        part = holder(self._parts, loc)
+        told = part.document.fields
+        if not told:
+            return False
+        whole = (*part.loc, *loc)
+        if any(yamlnodes.dotted(whole[:end]) in told for end in range(1, len(whole) + 1)):
+            return True
+        field = yamlnodes.dotted(whole)
+        below = (f"{field}.", f"{field}[") if field else ("",)
+        return with_below and any(other.startswith(below) for other in told)
+
+    def is_mended(self, loc: Loc) -> bool:
+        part = holder(self._parts, loc)
+        lines = part.document.mended_lines
+        return bool(lines) and part.document.line((*part.loc, *loc)) in lines
+
+    def raw(self, loc: Loc) -> str | None:
+        part = holder(self._parts, loc)
+        return part.document.raw((*part.loc, *loc))
+
+    def rewritten(self, loc: Loc, value: str) -> str:
+        part = holder(self._parts, loc)
+        return part.document.rewritten((*part.loc, *loc), value)

@@ -6,14 +6,11 @@ YAML 1.1, where `no`, `1:30` and `2026-11-28` are not texts; so it gives the nod
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
-
-from arena_cli.ground.errors import Fault
 
 Loc = tuple[str | int, ...]
 Node = yaml.Node
@@ -23,6 +20,9 @@ MISSING: Any = object()
 MAX_EXPANDED = 100_000  # nodes that aliases may stand for, all together
 
 _CORE = "tag:yaml.org,2002:"
+_STR = _CORE + "str"
+_SCALAR = yaml.ScalarNode
+_MAY_BE_NO_TEXT = frozenset("~nNtTfF-+.0123456789")
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -30,6 +30,12 @@ class _CoreLoader(_Base):  # type: ignore[misc]  # the C loader, where there is 
     """Composes nodes; a plain scalar gets the tag that the core schema gives it."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # PyYAML fills it per class
+
+    def resolve(self, kind: type[Node], value: str | None, implicit: Any) -> Any:
+        """The tag of a node; most are texts, which a look at the first character tells."""
+        if kind is _SCALAR and value and value[0] not in _MAY_BE_NO_TEXT:
+            return _STR
+        return super().resolve(kind, value, implicit)
 
 
 for _name, _pattern, _first in (
@@ -56,21 +62,36 @@ def compose(text: str) -> Node | None:
         loader.dispose()
 
 
-def unused_anchors(text: str) -> Iterator[tuple[int, str]]:
-    """(line, name) of each anchor before a plain text that no alias uses: most likely text."""
+def tokens(text: str) -> Iterator[yaml.Token]:
+    """The tokens of `text`, up to what is no YAML."""
     loader = _CoreLoader(text)
     try:
-        tokens = []
         while loader.check_token():
-            tokens.append(loader.get_token())
+            yield loader.get_token()
+    except yaml.YAMLError:
+        return
     finally:
         loader.dispose()
-    used = {token.value for token in tokens if isinstance(token, yaml.AliasToken)}
-    for token, following in itertools.pairwise(tokens):
-        opens = isinstance(following, (yaml.BlockMappingStartToken, yaml.BlockSequenceStartToken))
-        flows = isinstance(following, (yaml.FlowMappingStartToken, yaml.FlowSequenceStartToken))
-        if isinstance(token, yaml.AnchorToken) and token.value not in used and not opens | flows:
-            yield token.start_mark.line + 1, token.value
+
+
+def open_bracket(text: str) -> tuple[int, int] | None:
+    """Line and column, from 0, of the last { or [ that nothing closes."""
+    waiting: list[tuple[int, int]] = []
+    for token in tokens(text):
+        if isinstance(token, (yaml.FlowMappingStartToken, yaml.FlowSequenceStartToken)):
+            waiting.append((token.start_mark.line, token.start_mark.column))
+        elif isinstance(token, (yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)) and waiting:
+            waiting.pop()
+    return waiting[-1] if waiting else None
+
+
+def quoted_until(text: str, line: int, column: int) -> tuple[int, int] | None:
+    """Line and column, from 0, where the quoted text begins that ends at a line and column."""
+    for token in tokens(text):
+        end = token.end_mark
+        if isinstance(token, yaml.ScalarToken) and (end.line, end.column) == (line, column):
+            return token.start_mark.line, token.start_mark.column
+    return None
 
 
 def children(
@@ -99,17 +120,34 @@ def _is_merge(key: Node) -> bool:
     return isinstance(key, yaml.ScalarNode) and key.value == "<<" and not key.style
 
 
+class Finding(NamedTuple):
+    """Something wrong at a line (from 1) and, where it is known, a column (from 0) of a text.
+
+    `fixed` is the line as it should be, `mended` the whole text to go on reading with, if certain.
+    `pieces` are the places of keys that are none, but pieces of a text.
+    """
+
+    line: int
+    what: str
+    mend: str = ""
+    column: int | None = None
+    fixed: str | None = None
+    loc: Loc = ()
+    mended: str | None = None
+    pieces: tuple[Loc, ...] = ()
+
+
 class Builder:
     """Builds plain data from one file's nodes and collects what is wrong with them.
 
     Aliases share one value; what they would be if written out is counted against `MAX_EXPANDED`.
     """
 
-    def __init__(self, shown: str, text: str) -> None:
-        self.faults: list[Fault] = []
-        self.has_free_keys = False
-        self._shown = shown
+    def __init__(self, text: str) -> None:
         self._text = text
+        self.findings: list[Finding] = []
+        self.has_free_keys = False
+        self.has_empty = False
         self._built: dict[int, tuple[Any, int]] = {}
         self._open: set[int] = set()
         self._size = 0
@@ -117,17 +155,17 @@ class Builder:
 
     def build(self, node: Node, loc: Loc = ()) -> Any:
         """The node as dict, list, str, int, float, bool or None; keys are texts as written."""
-        if isinstance(node, yaml.ScalarNode):
+        if isinstance(node, _SCALAR):
             self._size += 1
-            return self._scalar(node, loc)
+            return node.value if node.tag == _STR else self._scalar(node, loc)
         known = self._built.get(id(node))
         if known is not None:
             self._expand(node, loc, known[1])
             return known[0]
         if id(node) in self._open:
-            return self._fault(node, loc, "an alias (`*...`) stands inside what it names")
+            return self._find(node, loc, "an alias (`*...`) stands inside what it names")
         if len(loc) > MAX_DEPTH:
-            return self._fault(node, loc[:3], f"nested deeper than {MAX_DEPTH} levels")
+            return self._find(node, loc[:3], f"nested deeper than {MAX_DEPTH} levels")
         self._open.add(id(node))
         before = self._size
         self._size += 1
@@ -140,75 +178,75 @@ class Builder:
         self._size += size
         self._expanded += size
         if self._expanded > MAX_EXPANDED:
-            self._fault(node, loc, f"its aliases stand for more than {MAX_EXPANDED} values")
+            self._find(node, loc, f"its aliases stand for more than {MAX_EXPANDED} values")
             raise TooLarge
 
-    def _list(self, node: Node, loc: Loc) -> list[Any]:
+    def _list(self, node: Node, loc: Loc) -> Any:
+        if not isinstance(node, yaml.SequenceNode):
+            return self._unknown_tag(node, loc)
         return [self.build(item, (*loc, index)) for index, item in enumerate(node.value)]
 
     def _mapping(self, node: Node, loc: Loc) -> Any:
         if node.tag != _CORE + "map" or not isinstance(node, yaml.MappingNode):
             return self._unknown_tag(node, loc)
         data: dict[str, Any] = {}
-        lines: dict[str, int] = {}
+        keys: dict[str, Node] = {}
         merged: list[Node] = []
         for key_node, value_node in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                self._fault(key_node, loc, "a key must be a text, not a list or a mapping")
+            if not isinstance(key_node, _SCALAR):
+                self._find(key_node, loc, "a key must be a text, not a list or a mapping")
                 continue
             key = key_node.value
-            line = key_node.start_mark.line + 1
-            here = (*loc, key)
-            if key in lines:
-                self._fault(key_node, here, f"stands twice; first on line {lines[key]}")
+            if key in keys:
+                what = f"stands twice; first on line {keys[key].start_mark.line + 1}"
+                self._find(key_node, (*loc, key), what, "take one of them out")
                 continue
-            lines[key] = line
-            if _is_merge(key_node):
+            keys[key] = key_node
+            if key == "<<" and _is_merge(key_node):
                 merged = value_node.value if value_node.id == "sequence" else [value_node]
                 continue
-            self.has_free_keys |= key.startswith("x-")
-            if node.flow_style:
-                self._check_flow_key(key_node, value_node, loc)
-            data[key] = self.build(value_node, here)
+            if key.startswith("x-"):
+                self.has_free_keys = True
+            if value_node.tag == _STR and isinstance(value_node, _SCALAR):
+                self._size += 1
+                data[key] = value_node.value
+            else:
+                data[key] = self.build(value_node, (*loc, key))
         for base_node in merged:
             base = self.build(base_node, (*loc, "<<"))
             if isinstance(base, dict):
                 data = {**base, **data}
             else:
-                self._fault(base_node, (*loc, "<<"), "merges a mapping, or a list of mappings")
+                self._find(base_node, (*loc, "<<"), "merges a mapping, or a list of mappings")
         return data
 
-    def _check_flow_key(self, key: yaml.ScalarNode, value: Node, loc: Loc) -> None:
-        """`{say: hi, there}` is read as two keys, `{say:hi}` as one without a value."""
-        start, end = value.start_mark.index, value.end_mark.index
-        if not isinstance(value, yaml.ScalarNode) or start != end or key.style in ('"', "'"):
-            return
-        if ":" in self._text[key.end_mark.index : start + 1]:
-            return
-        if ":" in key.value:
-            what = f"`{key.value}` has no space after its colon, so it is a key without a value"
-            self._fault(key, loc, what, "write `key: value`")
-        else:
-            what = f"`{key.value}` is read as a key without a value"
-            self._fault(key, loc, what, "a comma inside {} must be quoted: quote the whole text")
-
     def _scalar(self, node: yaml.ScalarNode, loc: Loc) -> Any:
+        if not node.value:
+            self.has_empty = True
         try:
             return _core_value(node.tag, node.value)
         except KeyError:
             return self._unknown_tag(node, loc)
         except ValueError:
             kind = node.tag.removeprefix(_CORE)
-            return self._fault(node, loc, f"`{node.value[:40]}` cannot be read as !!{kind}")
+            return self._find(node, loc, f"`{node.value[:40]}` cannot be read as !!{kind}")
 
     def _unknown_tag(self, node: Node, loc: Loc) -> None:
-        tag = node.tag.replace(_CORE, "!!")
-        mend = "a value that starts with ! must be quoted"
-        self._fault(node, loc, f"`{tag}` is a YAML tag that is not read here", mend)
+        from arena_cli.ground import yamllines  # noqa: PLC0415  # only on the way to a fault
 
-    def _fault(self, node: Node, loc: Loc, what: str, mend: str = "") -> None:
-        line = node.start_mark.line + 1
-        self.faults.append(Fault(self._shown, line, dotted(loc), what, mend))
+        start, end = node.start_mark, node.end_mark
+        fixed = None
+        if start.line == end.line:
+            line = yamllines.at(self._text, start.line)
+            fixed = yamllines.with_value(line, start.column, end.column)
+        tag = node.tag.replace(_CORE, "!!")
+        what = f"`{tag}` is a YAML tag that is not read here"
+        mend = "a value that starts with ! must be quoted"
+        self.findings.append(Finding(start.line + 1, what, mend, start.column, fixed, loc))
+
+    def _find(self, node: Node, loc: Loc, what: str, mend: str = "") -> None:
+        mark = node.start_mark
+        self.findings.append(Finding(mark.line + 1, what, mend, mark.column, loc=loc))
 
 
 class TooLarge(Exception):

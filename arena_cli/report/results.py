@@ -1,102 +1,254 @@
-"""What came of scenarios, as text: a line each, and for each that did not pass, why.
+"""What came of a scenario: a line, and below it why it did not pass.
 
-What agents said is escaped.
+Makes lines of pieces (`report.spans`), as the timeline does. What agents said is escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from arena_cli.ground.text import shown, shown_line
+from arena_cli.report import columns
+from arena_cli.report.spans import EMPTY, Line, Span, line
 from arena_cli.report.timeline import Timeline
-from arena_cli.scenario.result import CheckResult, Failure, RunResult, ScenarioResult, StepResult
+from arena_cli.report.words import Words
+from arena_cli.scenario.result import (
+    WRONG,
+    CheckResult,
+    Failure,
+    ScenarioResult,
+    StepResult,
+)
+from arena_cli.transcript.events import SessionEvent
 
 INDENT = "  "
+WIDTH = 80
+
 LABELS = {
     "passed": "passed",
     "failed": "FAILED",
     "error": "ERROR",
     "interrupted": "INTERRUPTED",
     "not_run": "not run",
+    "skipped": "skipped",
+    "xfailed": "xfailed",
+    "warned": "warned",
 }
+STYLES = {
+    "passed": "added",
+    "failed": "failed",
+    "error": "failed",
+    "interrupted": "failed",
+    "not_run": "dim",
+    "skipped": "dim",
+    "xfailed": "dim",
+    "warned": "warned",
+}
+LABEL_WIDTH = 8
+BETWEEN = Span(" · ", "dim")
+_ROW = re.compile(r"^timeline(?:_exact)?(?:\[(\d+)\])?$")
 
 
-def lines(result: ScenarioResult) -> Iterator[str]:
-    """The lines for one scenario, without line ends."""
-    facts = [shown_line(result.scenario), shown_line(result.file), f"{result.seconds:.2f} s"]
-    yield f"{LABELS[result.status]:6}  {' · '.join(facts)}"
-    if result.status == "passed":
-        return
-    timeline = Timeline()
-    if result.opening:
-        list(timeline.lines(result.opening))
-    for step in result.steps:
-        if step.status != "passed":
-            yield from _step(step, timeline)
-    wrong = [check for check in result.checks if check.status != "passed"]
-    if wrong:
-        yield f"{INDENT}{LABELS['failed']}  over all steps"
-        for check in wrong:
-            yield from _check(check)
-        for step in result.steps:
-            if step.status == "passed":
-                yield from _timeline(step, timeline)
-    if result.error:
-        yield from _block(result.error, INDENT)
-    if result.session:
-        yield f"{INDENT}its session is kept: arena show {shown_line(result.session)}"
+def lines(result: ScenarioResult, say: Words | None = None) -> Iterator[str]:
+    """The lines for one scenario as plain text, without line ends."""
+    return (one.text for one in drawn(result, say))
 
 
-def _step(step: StepResult, timeline: Timeline) -> Iterator[str]:
-    yield f"{INDENT}{LABELS[step.status]:6}  {_title(step)}"
-    for failure in step.failures:
-        yield from _failure(failure)
-    for check in step.checks:
-        if check.status != "passed":
-            yield from _check(check)
-    if step.status != "not_run":
-        yield from _timeline(step, timeline)
+def drawn(
+    result: ScenarioResult,
+    say: Words | None = None,
+    *,
+    width: int = WIDTH,
+    avatars: Mapping[str, str] | None = None,
+) -> Iterator[Line]:
+    """The lines for one scenario; what stands in columns is drawn for so wide a screen.
+
+    `avatars` as in `Timeline`.
+    """
+    return _Report(result, say or Words(), width, avatars or {}).lines()
 
 
-def _title(step: StepResult) -> str:
-    return f"step {step.number}{f': {shown_line(step.name)}' if step.name else ''}"
+class _Report:
+    """One scenario; knows which of its steps were told already."""
+
+    def __init__(
+        self, result: ScenarioResult, say: Words, width: int, avatars: Mapping[str, str]
+    ) -> None:
+        self._result = result
+        self._say = say
+        self._width = width
+        self._avatars = avatars
+        self._timelines: dict[str | None, Timeline] = {}
+        self._told: set[int] = set()
+
+    def lines(self) -> Iterator[Line]:
+        result = self._result
+        yield self._headline()
+        if result.status != "xfailed":  # it was to fail
+            for step in result.steps:
+                yield from self._step(step)
+            yield from self._whole(result.checks)
+        if result.error:
+            yield from _block(result.error, INDENT)
+        for session in result.sessions:
+            told = self._say("its session is kept: {command}", command=_show(session))
+            yield line(INDENT, Span(told, "dim"))
+
+    def _headline(self) -> Line:
+        result, say = self._result, self._say
+        facts = [shown_line(result.file)]
+        if result.status != "skipped":
+            facts.append(say("{seconds} s", seconds=f"{result.seconds:.2f}"))
+        if result.reason and result.status in ("skipped", "xfailed"):
+            facts.append(shown_line(result.reason))
+        warned = sum(check.status == "warned" for check in result.all_checks())
+        if warned and result.status != "xfailed":
+            facts.append(counted(say, warned, "1 warning", "{count} warnings"))
+        title = Span(shown_line(result.title), "strong" if result.status in WRONG else "")
+        spans = [*label(result.status), title]
+        for fact in facts:
+            spans += [BETWEEN, Span(fact, "dim")]
+        return Line(tuple(spans), LABEL_WIDTH)
+
+    def _step(self, step: StepResult) -> Iterator[Line]:
+        """A step that did not pass, or that warned."""
+        bad = [check for check in step.checks if check.status != "passed"]
+        if step.status == "passed" and not bad:
+            return
+        status = "warned" if step.status == "passed" else step.status
+        yield line(INDENT, label(status), _title(step, self._say), hang=len(INDENT) + LABEL_WIDTH)
+        if step.error:
+            file, number = step.place()
+            yield from _block(f"{file}:{number}: {step.error}", INDENT * 2)
+        for failure in step.failures:
+            yield from self._failure(failure)
+        for check in bad:
+            yield from self._check(check)
+        if step.status in WRONG:
+            for one in self._covered(step):
+                yield from self._timeline(one)
+
+    def _covered(self, step: StepResult) -> Iterable[StepResult]:
+        """The steps that its expectations are about."""
+        if step.kind != "check":
+            return [step]
+        before = [one for one in self._result.steps if one.number < step.number]
+        return [one for one in before if step.session in (None, one.session)]
+
+    def _whole(self, checks: Iterable[CheckResult]) -> Iterator[Line]:
+        bad = [check for check in checks if check.status != "passed"]
+        if not bad:
+            return
+        found = {check.status for check in bad}
+        status = next(one for one in ("failed", "error", "warned") if one in found)
+        yield line(INDENT, label(status), self._say("over all steps"))
+        for check in bad:
+            yield from self._check(check)
+        if status in WRONG:
+            for step in self._result.steps:
+                yield from self._timeline(step)
+
+    def _failure(self, failure: Failure) -> Iterator[Line]:
+        agent = shown_line(failure.agent)
+        what = self._say(
+            "{who} in turn {turn}: {status}",
+            who=agent,
+            turn=failure.turn,
+            status=self._say.enum(failure.status),
+        )
+        yield line(INDENT * 2, Span(what, "strong"), hang=6)
+        yield from _block(failure.error, INDENT * 3)
+        expect = f"expect outcome: {{{agent}: {failure.status}}}"
+        told = self._say("if it should: {expect}", expect=expect)
+        yield line(INDENT * 3, Span(told, "dim"), hang=8)
+
+    def _check(self, check: CheckResult) -> Iterator[Line]:
+        place = [Span(place_of(check), "strong")]
+        if check.status == "error":
+            place.append(Span(f" {self._say('(the check itself crashed)')}", "failed"))
+        elif check.status == "warned":
+            place.append(Span(f" {self._say('(level: warn)')}", "warned"))
+        yield line(INDENT * 2, place, hang=6)
+        yield from columns.drawn(
+            check.expected,
+            check.actual,
+            self._say,
+            width=self._width,
+            indent=INDENT * 3,
+            at=_row_of(check),
+        )
+
+    def _timeline(self, step: StepResult) -> Iterator[Line]:
+        if step.number in self._told or not step.events:
+            return
+        self._told.add(step.number)
+        timeline = self._timelines.get(step.session)
+        if timeline is None:  # sessions count their turns and replies alike
+            timeline = self._timelines[step.session] = Timeline(self._say, self._avatars)
+            if self._result.opening:
+                list(timeline.drawn(self._result.opening))
+        told = self._say("timeline of {step}", step=_name(step, self._say))
+        yield line(INDENT * 2, Span(told, "dim"))
+        for event in step.events:
+            if not isinstance(event, SessionEvent):
+                yield from indented(timeline.drawn(event), INDENT * 3)
 
 
-def _failure(failure: Failure) -> Iterator[str]:
-    agent = shown_line(failure.agent)
-    yield f"{INDENT * 2}{agent} in turn {failure.turn}: {failure.status}"
-    yield from _block(failure.error, INDENT * 3)
-    yield f"{INDENT * 3}if it should: expect outcome: {{{agent}: {failure.status}}}"
+def indented(drawn: Iterable[Line], indent: str) -> Iterator[Line]:
+    """The same lines, further in."""
+    for one in drawn:
+        if one.spans:
+            hang = one.hang if one.hang is None else one.hang + len(indent)
+            yield Line((Span(indent), *one.spans), hang, one.whole)
+        else:
+            yield EMPTY
 
 
-def _check(check: CheckResult) -> Iterator[str]:
-    crashed = " (the check crashed)" if check.status == "error" else ""
-    place = f"{check.file}:{check.line}: {check.field}"
-    yield f"{INDENT * 2}{shown_line(place)}{crashed}"
-    yield f"{INDENT * 3}expected: {shown_line(check.expected)}"
-    yield f"{INDENT * 3}actual:   {shown_line(check.actual)}"
+def label(status: str) -> list[Span]:
+    """What a line begins with."""
+    word = LABELS[status]
+    return [Span(word, STYLES[status]), Span(" " * max(LABEL_WIDTH - len(word), 1))]
 
 
-def _timeline(step: StepResult, timeline: Timeline) -> Iterator[str]:
-    yield f"{INDENT * 2}timeline of {_title(step)}"
-    for event in step.events:
-        for line in timeline.lines(event):
-            yield INDENT * 3 + line if line else ""
+def _title(step: StepResult, say: Words) -> str:
+    facts = [] if step.kind == "send" else [step.kind]
+    if step.session is not None:
+        facts.append(say("session {name}", name=shown_line(step.session)))
+    kind = f" ({', '.join(facts)})" if facts else ""
+    return f"{say('step {number}', number=step.number)}{kind}{_after_colon(step, say)}"
 
 
-def _block(text: str, indent: str) -> Iterator[str]:
-    for line in shown(text).split("\n"):
-        yield indent + line
+def _name(step: StepResult, say: Words) -> str:
+    return f"{say('step {number}', number=step.number)}{_after_colon(step, say)}"
 
 
-def summary(result: RunResult) -> str:
-    """`2 passed, 1 failed, 1 error in 0.3 s`."""
-    counts = {
-        "passed": result.passed,
-        "failed": result.failed,
-        "error" if result.error == 1 else "errors": result.error,
-        "interrupted": result.interrupted,
-        "not run": result.not_run,
-    }
-    told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    return f"{told} in {result.seconds:.1f} s"
+def _after_colon(step: StepResult, say: Words) -> str:
+    return f"{say(': ')}{shown_line(step.name)}" if step.name else ""
+
+
+def place_of(check: CheckResult) -> str:
+    """`file:line: field`."""
+    return shown_line(f"{check.file}:{check.line}: {check.field}")
+
+
+def _row_of(check: CheckResult) -> int | None:
+    """The row of a timeline that was not there, or that is one too many."""
+    found = _ROW.match(check.field)
+    if not found:
+        return None
+    return int(found[1]) if found[1] else len(check.expected.splitlines())
+
+
+def _block(text: str, indent: str) -> Iterator[Line]:
+    for row in shown(text).split("\n"):
+        yield line(indent, Span(row, "failed")) if row else EMPTY
+
+
+def counted(say: Words, count: int, one: str, many: str) -> str:
+    """`1 warning`, `2 warnings`."""
+    return say(one) if count == 1 else say(many, count=count)
+
+
+def _show(session: str) -> str:
+    return f"arena show {shown_line(session)}"

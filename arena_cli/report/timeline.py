@@ -1,15 +1,22 @@
-"""The timeline in its plain form: who spoke, when, why, at what cost; who was passed over.
+"""The timeline: who spoke, when, why, at what cost; who was passed over.
 
-A reader of events, whether they come live or from a file. Text of agents is escaped.
+A reader of events, whether they come live or from a file. It makes lines of pieces
+(`report.spans`), which a pipe gets as text (`lines`) and a terminal in colour
+(`report.terminal`). Text of agents is escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from arena_cli.ground.protocol import Attachment, Message, StructuredContent, Usage
-from arena_cli.ground.text import shown, shown_line
+from arena_cli.ground.protocol import Message, Usage
+from arena_cli.ground.text import shown_line
+from arena_cli.report import content
+from arena_cli.report.content import INDENT
+from arena_cli.report.spans import EMPTY, Line, Span, line
+from arena_cli.report.words import Words
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
@@ -25,26 +32,43 @@ from arena_cli.transcript.events import (
     TurnStarted,
 )
 
-INDENT = "  "
+AGENT_STYLES = 10
+LONGEST_AVATAR = 12
+
+_HEADING = 3
+_UNDER_THE_NAME = len("00:00:00  ")
+_BETWEEN = Span(" · ", "dim")
 
 
 class Timeline:
-    """Turns each event into the lines that tell of it; keeps only what later lines need."""
+    """Turns each event into the lines that tell of it; keeps only what later lines need.
 
-    def __init__(self) -> None:
+    `avatars` by agent id, as profiles have them; what is no short text, an address of a picture
+    say, is not shown.
+    """
+
+    def __init__(self, say: Words | None = None, avatars: Mapping[str, str] | None = None) -> None:
+        self._say = say or Words()
+        self._avatars = {agent: _avatar(one) for agent, one in (avatars or {}).items()}
         self._names: dict[str, str] = {}
+        self._styles: dict[str, str] = {}
         self._config: dict[str, object] = {}
         self._chain_turn = 0
+        self._turn = 0
         self._tried_before: set[int] = set()
         self._why: dict[str, str] = {}
 
-    def goes_on(self, session: SessionEvent, turns: int) -> Iterator[str]:
+    def lines(self, event: Event) -> Iterator[str]:
+        """The lines for one event as plain text, without line ends."""
+        return (one.text for one in self.drawn(event))
+
+    def goes_on(self, session: SessionEvent, turns: int) -> Iterator[Line]:
         """Take up a session whose earlier events are not told; its open chain has so many turns."""
         yield from self._session(session)
         self._chain_turn = turns
 
-    def lines(self, event: Event) -> Iterator[str]:
-        """The lines for one event, without line ends; none for what is not shown."""
+    def drawn(self, event: Event) -> Iterator[Line]:
+        """The lines for one event; none for what is not shown."""
         match event:
             case SessionEvent():
                 yield from self._session(event)
@@ -59,124 +83,207 @@ class Timeline:
             case Candidates():
                 yield from self._candidates(event)
             case TurnFinished():
-                yield ""
+                yield EMPTY
             case ChainFinished():
                 yield from self._chain_finished(event)
             case Recovered():
-                kept = f", kept in {shown_line(event.kept_in)}" if event.kept_in else ""
-                yield f"recovered: {shown_line(event.what)} ({event.bytes} bytes set aside{kept})"
+                yield from self._recovered(event)
             case Resumed():
-                yield f"resumed chain {event.chain} after event {event.after_seq}"
-                yield ""
+                said = {"chain": event.chain, "seq": event.after_seq}
+                yield line(self._say("resumed chain {chain} after event {seq}", **said))
+                yield EMPTY
             case _:
                 pass
 
-    def _session(self, event: SessionEvent) -> Iterator[str]:
-        self._names = {member.id: member.name for member in event.members}
-        self._config = event.config
-        team = f"team {shown_line(event.team)}" if event.team else "every agent"
-        yield f"session {shown_line(event.session)} · {team}"
-        yield ""
+    def named(self, agent: str) -> list[Span]:
+        """An agent's avatar and name."""
+        avatar = self._avatars.get(agent)
+        face = [Span(f"{avatar} ")] if avatar else []
+        return [*face, self._short(agent)]
 
-    def _message(self, event: MessageEvent) -> Iterator[str]:
+    def _session(self, event: SessionEvent) -> Iterator[Line]:
+        self._names = {member.id: member.name for member in event.members}
+        self._styles = {
+            member.id: f"agent{place % AGENT_STYLES}" for place, member in enumerate(event.members)
+        }
+        self._config = event.config
+        team = (
+            self._say("team {name}", name=shown_line(event.team))
+            if event.team
+            else self._say("every agent")
+        )
+        session = self._say("session {name}", name=shown_line(event.session))
+        yield line(Span(session, "strong"), _BETWEEN, Span(team, "dim"))
+        yield EMPTY
+
+    def _message(self, event: MessageEvent) -> Iterator[Line]:
         message = event.message
         if event.chain is not None:
             self._chain_turn = 0
             self._why = {}
-        planted = " · planted" if event.planted else ""
-        yield f"{_clock(event.ts)}  {self._author(message)}{planted}"
-        yield from _body(message)
-        yield from _unresolved(event.unresolved)
-        yield ""
+        facts = [Span(self._say("planted"))] if event.planted else []
+        yield _heading(event.ts, self._author(message), facts)
+        yield from content.drawn(message, self._say)
+        yield from self._unresolved(event.unresolved)
+        yield EMPTY
 
-    def _turn_started(self, event: TurnStarted) -> Iterator[str]:
+    def _turn_started(self, event: TurnStarted) -> Iterator[Line]:
         self._chain_turn = event.depth + 1
-        must = ", ".join(self._called(agent, event) for agent in event.must) or "nobody"
-        yield f"── turn {self._chain_turn} · must reply: {must}"
+        self._turn = event.turn
+        must = _joined((self._called(agent, event) for agent in event.must), self._say(", "))
+        yield self._phase("must reply: {who}", must or [Span(self._say("nobody"))])
         if event.deferred:
-            yield f"{INDENT}deferred to the next turn: {self._list(event.deferred)}"
+            who = self._list(event.deferred)
+            yield line(INDENT, self._say.spans("deferred to the next turn: {who}", who=who))
 
-    def _reply_started(self, event: ReplyStarted) -> Iterator[str]:
+    def _phase(self, what: str, who: list[Span]) -> Line:
+        turn = self._say("turn {turn}", turn=self._chain_turn)
+        if self._turn != self._chain_turn:
+            turn = f"{turn} (t{self._turn})"
+        said = self._say.spans(what, who=who)
+        return line(Span("── ", "rule"), Span(turn, "strong"), _BETWEEN, said, hang=_HEADING)
+
+    def _called(self, agent: str, event: TurnStarted) -> list[Span]:
+        by = event.mentioned_by.get(agent)
+        who = [self._short(agent)]
+        if not by or event.depth == 0:
+            return who
+        return [*self._say.spans("{who} (mentioned by {by})", "dim", who=who, by=self._list(by))]
+
+    def _reply_started(self, event: ReplyStarted) -> Iterator[Line]:
         if event.reply in self._tried_before:
-            yield f"{INDENT}{self._name(event.agent)}: attempt {event.attempt}"
+            who = [self._name(event.agent)]
+            said = self._say.spans("{who}: attempt {count}", "dim", who=who, count=event.attempt)
+            yield line(INDENT, said)
         self._tried_before.add(event.reply)
 
-    def _reply_finished(self, event: ReplyFinished) -> Iterator[str]:
+    def _reply_finished(self, event: ReplyFinished) -> Iterator[Line]:
+        say = self._say
         facts = [
-            f"{self._name(event.agent)}",
-            f"turn {self._chain_turn} {event.phase}",
-            f"{event.latency_ms / 1000:.1f} s",
+            Span(say("turn {turn} {phase}", turn=self._chain_turn, phase=event.phase), "dim"),
+            Span(say("{seconds} s", seconds=f"{event.latency_ms / 1000:.1f}"), "dim"),
         ]
         if event.usage:
-            facts.append(_tokens(event.usage))
+            facts.append(Span(_tokens(event.usage), "dim"))
         if event.status != "success":
-            facts.append(event.status)
-            self._why[event.agent] = event.status
+            style = "dim" if event.status == "declined" else "failed"
+            facts.append(Span(say.enum(event.status), style))
+            self._why[event.agent] = say.enum(event.status)
         if event.attempts > 1:
-            facts.append(f"{event.attempts} attempts")
-        yield f"{_clock(event.ts)}  {' · '.join(facts)}"
-        if event.error:
-            yield from _indented(event.error)
+            facts.append(Span(say("{count} attempts", count=event.attempts), "dim"))
+        avatar = self._avatars.get(event.agent)
+        face = [Span(f"{avatar} ")] if avatar else []
+        yield _heading(event.ts, [*face, self._name(event.agent)], facts)
+        yield from content.text(event.error or "", style="failed")
         if event.message:
-            yield from _body(event.message)
+            yield from content.drawn(event.message, say)
         if event.next_mentions:
-            yield f"{INDENT}→ {self._list(event.next_mentions)}"
+            yield line(INDENT, Span("→ ", "dim"), self._list(event.next_mentions), hang=4)
         for agent, reason in event.refused.items():
-            yield f"{INDENT}may not call {self._short(agent)}: {shown_line(reason)}"
-        yield from _unresolved(event.unresolved)
+            yield line(
+                INDENT,
+                say.spans(
+                    "may not call {who}: {reason}",
+                    who=[self._short(agent)],
+                    reason=shown_line(reason),
+                ),
+            )
+        yield from self._unresolved(event.unresolved)
 
-    def _candidates(self, event: Candidates) -> Iterator[str]:
+    def _candidates(self, event: Candidates) -> Iterator[Line]:
         told = []
         for agent, why in event.passed_over.items():
-            self._why[agent] = _passed_over(why)
-            told.append(f"{self._short(agent)} ({self._why[agent]})")
+            self._why[agent] = _passed_over(why, self._say)
+            told.append([self._short(agent), Span(f" ({self._why[agent]})", "dim")])
         if told:
-            yield f"{INDENT}passed over: {', '.join(told)}"
+            who = _joined(told, self._say(", "))
+            yield line(INDENT, self._say.spans("passed over: {who}", "dim", who=who))
         if event.asked:
-            yield f"── turn {self._chain_turn} · may reply: {self._list(event.asked)}"
+            yield EMPTY
+            yield self._phase("may reply: {who}", self._list(event.asked))
 
-    def _chain_finished(self, event: ChainFinished) -> Iterator[str]:
-        replies = "1 reply" if event.replies == 1 else f"{event.replies} replies"
-        turns = "1 turn" if event.turns == 1 else f"{event.turns} turns"
-        facts = [self._end(event), f"{replies} in {turns}", _tokens(event.usage)]
-        yield f"══ {' · '.join(facts)}"
+    def _chain_finished(self, event: ChainFinished) -> Iterator[Line]:
+        say = self._say
+        end = Span(say.enum(event.end), "failed" if event.end == "failed" else "strong")
+        awaits = f"{say(': ')}{say(', ').join(map(shown_line, event.awaits))}"
+        facts = [end, Span(awaits)] if event.end == "awaiting_human" else [end]
+        counts = Span(self._counts(event), "dim")
+        tokens = Span(_tokens(event.usage), "dim")
+        yield line(Span("══ ", "rule"), facts, _BETWEEN, counts, _BETWEEN, tokens, hang=_HEADING)
         if event.end == "no_reply":
             for agent in self._names:
-                yield f"{INDENT}{self._name(agent)}: {self._why.get(agent) or self._unasked()}"
-            first = next(iter(self._names), "id")
-            yield f"{INDENT}To call one, name it in the message: @{shown_line(first)}"
-        yield ""
+                why = f"{say(': ')}{self._why.get(agent) or self._unasked()}"
+                yield line(INDENT, self._name(agent), why, hang=4)
+            first = f"@{shown_line(next(iter(self._names), 'id'))}"
+            yield line(INDENT, say("To call one, name it in the message: {name}", name=first))
+        yield EMPTY
 
-    def _end(self, event: ChainFinished) -> str:
-        if event.end == "awaiting_human":
-            return f"awaiting_human: {', '.join(map(shown_line, event.awaits))}"
-        return event.end
+    def _counts(self, event: ChainFinished) -> str:
+        say = self._say
+        replies = (
+            say("1 reply") if event.replies == 1 else say("{count} replies", count=event.replies)
+        )
+        turns = say("1 turn") if event.turns == 1 else say("{count} turns", count=event.turns)
+        return say("{replies} in {turns}", replies=replies, turns=turns)
 
     def _unasked(self) -> str:
         if self._config.get("selection") == "none":
-            return "not asked (selection: none)"
-        return "not asked (it answers only when it is named)"
+            return self._say("not asked (selection: none)")
+        return self._say("not asked (it answers only when it is named)")
 
-    def _called(self, agent: str, event: TurnStarted) -> str:
-        by = event.mentioned_by.get(agent)
-        if not by or event.depth == 0:
-            return self._short(agent)
-        return f"{self._short(agent)} (mentioned by {self._list(by)})"
+    def _recovered(self, event: Recovered) -> Iterator[Line]:
+        told: dict[str, object] = {"what": shown_line(event.what), "bytes": event.bytes}
+        what = (
+            self._say(
+                "{what} ({bytes} bytes set aside, kept in {place})",
+                **told,
+                place=shown_line(event.kept_in),
+            )
+            if event.kept_in
+            else self._say("{what} ({bytes} bytes set aside)", **told)
+        )
+        yield line(self._say("recovered: {what}", what=what))
 
-    def _author(self, message: Message) -> str:
+    def _unresolved(self, names: list[str]) -> Iterator[Line]:
+        if names:
+            said = self._say(", ").join(f"@{shown_line(name)}" for name in names)
+            yield line(INDENT, self._say("nobody is called {names}", names=said))
+
+    def _author(self, message: Message) -> list[Span]:
         if message.author_type == "agent":
-            return self._name(message.author_id)
-        return shown_line(message.author_name)
+            return [self._name(message.author_id)]
+        style = "human" if message.author_type == "human" else "strong"
+        return [Span(shown_line(message.author_name), style)]
 
-    def _name(self, agent: str) -> str:
+    def _name(self, agent: str) -> Span:
         name = self._names.get(agent, agent)
-        return shown_line(f"{name} ({agent})" if name != agent else agent)
+        text = f"{name} ({agent})" if name != agent else agent
+        return Span(shown_line(text), self._style(agent))
 
-    def _short(self, agent: str) -> str:
-        return shown_line(self._names.get(agent, agent))
+    def _short(self, agent: str) -> Span:
+        return Span(shown_line(self._names.get(agent, agent)), self._style(agent))
 
-    def _list(self, agents: list[str]) -> str:
-        return ", ".join(self._short(agent) for agent in agents)
+    def _style(self, agent: str) -> str:
+        """By its place in the team; the same in every session of that team."""
+        known = self._styles.get(agent)
+        return known or f"agent{zlib.crc32(agent.encode()) % AGENT_STYLES}"
+
+    def _list(self, agents: list[str]) -> list[Span]:
+        return _joined(([self._short(agent)] for agent in agents), self._say(", "))
+
+
+def _heading(ts: str, author: list[Span], facts: list[Span]) -> Line:
+    spans = [Span(f"{_clock(ts)}  ", "dim"), *author]
+    for fact in facts:
+        spans += [_BETWEEN, fact]
+    return Line(tuple(spans), _UNDER_THE_NAME)
+
+
+def _joined(parts: Iterable[list[Span]], between: str) -> list[Span]:
+    spans: list[Span] = []
+    for part in parts:
+        spans += [Span(between, "dim"), *part] if spans else part
+    return spans
 
 
 def _clock(ts: str) -> str:
@@ -195,42 +302,15 @@ def _tokens(usage: Usage) -> str:
     return f"{about}{sent} → {about}{usage.output_tokens} tokens{cost}"
 
 
-def _passed_over(why: PassedOver) -> str:
+def _passed_over(why: PassedOver, say: Words) -> str:
+    relevance = f"{why.relevance:g}"
     if why.threshold is not None:
-        return f"relevance {why.relevance:g} < {why.threshold:g}"
-    return f"relevance {why.relevance:g}, {shown_line(why.reason or '')}"
+        threshold = f"{why.threshold:g}"
+        return say("relevance {relevance} < {threshold}", relevance=relevance, threshold=threshold)
+    reason = shown_line(why.reason or "")
+    return say("relevance {relevance}, {reason}", relevance=relevance, reason=reason)
 
 
-def _body(message: Message) -> Iterator[str]:
-    yield from _indented(message.content)
-    for part in message.structured:
-        yield from _structured(part)
-    for attachment in message.attachments:
-        yield f"{INDENT}{_attachment(attachment)}"
-
-
-def _structured(part: StructuredContent) -> Iterator[str]:
-    import json  # noqa: PLC0415 - few messages carry data
-
-    yield f"{INDENT}[{part.type}]"
-    data = part.data
-    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=2)
-    yield from _indented(text, INDENT * 2)
-
-
-def _attachment(attachment: Attachment) -> str:
-    size = f", {attachment.size} bytes" if attachment.size is not None else ""
-    path = f" at {shown_line(attachment.path)}" if attachment.path else ""
-    return f"[{attachment.type}: {shown_line(attachment.name)}{size}{path}]"
-
-
-def _indented(text: str, indent: str = INDENT) -> Iterator[str]:
-    if text:
-        for line in shown(text).split("\n"):
-            yield indent + line if line else ""
-
-
-def _unresolved(names: list[str]) -> Iterator[str]:
-    if names:
-        said = ", ".join(f"@{shown_line(name)}" for name in names)
-        yield f"{INDENT}nobody is called {said}"
+def _avatar(avatar: str) -> str:
+    text = shown_line(avatar.strip())
+    return "" if len(text) > LONGEST_AVATAR or "/" in text or "." in text else text

@@ -8,44 +8,57 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from arena_cli.ground import text as texts
+from arena_cli.ground.yamlnodes import Loc
+from arena_cli.scenario import language, patterns
+from arena_cli.scenario.conversation import Conversation
+from arena_cli.scenario.expect_shapes import CheckKeys
+from arena_cli.team import letters
 
 EXCERPT = 160  # characters of a text that a verdict shows
 
-# An escape, or a character outside ASCII: what NFKC makes of it must not become an operator.
-_PIECE = re.compile(r"\\.|[^\x00-\x7f]", re.DOTALL)
-
 
 class Verdict(NamedTuple):
-    """Whether an expectation holds, what it asks, and what was there, in words."""
+    """Whether an expectation holds, what it asks, and what was there, in words.
+
+    `at` is the place of what did not hold, below the expectation's own, where it has parts.
+    """
 
     holds: bool
     expected: str
     actual: str
+    at: Loc = ()
+
+
+class Check(NamedTuple):
+    """One expectation, with its place below `expect`; `warns`: it does not fail."""
+
+    loc: Loc
+    judge: Callable[[Conversation], Verdict]
+    warns: bool = False
 
 
 def contains(text: str, wanted: Sequence[str], *, ignore_case: bool = False) -> Verdict:
     """Every wanted text is in it."""
-    seen = _form(text, ignore_case)
-    missing = [part for part in wanted if _form(part, ignore_case) not in seen]
+    seen = patterns.form(text, ignore_case)
+    missing = [part for part in wanted if patterns.form(part, ignore_case) not in seen]
     expected = f"contains {_listed(wanted)}{_case(ignore_case)}"
     if missing:
         return Verdict(False, expected, f"no {_listed(missing, 'or')} in {excerpt(text)}")
-    return Verdict(True, expected, _around(text, seen, _form(wanted[0], ignore_case)))
+    return Verdict(True, expected, _around(text, seen, patterns.form(wanted[0], ignore_case)))
 
 
 def not_contains(text: str, unwanted: Sequence[str], *, ignore_case: bool = False) -> Verdict:
     """None of the unwanted texts is in it."""
-    seen = _form(text, ignore_case)
+    seen = patterns.form(text, ignore_case)
     expected = f"does not contain {_listed(unwanted, 'or')}{_case(ignore_case)}"
     for part in unwanted:
-        if _form(part, ignore_case) in seen:
-            found = _around(text, seen, _form(part, ignore_case))
+        if patterns.form(part, ignore_case) in seen:
+            found = _around(text, seen, patterns.form(part, ignore_case))
             return Verdict(False, expected, f"{quoted(part)} in {found}")
     return Verdict(True, expected, excerpt(text))
 
@@ -53,27 +66,85 @@ def not_contains(text: str, unwanted: Sequence[str], *, ignore_case: bool = Fals
 def regex(text: str, pattern: str, *, ignore_case: bool = False) -> Verdict:
     """The pattern is found somewhere in it (Python's `re.search`)."""
     expected = f"matches /{pattern}/{_case(ignore_case)}"
-    found = compiled(pattern, ignore_case=ignore_case).search(_form(text))
+    found = patterns.compiled(pattern, ignore_case=ignore_case).search(patterns.form(text))
     if found is None:
         return Verdict(False, expected, f"no match in {excerpt(text)}")
     return Verdict(True, expected, f"matched {excerpt(found.group())}")
 
 
-def compiled(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:
-    """The pattern in NFKC, where a full-width `（` stays a character. Raises `re.error`."""
+def equals(text: str, wanted: str, *, ignore_case: bool = False) -> Verdict:
+    """It is that text, whitespace around both apart."""
+    holds = patterns.form(text, ignore_case).strip() == patterns.form(wanted, ignore_case).strip()
+    return Verdict(holds, f"is {excerpt(wanted)}{_case(ignore_case)}", excerpt(text))
 
-    def literal(piece: re.Match[str]) -> str:
-        written = piece[0]
-        if written.isascii():
-            return written
-        character = written.removeprefix("\\")
-        form = _form(character)
-        return "".join(re.escape(c) if c.isascii() else c for c in form)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # `[[` may mean something in a later Python
-        flags = re.IGNORECASE if ignore_case else 0
-        return re.compile(_form(_PIECE.sub(literal, pattern)), flags)
+def starts_with(text: str, wanted: str, *, ignore_case: bool = False) -> Verdict:
+    """It begins with that text."""
+    holds = patterns.form(text, ignore_case).startswith(patterns.form(wanted, ignore_case))
+    return Verdict(holds, f"starts with {quoted(wanted)}{_case(ignore_case)}", excerpt(text))
+
+
+def max_words(text: str, most: int, **_: bool) -> Verdict:
+    """It has at most so many words; a letter of a script without spaces is a word."""
+    words = len(_word().findall(patterns.form(text)))
+    return Verdict(words <= most, f"at most {most} words", f"{words} words: {excerpt(text)}")
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    spaced = rf"{letters.SPACED_WORD}+"
+    return re.compile(rf"[{letters.UNSPACED}]|{spaced}(?:['’-]{spaced})*")
+
+
+def max_chars(text: str, most: int, **_: bool) -> Verdict:
+    """It has at most so many characters (code points, in NFKC)."""
+    chars = len(patterns.form(text))
+    return Verdict(
+        chars <= most, f"at most {most} characters", f"{chars} characters: {excerpt(text)}"
+    )
+
+
+def in_language(text: str, code: str, **_: bool) -> Verdict:
+    """Most of it is in that language. Raises LookupError where that cannot be told here."""
+    holds, found = language.is_in(text, code)
+    return Verdict(holds, f"is in language {code}", f"{found}: {excerpt(text)}")
+
+
+def all_of(text: str, given: CheckKeys) -> Verdict:
+    """Every check that is given holds; shows the first that does not."""
+    verdicts = [one(text, kind, given) for kind in given.kinds]
+    expected = " and ".join(verdict.expected for verdict in verdicts)
+    shown = next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
+    return Verdict(shown.holds, expected, shown.actual)
+
+
+def wanted(given: CheckKeys) -> str:
+    """The checks that are given, in words."""
+    return all_of("", given).expected
+
+
+def one(text: str, kind: str, wanted: CheckKeys) -> Verdict:
+    """One of the checks that are given, by its field."""
+    value = getattr(wanted, kind)
+    return _CHECKS[kind](text, value, ignore_case=wanted.ignore_case)
+
+
+def _none_of(text: str, unwanted: CheckKeys, **_: bool) -> Verdict:
+    verdicts = [one(text, kind, unwanted) for kind in unwanted.kinds]
+    expected = "not: " + " nor ".join(verdict.expected for verdict in verdicts)
+    for verdict in verdicts:
+        if verdict.holds:
+            return Verdict(False, expected, f"{verdict.expected}: {verdict.actual}")
+    return Verdict(True, expected, excerpt(text))
+
+
+def _any_of(text: str, wanted: Sequence[CheckKeys], **_: bool) -> Verdict:
+    verdicts = [all_of(text, checks) for checks in wanted]
+    expected = " or ".join(verdict.expected for verdict in verdicts)
+    held = next((verdict for verdict in verdicts if verdict.holds), None)
+    if held:
+        return Verdict(True, expected, held.actual)
+    return Verdict(False, expected, "; ".join(dict.fromkeys(v.actual for v in verdicts)))
 
 
 def excerpt(text: str) -> str:
@@ -85,11 +156,6 @@ def excerpt(text: str) -> str:
 def quoted(text: str) -> str:
     """A text in double quotes, line ends written as `\\n`."""
     return json.dumps(text, ensure_ascii=False)
-
-
-def _form(text: str, ignore_case: bool = False) -> str:
-    form = unicodedata.normalize("NFKC", text)
-    return unicodedata.normalize("NFKC", form.casefold()) if ignore_case else form
 
 
 def _around(text: str, seen: str, part: str) -> str:
@@ -106,3 +172,17 @@ def _listed(wanted: Sequence[str], joined: str = "and") -> str:
 
 def _case(ignore_case: bool) -> str:
     return " (upper and lower case alike)" if ignore_case else ""
+
+
+_CHECKS: dict[str, Callable[..., Verdict]] = {
+    "contains": contains,
+    "not_contains": not_contains,
+    "equals": equals,
+    "regex": regex,
+    "starts_with": starts_with,
+    "max_words": max_words,
+    "max_chars": max_chars,
+    "language": in_language,
+    "none_of": _none_of,
+    "any_of": _any_of,
+}

@@ -2,98 +2,168 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
+from arena_cli.ground.protocol import Attachment, Message, Usage
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
     Event,
     MessageEvent,
+    PassedOver,
     ReplyFinished,
+    ReplyStarted,
     TurnStarted,
 )
 
 FAILED = frozenset({"timeout", "error"})
+NOT_LIVE = frozenset({"scripted"})
+
+
+class Call(NamedTuple):
+    """A call of an agent that ended. `turn` counts from 1 through all that is covered."""
+
+    turn: int
+    done: ReplyFinished
+
+    @property
+    def agent(self) -> str:
+        return self.done.agent
+
+    @property
+    def text(self) -> str:
+        """What it said; empty where it said nothing, or failed."""
+        return self.done.message.content if self.done.message else ""
+
+    @property
+    def message(self) -> Message | None:
+        return self.done.message
 
 
 @dataclass
 class Turn:
-    """One turn. `number` counts from 1 through all that is covered; `results` go by agent."""
+    """One turn; what is told of agents goes by agent."""
 
     number: int
     must: list[str]
     asked: list[str] = field(default_factory=list)
-    passed_over: list[str] = field(default_factory=list)
+    passed_over: dict[str, PassedOver] = field(default_factory=dict)
+    adapters: dict[str, str] = field(default_factory=dict)
     results: dict[str, ReplyFinished] = field(default_factory=dict)
 
-    def in_order(self) -> list[ReplyFinished]:
+    def calls(self) -> Iterator[Call]:
         """How its calls ended, in order of call."""
-        results = (self.results.get(agent) for agent in (*self.must, *self.asked))
-        return [done for done in results if done is not None]
+        for agent in (*self.must, *self.asked):
+            done = self.results.get(agent)
+            if done is not None:
+                yield Call(self.number, done)
 
+    def cost_of(self, call: Call) -> float | None:
+        """What a call of this turn cost, in US dollars; a scripted one nothing, unless it says."""
+        usage = call.done.usage
+        if usage is not None and usage.cost_usd is not None:
+            return usage.cost_usd
+        return 0.0 if self.adapters.get(call.agent) in NOT_LIVE else None
 
-class Reply(NamedTuple):
-    """What an agent said in a turn."""
-
-    agent: str
-    turn: int
-    text: str
+    def live_ms(self) -> int | None:
+        """How long its live agents took, in milliseconds; None where none was called."""
+        longest: dict[str, int] = {}
+        for call in self.calls():
+            if self.adapters.get(call.agent) not in NOT_LIVE:
+                phase = call.done.phase
+                longest[phase] = max(longest.get(phase, 0), call.done.latency_ms)
+        return sum(longest.values()) if longest else None
 
 
 @dataclass
 class Conversation:
-    """`end` and `awaits` are the last chain's; `unresolved` are names of nobody, each once."""
+    """`end` and `awaits` are the last chain's; `unresolved` are names of nobody, each once.
 
+    `system` are the texts of system messages; `workspace` is what attachments' paths start from.
+    """
+
+    workspace: Path
     turns: list[Turn] = field(default_factory=list)
     end: str = ""
     awaits: list[str] = field(default_factory=list)
     unresolved: list[str] = field(default_factory=list)
+    system: list[str] = field(default_factory=list)
 
-    def replies(self, agent: str | None = None) -> list[Reply]:
-        """What agents said, in order of call; of one agent, or of all."""
+    def calls(self) -> list[Call]:
+        """Every call that ended, in order of call."""
+        return [call for turn in self.turns for call in turn.calls()]
+
+    def replies(self, agent: str | None = None) -> list[Call]:
+        """The calls that were answered, in order of call; of one agent, or of all."""
         return [
-            Reply(done.agent, turn.number, done.message.content if done.message else "")
-            for turn in self.turns
-            for done in turn.in_order()
-            if done.status == "success" and agent in (None, done.agent)
+            call
+            for call in self.calls()
+            if call.done.status == "success" and agent in (None, call.agent)
         ]
 
-    def failures(self) -> list[tuple[int, ReplyFinished]]:
-        """(turn, reply) of each call that failed, in order of call."""
-        return [
-            (turn.number, done)
-            for turn in self.turns
-            for done in turn.in_order()
-            if done.status in FAILED
-        ]
+    def failures(self) -> list[Call]:
+        """The calls that failed, in order of call."""
+        return [call for call in self.calls() if call.done.status in FAILED]
 
     def outcome(self, agent: str) -> str:
         """The status of the agent's last call, else `passed_over`, else `not_called`."""
         calls = [turn.results[agent].status for turn in self.turns if agent in turn.results]
         if calls:
             return calls[-1]
-        passed_over = any(agent in turn.passed_over for turn in self.turns)
-        return "passed_over" if passed_over else "not_called"
+        return "passed_over" if self.passings(agent) else "not_called"
+
+    def passings(self, agent: str) -> list[PassedOver]:
+        """Each time that the agent was passed over, and why."""
+        return [turn.passed_over[agent] for turn in self.turns if agent in turn.passed_over]
+
+    def read(self, attachment: Attachment) -> str:
+        """The content of an attachment as text. Raises OSError where it is gone."""
+        path = self.workspace / (attachment.path or "")
+        return path.read_bytes().decode("utf-8", "replace")
+
+    def tokens(self) -> int:
+        """The tokens, in and out, that all calls used."""
+        used = [call.done.usage for call in self.calls() if call.done.usage is not None]
+        whole = Usage.total(used)
+        cached = whole.cache_read_tokens + whole.cache_write_tokens
+        return whole.input_tokens + whole.output_tokens + cached
+
+    def cost_usd(self) -> float | None:
+        """What all calls cost; None where that of a live one is not known."""
+        costs = [turn.cost_of(call) for turn in self.turns for call in turn.calls()]
+        known = [cost for cost in costs if cost is not None]
+        return round(sum(known), 10) if len(known) == len(costs) else None
+
+    def live_s(self) -> float | None:
+        """How long live agents took, turn after turn, in seconds; None where none was called."""
+        took = [ms for turn in self.turns if (ms := turn.live_ms()) is not None]
+        return sum(took) / 1000 if took else None
 
 
-def of(events: Iterable[Event]) -> Conversation:
+def of(events: Iterable[Event], workspace: Path) -> Conversation:
     """The conversation that these events tell, in order."""
-    told = Conversation()
+    told = Conversation(workspace)
     by_number: dict[int, Turn] = {}
     unresolved: dict[str, None] = {}
     for event in events:
         match event:
             case MessageEvent():
                 unresolved.update(dict.fromkeys(event.unresolved))
+                if event.message.author_type == "system":
+                    told.system.append(event.message.content)
             case TurnStarted():
                 turn = Turn(len(told.turns) + 1, event.must)
                 told.turns.append(turn)
+                # Sessions number their turns alike, and take turns with each other.
                 by_number[event.turn] = turn
+            case ReplyStarted():
+                by_number[event.turn].adapters[event.agent] = event.adapter
             case Candidates():
                 by_number[event.turn].asked = event.asked
-                by_number[event.turn].passed_over = list(event.passed_over)
+                by_number[event.turn].passed_over = event.passed_over
             case ReplyFinished():
                 by_number[event.turn].results[event.agent] = event
                 unresolved.update(dict.fromkeys(event.unresolved))

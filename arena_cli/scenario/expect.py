@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import functools
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from arena_cli.ground.yamlnodes import Loc
-from arena_cli.scenario import checks
-from arena_cli.scenario.checks import Verdict
-from arena_cli.scenario.conversation import Conversation, Reply
-from arena_cli.scenario.shapes import EVERYBODY, Count, Expect, Range, Replied, TextCheck, Which
+from arena_cli.scenario import carried, patterns, rows, said
+from arena_cli.scenario.checks import Check, Verdict
+from arena_cli.scenario.conversation import Conversation
+from arena_cli.scenario.expect_shapes import (
+    EVERYBODY,
+    Cost,
+    Exactly,
+    Expect,
+    PassedOverBy,
+    Range,
+    Replied,
+)
 
-Check = Callable[[Conversation], Verdict]
-Placed = Iterator[tuple[Loc, Check]]
+Checks = Iterable[Check]
 
 
-def checks_of(expect: Expect) -> Placed:
-    """Every check of an `expect`, with its place below it."""
+def checks_of(expect: Expect) -> Checks:
+    """Every check of an `expect`."""
     for key in Expect.model_fields:
         if key in expect.model_fields_set:
-            for loc, check in _KEYS[key](getattr(expect, key)):
-                yield (key, *loc), check
+            for check in _KEYS[key](getattr(expect, key)):
+                yield check._replace(loc=(key, *check.loc))
 
 
 def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
@@ -37,11 +43,27 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
     for index, agents in enumerate(expect.must):
         yield from _at(("must", index), agents)
     yield from _at(("asked",), expect.asked)
-    for agent in expect.outcome:
-        yield ("outcome", agent), agent
-    for agent in expect.replies:
-        if agent != EVERYBODY:
-            yield ("replies", agent), agent
+    yield from _at(("silent",), expect.silent)
+    for key in ("outcome", "passed_over", "replies"):
+        for agent in getattr(expect, key):
+            if agent != EVERYBODY:
+                yield (key, agent), agent
+    for key in ("timeline", "timeline_exact", "structured", "attachments"):
+        parts = getattr(expect, key)
+        for index, part in enumerate(parts if isinstance(parts, list) else ()):
+            if getattr(part, "agent", ""):
+                yield (key, index, "agent"), part.agent
+
+
+def named_somebody(expect: Expect) -> Iterator[tuple[Loc, str]]:
+    """Every id of an agent or a human that the rows of an `expect` name as mentioned."""
+    for key in ("timeline", "timeline_exact"):
+        for index, row in enumerate(getattr(expect, key)):
+            loc: Loc = (key, index, "mentions")
+            if isinstance(row.mentions, Exactly):
+                yield from _at((*loc, "exactly"), row.mentions.exactly)
+            else:
+                yield from _at(loc, row.mentions)
 
 
 def _at(loc: Loc, agents: Sequence[str]) -> Iterator[tuple[Loc, str]]:
@@ -49,18 +71,18 @@ def _at(loc: Loc, agents: Sequence[str]) -> Iterator[tuple[Loc, str]]:
         yield (*loc, index), agent
 
 
-def _replied(expected: list[str] | Replied) -> Placed:
+def _replied(expected: list[str] | Replied) -> Checks:
     if isinstance(expected, list):
-        yield (), lambda told: _same(expected, _who_replied(told))
+        yield Check((), lambda told: _same(expected, _who_replied(told)))
         return
     if expected.include:
-        yield ("include",), lambda told: _includes(expected, _who_replied(told))
+        yield Check(("include",), lambda told: _includes(expected, _who_replied(told)))
     if expected.exclude:
-        yield ("exclude",), lambda told: _excludes(expected.exclude, _who_replied(told))
+        yield Check(("exclude",), lambda told: _excludes(expected.exclude, _who_replied(told)))
 
 
 def _who_replied(told: Conversation) -> list[str]:
-    return [reply.agent for reply in told.replies()]
+    return [call.agent for call in told.replies()]
 
 
 def _includes(expected: Replied, actual: list[str]) -> Verdict:
@@ -77,21 +99,33 @@ def _excludes(unwanted: list[str], actual: list[str]) -> Verdict:
     return Verdict(holds, f"no reply of {_names(unwanted, ' or ')}", _names(actual))
 
 
-def _must(expected: list[list[str]]) -> Placed:
+def _must(expected: list[list[str]]) -> Checks:
     def check(told: Conversation) -> Verdict:
         actual = [turn.must for turn in told.turns]
         return Verdict(expected == actual, _turns_of(expected), _turns_of(actual))
 
-    yield (), check
+    yield Check((), check)
 
 
-def _asked(expected: list[str]) -> Placed:
-    yield (), lambda told: _same(expected, [a for turn in told.turns for a in turn.asked])
+def _asked(expected: list[str]) -> Checks:
+    yield Check((), lambda told: _same(expected, [a for turn in told.turns for a in turn.asked]))
 
 
-def _outcome(expected: dict[str, str]) -> Placed:
+def _silent(expected: list[str]) -> Checks:
+    for index, agent in enumerate(expected):
+        yield Check((index,), functools.partial(_said_nothing, agent))
+
+
+def _said_nothing(agent: str, told: Conversation) -> Verdict:
+    """An agent that failed was not silent: it may have had something to say."""
+    ended = [call.done.status for call in told.calls() if call.agent == agent]
+    holds = all(status == "declined" for status in ended)
+    return Verdict(holds, f"{agent} silent", ", ".join(ended) or told.outcome(agent))
+
+
+def _outcome(expected: dict[str, str]) -> Checks:
     for agent, status in expected.items():
-        yield (agent,), functools.partial(_came_of, agent, status)
+        yield Check((agent,), functools.partial(_came_of, agent, status))
 
 
 def _came_of(agent: str, expected: str, told: Conversation) -> Verdict:
@@ -99,104 +133,79 @@ def _came_of(agent: str, expected: str, told: Conversation) -> Verdict:
     return Verdict(actual == expected, expected, actual)
 
 
-def _turns(expected: Count) -> Placed:
-    yield (), lambda told: _counted(expected, len(told.turns))
+def _passed_over(expected: dict[str, PassedOverBy]) -> Checks:
+    for agent, by in expected.items():
+        yield Check((agent,), functools.partial(_was_passed_over, agent, by.relevance))
 
 
-def _counted(expected: Count, actual: int) -> Verdict:
+def _was_passed_over(agent: str, wanted: float | Range | None, told: Conversation) -> Verdict:
+    expected = "passed over"
+    if wanted is not None:
+        expected += f" with relevance {_wanted(wanted)}"
+    passings = told.passings(agent)
+    if not passings:
+        return Verdict(False, expected, told.outcome(agent))
+    holds = wanted is None or any(_within(wanted, one.relevance) for one in passings)
+    return Verdict(holds, expected, ", ".join(f"relevance {one.relevance:g}" for one in passings))
+
+
+def _counted(
+    count: Callable[[Conversation], float | None], unit: str, expected: float | Range
+) -> Checks:
+    yield Check((), lambda told: _count(expected, count(told), unit))
+
+
+def _count(expected: float | Range, actual: float | None, unit: str) -> Verdict:
+    wanted = f"{_wanted(expected)}{unit}"
+    if actual is None:
+        return Verdict(True, wanted, "not judged: no live agent was called")
+    return Verdict(_within(expected, actual), wanted, f"{actual:g}{unit}")
+
+
+def _within(expected: float | Range, actual: float) -> bool:
     if not isinstance(expected, Range):
-        return Verdict(actual == expected, str(expected), str(actual))
+        return actual == expected
     least, most = expected.min, expected.max
-    holds = (least is None or actual >= least) and (most is None or actual <= most)
+    return (least is None or actual >= least) and (most is None or actual <= most)
+
+
+def _wanted(expected: float | Range) -> str:
+    if not isinstance(expected, Range):
+        return f"{expected:g}"
+    least, most = expected.min, expected.max
     if least is not None and most is not None:
-        return Verdict(holds, f"{least} to {most}", str(actual))
-    return Verdict(holds, f"at most {most}" if least is None else f"at least {least}", str(actual))
+        return f"{least:g} to {most:g}"
+    return f"at most {most:g}" if least is None else f"at least {least:g}"
 
 
-def _end(expected: list[str]) -> Placed:
-    yield (), lambda told: Verdict(told.end in expected, " or ".join(expected), told.end)
+def _cost(expected: float | Cost) -> Checks:
+    def check(told: Conversation) -> Verdict:
+        wanted, actual = f"{_wanted(expected)} USD", told.cost_usd()
+        if actual is None:
+            passes = isinstance(expected, Cost) and expected.unknown == "pass"
+            return Verdict(passes, wanted, "not known: an agent did not say what it cost")
+        return Verdict(_within(expected, actual), wanted, f"{actual:g} USD")
+
+    yield Check((), check)
 
 
-def _awaits(expected: list[str]) -> Placed:
-    yield (), lambda told: _same_set(expected, told.awaits)
+def _end(expected: list[str]) -> Checks:
+    yield Check((), lambda told: _ended(expected, told.end))
 
 
-def _unresolved(expected: list[str]) -> Placed:
-    yield (), lambda told: _same_set(map(_form, expected), map(_form, told.unresolved))
+def _ended(expected: list[str], end: str) -> Verdict:
+    return Verdict(end in expected, " or ".join(expected), end or "no chain has ended")
 
 
-def _form(name: str) -> str:
-    return unicodedata.normalize("NFKC", name)
+def _awaits(expected: list[str]) -> Checks:
+    yield Check((), lambda told: _same_set(expected, told.awaits))
 
 
-def _replies(expected: dict[str, list[TextCheck] | Which]) -> Placed:
-    for agent, wanted in expected.items():
-        if isinstance(wanted, list):
-            yield from _of_replies((agent,), agent, "all", wanted)
-            continue
-        for which in sorted(wanted.model_fields_set):
-            yield from _of_replies((agent, which), agent, which, getattr(wanted, which))
+def _unresolved(expected: list[str]) -> Checks:
+    def forms(names: Iterable[str]) -> list[str]:
+        return [f"@{patterns.form(name)}" for name in names]
 
-
-def _of_replies(loc: Loc, agent: str, which: str, wanted: list[TextCheck]) -> Placed:
-    if which == "any" or not wanted:
-        yield loc, functools.partial(_any_passes, agent, wanted)
-        return
-    for index, check in enumerate(wanted):
-        yield (*loc, index, check.kind), functools.partial(_each_passes, agent, which, check)
-
-
-def _each_passes(agent: str, which: str, check: TextCheck, told: Conversation) -> Verdict:
-    """The replies that are meant pass the check, and there is one; shows the first that fails."""
-    replies = _replies_of(agent, told)
-    if not replies:
-        return _nothing_said(agent, told)
-    meant = {"first": replies[:1], "last": replies[-1:], "all": replies}[which]
-    verdicts = [_of_reply(reply, check) for reply in meant]
-    return next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
-
-
-def _any_passes(agent: str, wanted: list[TextCheck], told: Conversation) -> Verdict:
-    """One reply passes all checks; shows the first one that does, or why each does not."""
-    replies = _replies_of(agent, told)
-    if not replies:
-        return _nothing_said(agent, told)
-    expected: dict[str, None] = {}
-    reasons = []
-    for reply in replies:
-        verdicts = [_of_reply(reply, check) for check in wanted]
-        expected.update(dict.fromkeys(verdict.expected for verdict in verdicts))
-        failed = [verdict for verdict in verdicts if not verdict.holds]
-        if not failed:
-            said = verdicts[-1].actual if verdicts else _said(reply, checks.excerpt(reply.text))
-            return Verdict(True, f"a reply that {_all_of(expected)}", said)
-        reasons.append(failed[0].actual)
-    return Verdict(False, f"a reply that {_all_of(expected)}", "; ".join(reasons))
-
-
-def _of_reply(reply: Reply, check: TextCheck) -> Verdict:
-    verdict: Verdict = _TEXT_CHECKS[check.kind](
-        reply.text, getattr(check, check.kind), ignore_case=check.ignore_case
-    )
-    return Verdict(verdict.holds, verdict.expected, _said(reply, verdict.actual))
-
-
-def _replies_of(agent: str, told: Conversation) -> list[Reply]:
-    return told.replies(None if agent == EVERYBODY else agent)
-
-
-def _nothing_said(agent: str, told: Conversation) -> Verdict:
-    if agent == EVERYBODY:
-        return Verdict(False, "a reply", "no reply of anybody")
-    return Verdict(False, f"a reply of {agent}", f"no reply of {agent}: {told.outcome(agent)}")
-
-
-def _said(reply: Reply, what: str) -> str:
-    return f"{reply.agent} in turn {reply.turn}: {what}"
-
-
-def _all_of(expected: Iterable[str]) -> str:
-    return " and ".join(expected) or "is there"
+    yield Check((), lambda told: _same_set(forms(expected), forms(told.unresolved)))
 
 
 def _same(expected: list[str], actual: list[str]) -> Verdict:
@@ -217,19 +226,25 @@ def _turns_of(turns: list[list[str]]) -> str:
     return " | ".join(_names(agents) for agents in turns) or "no turn"
 
 
-_KEYS: dict[str, Callable[[Any], Placed]] = {
+_KEYS: dict[str, Callable[[Any], Checks]] = {
     "replied": _replied,
     "must": _must,
     "asked": _asked,
+    "silent": _silent,
     "outcome": _outcome,
-    "turns": _turns,
+    "passed_over": _passed_over,
+    "turns": functools.partial(_counted, lambda told: len(told.turns), ""),
+    "replies_count": functools.partial(_counted, lambda told: len(told.replies()), ""),
+    "tokens": functools.partial(_counted, Conversation.tokens, " tokens"),
+    "cost_usd": _cost,
+    "latency_s": functools.partial(_counted, Conversation.live_s, " s"),
     "end": _end,
     "awaits": _awaits,
     "unresolved": _unresolved,
-    "replies": _replies,
-}
-_TEXT_CHECKS: dict[str, Callable[..., Verdict]] = {
-    "contains": checks.contains,
-    "not_contains": checks.not_contains,
-    "regex": checks.regex,
+    "system": said.system,
+    "timeline": lambda expected: [Check((), functools.partial(rows.among, expected))],
+    "timeline_exact": lambda expected: [Check((), functools.partial(rows.exactly, expected))],
+    "replies": said.replies,
+    "structured": carried.structured,
+    "attachments": carried.attachments,
 }

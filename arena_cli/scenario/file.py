@@ -1,212 +1,290 @@
-"""Scenario files: found, read and checked against the workspace, before anything runs."""
+"""Scenario files read and checked against the workspace, before anything runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
-from arena_cli.ground import nearest, yamlfile
-from arena_cli.ground.errors import Fault, FileFaults, UsageError
-from arena_cli.ground.yamlfile import Document, Part
+from arena_cli.ground import yamlfile, yamlnodes
+from arena_cli.ground.document import Document
+from arena_cli.ground.errors import Fault, FileFaults
+from arena_cli.ground.yamlfile import Part
 from arena_cli.ground.yamlnodes import Loc
-from arena_cli.scenario import expect
-from arena_cli.scenario.shapes import Expect, ScenarioFile, Step, TeamPart
+from arena_cli.scenario import cast, include, named, placeholders, select
+from arena_cli.scenario.include import Reader
+from arena_cli.scenario.parts import tried
+from arena_cli.scenario.scenario import Scenario, Sent, sent_of
+from arena_cli.scenario.select import Selected
+from arena_cli.scenario.shapes import Case, Frame, ScenarioFile, Step, TeamPart
 from arena_cli.session import outgoing
-from arena_cli.session.outgoing import USER, Outgoing
-from arena_cli.team import mentions
+from arena_cli.session.outgoing import Planted
 from arena_cli.team import schema as schemas
 from arena_cli.team.model import Team
 from arena_cli.team.workspace import Workspace
 
-FOLDER = "scenarios"
-SUFFIX = ".yaml"
-
-T = TypeVar("T")
-
-
-class Scenario(NamedTuple):
-    """A checked scenario, its team, and what each of its steps sends."""
-
-    document: Document
-    file: ScenarioFile
-    team: Team
-    messages: tuple[Outgoing, ...]
-
-    @property
-    def shown(self) -> str:
-        """The file's path as the user is shown it."""
-        return self.document.shown
+_VAR = {"type": "string", "pattern": r"^\$\{vars\.[^{}]*\}$"}
+_JUDGED = frozenset({"expect", "check"})
 
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of a scenario file, as far as it is built."""
-    return schemas.of(ScenarioFile, "arena scenario")
+    return schemas.of(ScenarioFile, "arena scenario", instead=_VAR)
 
 
-def select(root: Path, wanted: Sequence[str], start: Path) -> list[Path]:
-    """The scenario files that are meant: all of the workspace's, or those that are named.
+def load(selected: Selected, workspace: Workspace) -> list[Scenario]:
+    """Reads and checks scenario files; raises FileFaults with every fault of all of them.
 
-    Each of `wanted` is a file, a folder, or the name of a file in `scenarios/`; paths are relative
-    to `start`. Raises UsageError where one is not there, or where none is left.
+    A file that another one includes, and that has no steps, is played only as a part of that one.
     """
-    found: dict[Path, None] = {}
-    for name in wanted:
-        found.update(dict.fromkeys(_meant(root, name, start)))
-    if not wanted:
-        found.update(dict.fromkeys(of_workspace(root)))
-    if not found:
-        where = ", ".join(wanted) or str(root / FOLDER)
-        raise UsageError(f"no scenario is selected: no *{SUFFIX} in {where}")
-    return list(found)
-
-
-def of_workspace(root: Path) -> list[Path]:
-    """Every scenario file of a workspace."""
-    return _inside(root / FOLDER)
-
-
-def _meant(root: Path, name: str, start: Path) -> list[Path]:
-    named = Path(start, name)
-    candidates = [named, root / FOLDER / name, root / FOLDER / (name + SUFFIX)]
-    for path in candidates:
-        if path.is_dir():
-            return _inside(path)
-        if path.is_file():
-            return [path.resolve()]
-    known = [path.stem for path in of_workspace(root)]
-    raise UsageError(f"there is no scenario `{name}`", nearest.hint(name, known))
-
-
-def _inside(folder: Path) -> list[Path]:
-    paths = (path.resolve() for path in folder.rglob(f"*{SUFFIX}") if path.is_file())
-    return sorted(paths, key=lambda path: path.as_posix())
-
-
-def load(paths: Sequence[Path], workspace: Workspace) -> list[Scenario]:
-    """Reads and checks scenario files; raises FileFaults with every fault of all of them."""
+    reader = Reader(workspace.root)
+    chains, faults = _read(selected, reader)
+    faults.update(dict.fromkeys(_same_stems(chains)))
     loaded: list[Scenario] = []
-    faults: list[Fault] = []
-    for path in paths:
-        scenario, wrong = _load_one(_read(path, workspace.root), workspace)
-        faults += wrong
-        if scenario is not None:
-            loaded.append(scenario)
+    for path, documents in chains.items():
+        found, wrong = _Loader(path, documents, workspace, reader).scenarios()
+        faults.update(dict.fromkeys(wrong))
+        loaded += found
     if faults:
-        raise FileFaults(faults)
+        raise FileFaults(list(faults))
     return loaded
 
 
-def shape_faults(paths: Iterable[Path], root: Path) -> list[Fault]:
+def shape_faults(selected: Selected, root: Path) -> list[Fault]:
     """What is wrong with the files by themselves, where the workspace cannot be loaded."""
-    faults: list[Fault] = []
-    for path in paths:
-        faults += yamlfile.validate(_read(path, root), ScenarioFile)[1]
-    return faults
+    chains, faults = _read(selected, Reader(root))
+    for documents in chains.values():
+        cases, wrong = _cases(documents)
+        faults.update(dict.fromkeys(wrong))
+        for case in cases:
+            one = _Filled.of(documents, case)
+            faults.update(dict.fromkeys([*one.faults, *one.checked()[1]]))
+    return list(faults)
 
 
-def _read(path: Path, root: Path) -> Document:
-    inside = path.is_relative_to(root)
-    return yamlfile.load(path, (path.relative_to(root) if inside else path).as_posix())
+def _read(
+    selected: Selected, reader: Reader
+) -> tuple[dict[Path, list[Document]], dict[Fault, None]]:
+    """Each file that is played with all that it includes, and what cannot be read."""
+    faults: dict[Fault, None] = {}
+    chains: dict[Path, list[Document]] = {}
+    for path in selected.paths:
+        chains[path], wrong = reader.chain(path)
+        faults.update(dict.fromkeys(wrong))
+        for document in chains[path]:
+            faults.update(dict.fromkeys(document.faults))
+    for path in [path for path in chains if path not in selected.named]:
+        document = reader.document(path)
+        if not _is_part(document):
+            continue
+        if not _is_included(path, reader):
+            what = "has neither `scenario` nor `steps`, and nobody includes it"
+            faults[document.fault((), what, "give it both, or `include` it")] = None
+        del chains[path]
+    return chains, faults
 
 
-def _load_one(document: Document, workspace: Workspace) -> tuple[Scenario | None, list[Fault]]:
-    file, faults = yamlfile.validate(document, ScenarioFile)
-    team, wrong = _team(document, workspace)
-    faults += wrong
-    if file is None or team is None:
-        return None, faults
-    messages = []
-    for index, step in enumerate(file.steps):
-        message, wrong = _message(document, index, step, team)
-        faults += wrong
-        if message is not None:
-            messages.append(message)
-        faults += _unknown_ids(document, ("steps", index, "expect"), step.expect, team)
-    faults += _unknown_ids(document, ("expect",), file.expect, team)
-    if faults:
-        return None, faults
-    return Scenario(document, file, team, tuple(messages)), []
+def _is_part(document: Document) -> bool:
+    data = document.data
+    return isinstance(data, dict) and bool(data) and not {"scenario", "steps"} & set(data)
 
 
-def _team(document: Document, workspace: Workspace) -> tuple[Team | None, list[Fault]]:
-    """The team that plays; None, without a fault, where the shape's faults tell why."""
-    data = document.data if isinstance(document.data, dict) else {}
-    keys = {key: data[key] for key in TeamPart.model_fields if key in data}
-    part, _ = yamlfile.validate_merged(keys, TeamPart, [Part(document)])
-    if part is None or not data:
-        return None, []
-    if part.team is not None and part.agents is not None:
-        mend = "take one of them out"
-        return None, [document.fault(("agents",), "`team` and `agents` are both given", mend)]
-    rules = [Part(document, ("config",))] if part.config else []
-    faults: list[Fault] = []
-    changed = _changed(part.profiles, document, workspace, faults)
-    agents, name = part.agents, part.team or workspace.file.team
-    if agents is not None:
-        place = Part(document, ("agents",))
-        team = _tried(
-            lambda: changed.team_of(agents, place, overrides=rules), document, ("agents",), faults
+def _is_included(path: Path, reader: Reader) -> bool:
+    """Whether a file that was read, or another one of the workspace, includes it."""
+    if path not in reader.included:
+        for other in select.of_workspace(reader.root):
+            reader.chain(other)
+    return path in reader.included
+
+
+def _same_stems(chains: Mapping[Path, list[Document]]) -> Iterator[Fault]:
+    """The stem is the name of a scenario and of its recording, on every file system."""
+    known: dict[str, str] = {}
+    for path, (document, *_) in chains.items():
+        stem = unicodedata.normalize("NFC", path.stem).casefold()
+        if stem in known:
+            what = f"`{path.stem}` is the name of {known[stem]} too"
+            mend = "a scenario's recording is named after its file: rename one of them"
+            yield Fault(document.shown, 1, "", what, mend)
+        known.setdefault(stem, document.shown)
+
+
+def _cases(documents: Sequence[Document]) -> tuple[list[Case | None], list[Fault]]:
+    """The cases of a file, one without a name where it has none; none where they are wrong."""
+    if any(document.data is None and document.faults for document in documents):
+        return [], []  # those faults are told already
+    merged = include.merged(documents)
+    if not isinstance(merged, dict):
+        return [None], []
+    keys = {key: merged[key] for key in Frame.model_fields if key in merged}
+    parts = [Part(document) for document in documents]
+    frame, faults = yamlfile.validate_merged(keys, Frame, parts)
+    if frame is None:
+        return [], faults
+    seen: set[str] = set()
+    for index, case in enumerate(frame.cases):
+        if case.id in seen:
+            place = yamlfile.holder(parts, ("cases", index))
+            faults.append(place.fault(("cases", index, "id"), f"`{case.id}` stands twice"))
+        seen.add(case.id)
+    return list(frame.cases) or [None], faults
+
+
+@dataclass
+class _Filled:
+    """A scenario's parts and keys, or those of one case, with its vars filled in.
+
+    `faults` tell of the vars; `unknown` and `typed` as in `placeholders.Filled`.
+    """
+
+    parts: list[Part]
+    data: Any
+    faults: list[Fault]
+    unknown: frozenset[str]
+    typed: frozenset[Loc]
+
+    @classmethod
+    def of(cls, documents: Sequence[Document], case: Case | None) -> _Filled:
+        """Put it together."""
+        frame = include.merged(documents)
+        given = frame.get("vars") if isinstance(frame, dict) else None
+        values = {**(given if isinstance(given, dict) else {}), **(case.vars if case else {})}
+        filled = [placeholders.with_vars(document, values) for document in documents]
+        data = include.merged([one.document for one in filled])
+        if isinstance(data, dict):
+            data = {key: value for key, value in data.items() if key != "cases"}
+        return cls(
+            parts=[Part(one.document) for one in filled],
+            data=data,
+            faults=[fault for one in filled for fault in one.faults],
+            unknown=frozenset().union(*(one.unknown for one in filled)),
+            typed=frozenset().union(*(one.typed for one in filled)),
         )
-    else:
-        team = _tried(lambda: changed.team(name, overrides=rules), document, ("team",), faults)
-    return team, faults
+
+    def checked(self) -> tuple[ScenarioFile | None, list[Fault]]:
+        """It as a shape. What an unknown var makes wrong is told by that."""
+
+        def is_unknown(value: Any) -> bool:
+            return isinstance(value, str) and value in self.unknown
+
+        def check() -> tuple[ScenarioFile | None, list[Fault]]:
+            return yamlfile.validate_merged(self.data, ScenarioFile, self.parts, later=is_unknown)
+
+        file, faults = check()
+        if file is None and self.typed:
+            wrong = {fault.field for fault in faults}
+            texts = {loc for loc in self.typed if yamlnodes.dotted(loc) in wrong}
+            self.data = placeholders.as_texts(self.data, texts)
+            file, faults = check()
+        return file, faults
 
 
-def _changed(
-    raw: Mapping[str, Any], document: Document, workspace: Workspace, faults: list[Fault]
-) -> Workspace:
-    """The workspace with the scenario's profiles; as it is where they are wrong."""
-    if not raw:
-        return workspace
-    loc = ("profiles",)
-    changed = _tried(
-        lambda: workspace.with_profiles(raw, document=document, loc=loc), document, loc, faults
-    )
-    return changed or workspace
+class _Loader:
+    """Makes the scenarios of one file. What its cases have in common is checked once."""
+
+    def __init__(
+        self, path: Path, documents: Sequence[Document], workspace: Workspace, reader: Reader
+    ) -> None:
+        self._path = path
+        self._documents = documents
+        self._workspace = workspace
+        self._reader = reader
+        self._teams: dict[str, tuple[Team | None, Workspace, list[Fault]]] = {}
+
+    def scenarios(self) -> tuple[list[Scenario], list[Fault]]:
+        """Its scenarios, and what is wrong with them."""
+        cases, faults = _cases(self._documents)
+        found: list[Scenario] = []
+        told: dict[Fault, list[str]] = {}
+        for case in cases:
+            scenario, wrong = self._one(case)
+            for fault in wrong:
+                told.setdefault(fault, []).append(case.id if case else "")
+            if scenario is not None:
+                found.append(scenario)
+        faults += [_in_cases(fault, names, len(cases)) for fault, names in told.items()]
+        return found, faults
+
+    def _one(self, case: Case | None) -> tuple[Scenario | None, list[Fault]]:
+        filled = _Filled.of(self._documents, case)
+        file, wrong = filled.checked()
+        parts, data, faults = filled.parts, filled.data, [*filled.faults, *wrong]
+        team, workspace, wrong = self._team(data, parts)
+        faults += wrong
+        if file is None or team is None:
+            return None, faults
+        past = [
+            self._past(parts, index, said, team, faults)
+            for index, said in enumerate(file.given.messages)
+        ]
+        waiting = frozenset(loc for loc, _ in placeholders.saved_names(data))
+        later = {loc[1] for loc in waiting if loc[0] == "steps" and loc[2] not in _JUDGED}
+        sent = [
+            None if index in later else self._sent(parts, index, step, team, faults)
+            for index, step in enumerate(file.steps)
+        ]
+        for loc, what, mend in named.unknown(file, data, team):
+            faults.append(yamlfile.holder(parts, loc).fault(loc, what, mend))
+        if faults:
+            return None, faults
+        scenario = Scenario(
+            file=file,
+            case=case,
+            parts=tuple(parts),
+            data=data,
+            path=self._path,
+            root=self._workspace.root,
+            team=team,
+            profiles=workspace.loaded,
+            past=tuple(one for one in past if one is not None),
+            sent=tuple(sent),
+            waiting=waiting,
+        )
+        return scenario, []
+
+    def _team(self, data: Any, parts: Sequence[Part]) -> tuple[Team | None, Workspace, list[Fault]]:
+        """The team that plays, made once for all cases that have the same one."""
+        data = data if isinstance(data, dict) else {}
+        keys = {key: data[key] for key in TeamPart.model_fields if key in data}
+        same = repr(keys)
+        if same not in self._teams:
+            self._teams[same] = cast.team_of(keys, parts, self._workspace)
+        return self._teams[same]
+
+    def _past(
+        self,
+        parts: Sequence[Part],
+        index: int,
+        said: Mapping[str, str],
+        team: Team,
+        faults: list[Fault],
+    ) -> Planted | None:
+        loc = ("given", "messages", index)
+        author, content = next(iter(said.items()))
+        return tried(lambda: outgoing.planted(team, author, content), parts, loc, faults)
+
+    def _sent(
+        self, parts: Sequence[Part], index: int, step: Step, team: Team, faults: list[Fault]
+    ) -> Sent:
+        loc = ("steps", index)
+        if step.say is not None and team.member(step.say.agent) is None:
+            return None  # `named` tells
+        author = step.author
+        if author is not None:
+            place = (*loc, "from")
+            human = tried(lambda: outgoing.human_of(team, author), parts, place, faults)
+            if human is None:
+                return None
+        place = (*loc, step.kind)
+        return tried(lambda: sent_of(step, team, self._path, self._reader), parts, place, faults)
 
 
-def _tried(make: Callable[[], T], document: Document, loc: Loc, faults: list[Fault]) -> T | None:
-    """What `make` gives, or None and what was wrong, told at `loc` where it tells no place."""
-    try:
-        return make()
-    except FileFaults as error:
-        faults += error.faults
-    except UsageError as error:
-        faults.append(document.fault(loc, error.what, error.mend))
-    return None
-
-
-def _message(
-    document: Document, index: int, step: Step, team: Team
-) -> tuple[Outgoing | None, list[Fault]]:
-    loc = ("steps", index)
-    if not step.send.strip():
-        return None, [document.fault((*loc, "send"), "is missing, or says nothing")]
-    faults: list[Fault] = []
-    message = _tried(
-        lambda: outgoing.outgoing(team, step.send, author=step.author),
-        document,
-        (*loc, "from"),
-        faults,
-    )
-    return message, faults
-
-
-def _unknown_ids(document: Document, loc: Loc, expected: Expect, team: Team) -> Iterator[Fault]:
-    """A name in an expectation that nobody has would hold, or fail, for the wrong reason."""
-    members = [member.id for member in team.members]
-    roster = mentions.roster_of(team)
-    for place, agent in expect.named_agents(expected):
-        if agent not in members:
-            what = f"nobody in this team has the id `{agent}`"
-            meant = mentions.resolve([agent], roster, author="", opener="").ids
-            by_name = f"write the id: `{meant[0]}`" if len(meant) == 1 else ""
-            mend = by_name or nearest.hint(agent, members)
-            yield document.fault((*loc, *place), what, mend)
-    humans = [USER.id, *(human.id for human in team.humans)]
-    for index, human in enumerate(expected.awaits):
-        if human not in humans:
-            what = f"this team has no human with the id `{human}`"
-            mend = nearest.hint(human, humans)
-            yield document.fault((*loc, "awaits", index), what, mend)
+def _in_cases(fault: Fault, cases: Sequence[str], of: int) -> Fault:
+    """The fault, with the cases in which it stands where it is not in all of them."""
+    if of == 1 or len(cases) == of:
+        return fault
+    more = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
+    names = ", ".join(f"`{case}`" for case in cases[:3])
+    return replace(fault, what=f"{fault.what} (in case {names}{more})")

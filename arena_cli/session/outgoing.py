@@ -1,19 +1,26 @@
-"""A human's message before it is sent: who says it, to whom, with what."""
+"""A human's message: who says it, to whom, with what; redacted, then an event."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from arena_cli.ground import nearest, text
 from arena_cli.ground.errors import UsageError
-from arena_cli.ground.protocol import Attachment
+from arena_cli.ground.protocol import Attachment, AuthorType, Message
+from arena_cli.ground.redact import Redactor
 from arena_cli.team import mentions
 from arena_cli.team.model import Human, Team
+from arena_cli.transcript.events import MessageEvent
+from arena_cli.transcript.log import Stamp
+
+Keep = Callable[[Sequence[Attachment], str], list[Attachment]]
 
 # Made without its checks, which would cost more than all the rest of this module.
 USER = Human.model_construct(id="user", name="user")
+
+SYSTEM = "system"
 
 
 class Outgoing(NamedTuple):
@@ -23,6 +30,35 @@ class Outgoing(NamedTuple):
     author: Human = USER
     to: tuple[str, ...] = ()
     attachments: tuple[Attachment, ...] = ()
+
+
+class Planted(NamedTuple):
+    """A message that is put into a session as if its author had said it; nobody is called."""
+
+    author_id: str
+    author_name: str
+    author_type: AuthorType
+    content: str
+
+
+def planted(team: Team, author: str, content: str) -> Planted:
+    """A planted message of a member, a human, or the system, by id. Raises UsageError."""
+    if not content.strip():
+        raise UsageError("the message is empty", "Say something.")
+    clean, _ = text.clean(content)
+    if author == SYSTEM:
+        return Planted(SYSTEM, SYSTEM, "system", clean)
+    member = team.member(author)
+    if member is not None:
+        return Planted(member.id, member.name, "agent", clean)
+    humans = [USER, *team.humans]
+    for human in humans:
+        if human.id == author:
+            return Planted(human.id, human.name or human.id, "human", clean)
+    known = [*(member.id for member in team.members), *(human.id for human in humans), SYSTEM]
+    raise UsageError(
+        f"nobody in this team has the id {text.shown_line(author)!r}", nearest.hint(author, known)
+    )
 
 
 def outgoing(
@@ -39,13 +75,60 @@ def outgoing(
     clean, _ = text.clean(content)
     return Outgoing(
         content=clean,
-        author=_human_of(team, author),
+        author=human_of(team, author),
         to=_agents_of(team, to),
         attachments=tuple(_attached(path) for path in files),
     )
 
 
-def _human_of(team: Team, name: str | None) -> Human:
+def redacted(sent: Outgoing, redactor: Redactor) -> Outgoing:
+    """The message as it may be shown and stored."""
+    parts = (
+        part.model_copy(
+            update={"name": redactor.text(part.name), "data": redactor.value(part.data)}
+        )
+        for part in sent.attachments
+    )
+    return sent._replace(content=redactor.text(sent.content), attachments=tuple(parts))
+
+
+def event(
+    sent: Outgoing, stamp: Stamp, *, chain: int, roster: mentions.Roster, keep: Keep
+) -> MessageEvent:
+    """The event that opens a chain with a redacted message; `keep` as in `Room`."""
+    author = sent.author
+    named = mentions.parse(sent.content, roster, author=author.id, opener=author.id)
+    return MessageEvent(
+        seq=stamp.seq,
+        ts=stamp.ts,
+        chain=chain,
+        message=Message(
+            id=stamp.message_id,
+            author_id=author.id,
+            author_name=author.name or author.id,
+            author_type="human",
+            content=sent.content,
+            mentions=list(dict.fromkeys((*sent.to, *named.ids))),
+            attachments=keep(sent.attachments, stamp.message_id),
+            timestamp=stamp.ts,
+        ),
+        unresolved=list(named.unresolved),
+    )
+
+
+def text_of(path: Path) -> str:
+    """The text of a file that is sent, in UTF-8, its last line end apart. Raises UsageError."""
+    try:
+        content = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read this file: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is not UTF-8", "Save the file as UTF-8.") from error
+    return content.removesuffix("\n").removesuffix("\r")
+
+
+def human_of(team: Team, name: str | None) -> Human:
+    """The team's human of that name; None is `user`. Raises UsageError."""
     if name is None or name == USER.id:
         return USER
     named = mentions.resolve([name], mentions.roster_of(team), author="", opener=USER.id)

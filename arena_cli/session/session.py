@@ -21,8 +21,8 @@ from arena_cli.ground.clock import Clock, SystemClock
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.protocol import Attachment, MemberInfo, Message
 from arena_cli.ground.redact import Redactor
-from arena_cli.session import lock, names, store
-from arena_cli.session.outgoing import Outgoing
+from arena_cli.session import lock, names, outgoing, store
+from arena_cli.session.outgoing import USER, Outgoing, Planted
 from arena_cli.team import environ, mentions
 from arena_cli.team.model import Durability, Language, Team
 from arena_cli.transcript import attachments, index, log, opening, read
@@ -59,7 +59,7 @@ class Session:
     """One conversation, held for writing until `close`; `problems` are lines that were skipped.
 
     `on_event` hears every event once it is written, `on_wait` the name of a session that another
-    process holds.
+    process holds, `on_text` an agent's id and the end of its text so far, redacted.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Session:
         *,
         on_event: Callable[[Event], None] = lambda _: None,
         on_wait: Callable[[str], None] = lambda _: None,
+        on_text: Callable[[str, str], None] | None = None,
     ) -> None:
         """Open the session, or make it; None is a new one, whose name nobody else has.
 
@@ -84,15 +85,19 @@ class Session:
             self.folder, wait_s=place.wait_s, on_wait=lambda: on_wait(self.name)
         )
         try:
-            self._open(on_event)
+            self._open(on_event, on_text)
         except BaseException:
             self._lock.release()
             raise
 
-    def _open(self, on_event: Callable[[Event], None]) -> None:
+    def _open(
+        self,
+        on_event: Callable[[Event], None],
+        on_text: Callable[[str, str], None] | None,
+    ) -> None:
         place, team = self._place, self.team
         self._roster = mentions.roster_of(team)
-        self._redactor = _redactor(place, team)
+        self._redactor = redactor_of(place, team)
         budget = max((m.profile.context.window_tokens for m in team.members), default=0)
         self._history = window.History(budget)
         records = store.sessions_of(place.workspace) / PROCESSES
@@ -125,6 +130,7 @@ class Session:
             runtime=self._runtime,
             clock=place.clock,
             keep=self._keep,
+            on_text=on_text,
         )
         self._engine = Engine(
             self._room, session_id=self.name, history=self._history, language=place.language
@@ -138,37 +144,49 @@ class Session:
         """The chain that was cut short, if there is one."""
         return self.journal.fold.open
 
-    async def send(self, outgoing: Outgoing) -> ChainFinished:
+    async def send(self, message: Outgoing) -> ChainFinished:
         """Write a human's message and run its chain to the end.
 
         A chain that was cut short is closed as `interrupted` first. Raises DiskRefused.
         """
-        content = self._redactor.text(outgoing.content)
+        sent = outgoing.redacted(message, self._redactor)
         chain = self.journal.fold.open
         if chain:
             loop.finish_chain(self._room, chain, "interrupted", ())
-        author = outgoing.author
-        sent = [self._redacted(part) for part in outgoing.attachments]
-        named = mentions.parse(content, self._roster, author=author.id, opener=author.id)
+        self.journal.write(
+            lambda stamp: outgoing.event(
+                sent,
+                stamp,
+                chain=self.journal.fold.chain + 1,
+                roster=self._roster,
+                keep=self._keep,
+            )
+        )
+        return await self._run()
+
+    def plant(self, planted: Planted) -> None:
+        """Write a message that calls nobody and opens no chain. Raises DiskRefused."""
+        content = self._redactor.text(planted.content)
+        author = planted.author_id
+        named = mentions.parse(content, self._roster, author=author, opener=USER.id)
         self.journal.write(
             lambda stamp: MessageEvent(
                 seq=stamp.seq,
                 ts=stamp.ts,
-                chain=self.journal.fold.chain + 1,
                 message=Message(
                     id=stamp.message_id,
-                    author_id=author.id,
-                    author_name=author.name or author.id,
-                    author_type="human",
+                    author_id=author,
+                    author_name=planted.author_name,
+                    author_type=planted.author_type,
                     content=content,
-                    mentions=list(dict.fromkeys((*outgoing.to, *named.ids))),
-                    attachments=self._keep(sent, stamp.message_id),
+                    mentions=list(named.ids),
                     timestamp=stamp.ts,
+                    kind="system" if planted.author_type == "system" else "chat",
                 ),
                 unresolved=list(named.unresolved),
+                planted=True,
             )
         )
-        return await self._run()
 
     async def resume(self) -> ChainFinished | None:
         """Go on with the chain that was cut short; None where there is none."""
@@ -225,12 +243,6 @@ class Session:
             )
         )
 
-    def _redacted(self, part: Attachment) -> Attachment:
-        redact = self._redactor
-        return part.model_copy(
-            update={"name": redact.text(part.name), "data": redact.value(part.data)}
-        )
-
     def _keep(self, parts: Sequence[Attachment], message_id: str) -> list[Attachment]:
         return attachments.store(
             parts, message_id, session=self.folder, workspace=self._place.workspace
@@ -267,6 +279,7 @@ def _claimed(sessions: Path, clock: Clock) -> Path:
         return folder
 
 
-def _redactor(place: Place, team: Team) -> Redactor:
+def redactor_of(place: Place, team: Team) -> Redactor:
+    """What takes out the secrets of these members and of the workspace."""
     secrets = (environ.secrets(member.profile.adapter, place.environ) for member in team.members)
     return Redactor(set().union(*secrets), place.redact)

@@ -7,26 +7,35 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from arena_cli.ground.errors import UsageError
 
+Template = Literal["software", "incident"]
+
 SCHEMAS = ".schema"
+
+FIRST_WORDS: dict[Template, str] = {
+    "software": "hello",
+    "incident": "checkout returns 500, customers cannot place orders",
+}
 
 _RENAMED = {"gitignore": ".gitignore"}
 _OPTIONAL = frozenset({".gitignore"})  # one that is there already stays as it is
 
 
-def template(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
+def template(
+    schemas: Mapping[str, Mapping[str, Any]], name: Template = "software"
+) -> dict[str, bytes]:
     """Every file of a new workspace by its path (`agents/architect.yaml`).
 
     `schemas` are the JSON Schemas that the YAML files name for the editor: `agent`, `team`,
     `scenario` and `workspace`.
     """
-    contents = dict(_contents(files("arena_cli.team") / "template", ""))
-    for name, schema in schemas.items():
+    contents = dict(_contents(files("arena_cli.team") / "template" / name, ""))
+    for kind, schema in schemas.items():
         text = json.dumps(schema, ensure_ascii=False, indent=2) + "\n"
-        contents[f"{SCHEMAS}/{name}.json"] = text.encode()
+        contents[f"{SCHEMAS}/{kind}.json"] = text.encode()
     return contents
 
 
@@ -39,13 +48,15 @@ def _contents(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
             yield path, entry.read_bytes()
 
 
-def write(target: Path, schemas: Mapping[str, Mapping[str, Any]]) -> list[Path]:
+def write(
+    target: Path, schemas: Mapping[str, Mapping[str, Any]], name: Template = "software"
+) -> list[Path]:
     """Writes a new workspace into `target`, and gives the paths that were written.
 
     Raises UsageError, with nothing written, where one of its files is there already, or where the
     folder cannot be written.
     """
-    wanted = {target / path: (path, data) for path, data in template(schemas).items()}
+    wanted = {target / path: (path, data) for path, data in template(schemas, name).items()}
     there = [path for path in wanted if path.exists() or path.is_symlink()]
     kept = [path for path in there if wanted[path][0] in _OPTIONAL]
     blocking = [wanted[path][0] for path in there if path not in kept]

@@ -6,9 +6,10 @@ a function of its arguments, in time linear in the length of the text, however m
 
 from __future__ import annotations
 
+import bisect
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from arena_cli.team import letters
 from arena_cli.team.letters import Kind
@@ -22,17 +23,19 @@ from arena_cli.team.roster import (
     roster_conflicts,
     roster_of,
 )
-from arena_cli.team.visible import blanked, hidden_spans, visible
+from arena_cli.team.visible import Hidden, Span, blanked, hidden_spans, kind_of, visible
 
 __all__ = [
     "Mentions",
     "Roster",
+    "Spot",
     "hidden_spans",
     "parse",
     "prose",
     "resolve",
     "roster_conflicts",
     "roster_of",
+    "spots",
     "visible",
 ]
 
@@ -53,6 +56,18 @@ class Mentions(NamedTuple):
     ids: tuple[str, ...] = ()
     unresolved: tuple[str, ...] = ()
     by_all_only: frozenset[str] = frozenset()
+
+
+class Spot(NamedTuple):
+    """An `@` of a text and the name after it, as written; `target` None: nobody has it.
+
+    `hidden` says why it does not count: what it stands in, or `word`, straight after a letter or
+    digit. `target` is then whom it would have named.
+    """
+
+    written: str
+    target: Target | None
+    hidden: Hidden | Literal["word"] | None = None
 
 
 class _Found(NamedTuple):
@@ -100,6 +115,39 @@ def prose(text: str, roster: Roster) -> str:
     shown = blanked(composed, hidden_spans(composed), _TAKEN_OUT)
     spans = [(one.start, one.end) for one in _found(shown, composed, roster) if one.target]
     return blanked(shown, spans, _TAKEN_OUT)
+
+
+def spots(text: str, roster: Roster) -> list[Spot]:
+    """Every `@` with a name after it, in order; those that count are what `parse` reads."""
+    composed = letters.compose(text)
+    hidden = hidden_spans(composed)
+    shown = blanked(composed, hidden, _TAKEN_OUT)
+    counted = {one.start: one for one in _found(shown, composed, roster)}
+    told: list[Spot] = []
+    done = 0
+    for start in _places_of_ats(composed):
+        one, why = counted.get(start), None
+        if one is None and start >= done:
+            one, why = _uncounted(composed, start, hidden, roster)
+        if one is not None:
+            told.append(Spot(composed[start + 1 : one.end], one.target, why))
+            done = one.end
+    return told
+
+
+def _uncounted(
+    composed: str, start: int, hidden: Sequence[Span], roster: Roster
+) -> tuple[_Found | None, Hidden | Literal["word"] | None]:
+    """The name after an `@` that does not count, and why it does not."""
+    end, target = roster.longest(composed, start + 1)
+    if target is None:
+        end = _end_of_unknown_name(composed, start + 1)
+    if end == start + 1:
+        return None, None
+    at = bisect.bisect_right(hidden, start + 1, key=lambda span: span[0]) - 1
+    if at >= 0 and hidden[at][1] > start:
+        return _Found(start, end, target), kind_of(composed, hidden[at])
+    return _Found(start, end, target), "word"
 
 
 def _found(shown: str, composed: str, roster: Roster) -> Iterator[_Found]:

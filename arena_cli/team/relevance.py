@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal, NamedTuple
 
 from arena_cli.team import letters, mentions
 from arena_cli.team.letters import Kind
@@ -45,26 +46,51 @@ class Haystack:
         return False
 
 
+class Hit(NamedTuple):
+    """A word of a member that is found, as written in its profile."""
+
+    word: str
+    kind: Literal["keyword", "skill", "name"]
+
+    def is_in(self, haystack: Haystack) -> bool:
+        """Whether it is found there; a name only where no `@` stands before it."""
+        return haystack.holds(self.word, also_after_at=self.kind != "name")
+
+
 def score(haystack: Haystack, member: Member) -> float:
     """The relevance: 1 - 0.6^n for n hits, from 0 to below 1, rounded to 4 places."""
-    return round(1 - 0.6 ** len(hits(haystack, member)), 4)
+    return of_hits(len(found(haystack, member)))
+
+
+def of_hits(count: int) -> float:
+    """The relevance that so many hits make."""
+    return round(1 - 0.6**count, 4)
 
 
 def hits(haystack: Haystack, member: Member) -> list[str]:
-    """The distinct keywords and skills that are found, as written, then one of its names, if any.
+    """The words of `found`."""
+    return [hit.word for hit in found(haystack, member)]
+
+
+def found(haystack: Haystack, member: Member) -> list[Hit]:
+    """The distinct keywords and skills that are found, then one of its names, if any.
 
     A name that is written as one of these hits is no further hit.
     """
-    found: dict[str, str] = {}
-    for word in (*member.profile.response.keywords, *member.profile.skills):
-        if haystack.holds(word):
-            found.setdefault(_folded_word(word), word)
-    for name in (member.id, member.name, *member.profile.aliases):
+    hits: dict[str, Hit] = {}
+    profile = member.profile
+    told = [Hit(word, "keyword") for word in profile.response.keywords]
+    told += [Hit(word, "skill") for word in profile.skills]
+    for hit in told:
+        if hit.is_in(haystack):
+            hits.setdefault(_folded_word(hit.word), hit)
+    for name in (member.id, member.name, *profile.aliases):
         folded = _folded_word(name)
-        if folded not in found and haystack.holds(name, also_after_at=False):
-            found[folded] = name
+        hit = Hit(name, "name")
+        if folded not in hits and hit.is_in(haystack):
+            hits[folded] = hit
             break
-    return list(found.values())
+    return list(hits.values())
 
 
 def _folded(text: str) -> str:

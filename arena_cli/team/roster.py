@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -55,26 +55,16 @@ class _Node:
 class Roster:
     """The names of a team: of its members (id, name, aliases), its humans, and the reserved ones.
 
+    Teams with the same names share them.
+
     Where two have one name (`roster_conflicts`), it is the reserved one's, else the first one's.
     """
 
     def __init__(self, members: Sequence[Member], humans: Sequence[Human] = ()) -> None:
         self.member_ids = tuple(member.id for member in members)
-        self._root = _Node()
-        self._add_all(_RESERVED.items())
         # Ids stand in files and in `next_mentions`; no other member's name may hide one.
-        self._add_all((member.id, Somebody(member.id)) for member in members)
-        self._add_all((human.id, Somebody(human.id)) for human in humans)
-        for owner, name in _names(members, humans):
-            self._add_all([(name, Somebody(owner))])
-
-    def _add_all(self, names: Iterable[tuple[str, Target]]) -> None:
-        for name, target in names:
-            node = self._root
-            for char in folded_name(name):
-                node = node.then.setdefault(char, _Node())
-            if node is not self._root and node.target is None:
-                node.target = target
+        ids = (*self.member_ids, *(human.id for human in humans))
+        self._root = _tree(ids, tuple(_names(members, humans)))
 
     def whole(self, name: str) -> Target | None:
         """Whose name it is, as a whole."""
@@ -104,6 +94,20 @@ class Roster:
             if node.target and _ends(text, start, place, node.target):
                 best = place, node.target
         return best
+
+
+@lru_cache(maxsize=64)
+def _tree(ids: Sequence[str], names: Sequence[tuple[str, str]]) -> _Node:
+    """The tree of the reserved names, the ids, and (id, name)s: the first of equal names wins."""
+    root = _Node()
+    whose = ((name, Somebody(owner)) for owner, name in names)
+    for name, target in (*_RESERVED.items(), *((one, Somebody(one)) for one in ids), *whose):
+        node = root
+        for char in folded_name(name):
+            node = node.then.setdefault(char, _Node())
+        if node is not root and node.target is None:
+            node.target = target
+    return root
 
 
 @lru_cache(maxsize=64)

@@ -14,10 +14,20 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _FROM_ENVIRONMENT = {"type": "string", "pattern": r"\$\{env:"}
 
 
-def of(model: type[BaseModel], title: str) -> dict[str, Any]:
-    """The schema of a shape; every closed mapping in it takes `x-...` keys too."""
+def of(
+    model: type[BaseModel], title: str, *, instead: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The schema of a shape; every closed mapping in it takes `x-...` keys too.
+
+    `instead` is the schema of what may stand in the place of any value.
+    """
     schema = model.model_json_schema()
     _open_to_free_keys(schema)
+    if instead:
+        for shape in (schema, *schema.get("$defs", {}).values()):
+            for key, value in shape.get("properties", {}).items():
+                if value.get("type") != "string" or "enum" in value or "const" in value:
+                    shape["properties"][key] = {"anyOf": [value, dict(instead)]}
     return {"$schema": DIALECT, **schema, "title": title}
 
 

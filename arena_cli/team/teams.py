@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from arena_cli.ground import nearest, yamlfile
@@ -18,8 +19,8 @@ from arena_cli.team.profiles import Loaded
 class Draft:
     """A team before it is put together.
 
-    `agents` are the members in order, told at `loc` of `part`; `rules` are the parts that set
-    rules, the nearest last.
+    `agents` are the members in order, told at `loc` of `part`; `humans_part` holds `humans` where
+    `part` does not; `rules` are the parts that set rules, the nearest last.
     """
 
     name: str | None
@@ -29,10 +30,15 @@ class Draft:
     humans: Sequence[Human] = ()
     rules: Sequence[Part] = ()
     description: str = ""
+    humans_part: Part | None = None
 
     def fault(self, loc: tuple[str | int, ...], what: str, mend: str = "") -> Fault:
         """A fault of what stands at `loc` below the members."""
         return self.part.fault((*self.loc, *loc), what, mend)
+
+    def fault_of_humans(self, what: str, mend: str = "") -> Fault:
+        """A fault of its humans."""
+        return (self.humans_part or self.part).fault(("humans",), what, mend)
 
 
 @dataclass
@@ -70,10 +76,11 @@ def build(
     rules, setters = _rules(draft.rules, found)
     if whole:
         _check_responders(rules, setters, [member.id for member in members], loaded, found)
-    _check_humans(draft, found)
+    _check_humans(draft, [member.id for member in members], found)
     if whole and len(found.faults) == before:
         errors, warnings = mentions.roster_conflicts(members, draft.humans)
-        found.faults += [draft.fault((), error) for error in errors]
+        tell = draft.fault_of_humans if draft.humans_part else partial(draft.fault, ())
+        found.faults += [tell(error) for error in errors]
         found.warnings += [f"{draft.part.document.shown}: {warning}" for warning in warnings]
     if not whole or len(found.faults) > before:
         return None
@@ -97,7 +104,8 @@ def _members(
         if agent_id in broken:
             continue
         if one is None:
-            mend = nearest.hint(agent_id, loaded)
+            named = [other for other in loaded if loaded[other].profile.name == agent_id]
+            mend = f"write the id: `{named[0]}`" if named else nearest.hint(agent_id, loaded)
             found.faults.append(draft.fault((index,), f"there is no agent `{agent_id}`", mend))
         elif agent_id in members:
             found.faults.append(draft.fault((index,), f"`{agent_id}` stands twice"))
@@ -140,13 +148,17 @@ def _check_responders(
             found.faults.append(fault)
 
 
-def _check_humans(draft: Draft, found: Findings) -> None:
+def _check_humans(draft: Draft, members: Collection[str], found: Findings) -> None:
     seen: set[str] = set()
     for human in draft.humans:
         wrong = ids.fault(human.id)
         folded = ids.normal(human.id).casefold()
         if not wrong and folded in seen:
             wrong = "stands twice among the humans"
+        if not wrong and folded in {member.casefold() for member in members}:
+            wrong = "is the id of a member too"
+        if not wrong and folded == "system":
+            wrong = "is the author of arena's own messages"
         if wrong:
-            found.faults.append(draft.part.fault(("humans",), f"`{human.id}` {wrong}"))
+            found.faults.append(draft.fault_of_humans(f"`{human.id}` {wrong}"))
         seen.add(folded)

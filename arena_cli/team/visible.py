@@ -12,11 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from arena_cli.team.letters import SPACED_WORD, UNSPACED
 
 Span = tuple[int, int]
+Hidden = Literal["code", "quote", "address"]
 
 _LINE = re.compile(r"[^\r\n]*+(?:\r\n?|\n)|[^\r\n]++\Z")
 _BLANKS = re.compile(r"[ \t]*+")
@@ -75,6 +76,12 @@ def hidden_spans(text: str) -> list[Span]:
         else:
             code_and_quotes.append((start, end))
     return sorted(code_and_quotes + list(_links(blanked(text, code_and_quotes, " "))))
+
+
+def kind_of(text: str, span: Span) -> Hidden:
+    """What one of the `hidden_spans` of a text is; its first character tells."""
+    first = text[span[0]]
+    return "code" if first in "`~" else "quote" if first == ">" else "address"
 
 
 def visible(text: str) -> str:

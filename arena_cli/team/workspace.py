@@ -77,10 +77,12 @@ class Workspace:
         *,
         overrides: Sequence[Part] = (),
         humans: Sequence[Human] | None = None,
+        humans_part: Part | None = None,
     ) -> Team:
         """The team of that name; None: every agent whose profile does not say `member: false`.
 
-        `overrides` set rules over the team's, the nearest last; `humans` replace the team's.
+        `overrides` set rules over the team's, the nearest last; `humans`, which stand below
+        `humans_part`, replace the team's.
         Raises UsageError for an unknown team or one without members, FileFaults for wrong rules.
         """
         if name is None:
@@ -96,7 +98,7 @@ class Workspace:
             draft = self.drafts[name]
         else:
             raise UsageError(f"there is no team `{name}`", nearest.hint(name, self.drafts))
-        return self._built(draft, overrides, humans)
+        return self._built(draft, overrides, humans, humans_part)
 
     def team_of(
         self,
@@ -105,30 +107,30 @@ class Workspace:
         *,
         overrides: Sequence[Part] = (),
         humans: Sequence[Human] | None = None,
+        humans_part: Part | None = None,
     ) -> Team:
         """A team of just these agents, which stand at `part`; raises FileFaults."""
         draft = Draft(None, agents, part, rules=files.common_rules(self.document))
         if not agents:
             raise FileFaults([part.fault((), "a team needs a member")])
-        return self._built(draft, overrides, humans)
+        return self._built(draft, overrides, humans, humans_part)
 
-    def with_profiles(
-        self, raw: Mapping[str, Any], *, document: Document, loc: tuple[str | int, ...]
-    ) -> Workspace:
-        """The workspace with profiles deep-merged over its own; `raw` stands at `loc`.
+    def with_profiles(self, raw: Mapping[str, Any], parts: Sequence[Part]) -> Workspace:
+        """The workspace with profiles deep-merged over its own.
 
-        Lists replace, a new adapter type replaces the adapter, a new id is a new agent. Raises
-        FileFaults.
+        `raw` stands at `parts`, the nearest first. Lists replace, a new adapter type replaces the
+        adapter, a new id is a new agent. Raises FileFaults.
         """
         changed: dict[str, Source] = {}
         faults: list[Fault] = []
         for key, keys in raw.items():
-            part = Part(document, (*loc, key))
+            places = tuple(Part(part.document, (*part.loc, key)) for part in parts)
             if isinstance(keys, dict):
                 agent_id = ids.normal(key)
-                changed[agent_id] = self._overridden(agent_id, Source(keys, (part,)), faults)
+                changed[agent_id] = self._overridden(agent_id, Source(keys, places), faults)
             else:
-                faults.append(part.fault((), "must be a mapping of keys"))
+                place = yamlfile.holder(parts, (key,))
+                faults.append(place.fault((key,), "must be a mapping of keys"))
         loaded = dict(self.loaded)
         faults += _load_profiles(self.root, self.kinds, self.document, changed, loaded)
         faults += profiles.reference_faults(loaded)
@@ -154,13 +156,18 @@ class Workspace:
         return Source({"agent_id": agent_id, **over.data}, over.parts)
 
     def _built(
-        self, draft: Draft, overrides: Sequence[Part], humans: Sequence[Human] | None
+        self,
+        draft: Draft,
+        overrides: Sequence[Part],
+        humans: Sequence[Human] | None,
+        humans_part: Part | None,
     ) -> Team:
         found = Findings()
         draft = replace(
             draft,
             rules=[*draft.rules, *overrides],
             humans=draft.humans if humans is None else humans,
+            humans_part=humans_part,
         )
         team = teams.build(draft, self.loaded, found)
         if team is None:

@@ -36,30 +36,38 @@ def store(
 
     Names become safe and unique. Raises DiskRefused.
     """
-    if not attachments:
-        return []
-    folder = session / "attachments" / message_id
-    stored: list[Attachment] = []
-    taken: set[str] = set()
-    for attachment in attachments:
-        content = content_of(attachment)
-        name = _unique(safe_name(attachment.name), taken)
-        path = folder / name
+    kept = planned(attachments, message_id, session=session, workspace=workspace)
+    for attachment, record in zip(attachments, kept, strict=True):
+        path = workspace / str(record.path)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content_of(attachment))
         except OSError as error:
             raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
-        stored.append(
+    return kept
+
+
+def planned(
+    attachments: Sequence[Attachment], message_id: str, *, session: Path, workspace: Path
+) -> list[Attachment]:
+    """What the transcript will keep of each, with nothing written."""
+    if not attachments:
+        return []
+    folder = (session / "attachments" / message_id).relative_to(workspace)
+    taken: set[str] = set()
+    kept = []
+    for attachment in attachments:
+        content = content_of(attachment)
+        kept.append(
             Attachment(
                 type=attachment.type,
                 name=attachment.name,
-                path=path.relative_to(workspace).as_posix(),
+                path=(folder / _unique(safe_name(attachment.name), taken)).as_posix(),
                 size=len(content),
                 sha256=hashlib.sha256(content).hexdigest(),
             )
         )
-    return stored
+    return kept
 
 
 def content_of(attachment: Attachment) -> bytes:

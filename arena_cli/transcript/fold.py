@@ -83,6 +83,11 @@ class ChainState:
     calling: dict[str, list[str]] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
 
+    def new_messages(self, turn: TurnState) -> list[Message]:
+        """What is new in one of its turns: the trigger, and what was replied in it so far."""
+        trigger = [self.messages[name] for name in turn.started.trigger if name in self.messages]
+        return trigger + [done.message for done in turn.successes() if done.message]
+
     def results(self) -> list[ReplyFinished]:
         """Every reply that ended, in order of call."""
         ended = (turn.result(agent) for turn in self.turns for agent in turn.called)
@@ -92,6 +97,7 @@ class ChainState:
 class Fold:
     """The state of a session after the events applied so far.
 
+    `chain`, `turn` and `reply` are the last numbers, `messages` how many agents may be shown.
     `on_message` is told each message that agents may be shown, in the order in which they see it:
     replies of a phase in order of call, when the phase is over.
     """
@@ -101,6 +107,7 @@ class Fold:
         self.chain = 0
         self.turn = 0
         self.reply = 0
+        self.messages = 0
         self.session: SessionEvent | None = None
         self.calls: dict[str, int] = {}
         self.scripted_used: dict[str, set[int]] = {}
@@ -164,7 +171,7 @@ class Fold:
             self._shown = set()
         elif self.open and event.message.metadata.get("notice") == LIMIT_NOTICE:
             self.open.limit_told = True
-        self._on_message(event.message)
+        self._tell(event.message)
 
     def _turn_started(self, event: TurnStarted) -> None:
         self.turn = max(self.turn, event.turn)
@@ -201,13 +208,19 @@ class Fold:
             return
         failed = reply.failed_attempts
         self.calls[event.agent] = self.calls.get(event.agent, 0) + failed + 1
-        entry = event.metadata.get("scripted")
-        if isinstance(entry, int):
-            self.scripted_used.setdefault(event.agent, set()).add(entry)
+        self._scripted(event)
         reply.finished = event
         if self.open and event.status == "success" and event.message is not None:
             self.open.messages[event.message.id] = event.message
             self.open.calling[event.message.id] = event.next_mentions
+
+    def _scripted(self, event: ReplyFinished) -> None:
+        """Which entries of a script its attempts used up."""
+        earlier = event.metadata.get("earlier_attempts", ())
+        for notes in (event.metadata, *(earlier if isinstance(earlier, list) else ())):
+            entry = notes.get("scripted") if isinstance(notes, dict) else None
+            if isinstance(entry, int):
+                self.scripted_used.setdefault(event.agent, set()).add(entry)
 
     def _candidates(self, event: Candidates) -> None:
         turn = self._turn(event.turn)
@@ -247,4 +260,8 @@ class Fold:
         for done in turn.successes():
             if done.message is not None and done.message.id not in self._shown:
                 self._shown.add(done.message.id)
-                self._on_message(done.message)
+                self._tell(done.message)
+
+    def _tell(self, message: Message) -> None:
+        self.messages += 1
+        self._on_message(message)

@@ -17,7 +17,7 @@ from arena_cli.ground.protocol import Usage
 from arena_cli.transcript.events import SessionEvent
 from arena_cli.transcript.fold import Fold
 
-FORMAT = 1
+FORMAT = 2
 CHECKED_BYTES = 4_096
 
 # A shorter transcript is folded in a few milliseconds.
@@ -44,6 +44,7 @@ def save(transcript: Path, fold: Fold, offset: int) -> None:
         "chain": fold.chain,
         "turn": fold.turn,
         "reply": fold.reply,
+        "messages": fold.messages,
         "session": fold.session.model_dump() if fold.session else None,
         "calls": fold.calls,
         "scripted_used": {agent: sorted(used) for agent, used in fold.scripted_used.items()},
@@ -76,6 +77,7 @@ def _fill(fold: Fold, record: dict[str, Any]) -> None:
     used = {str(agent): set(entries) for agent, entries in record["scripted_used"].items()}
     fold.seq, fold.chain = int(record["seq"]), int(record["chain"])
     fold.turn, fold.reply = int(record["turn"]), int(record["reply"])
+    fold.messages = int(record["messages"])
     fold.session, fold.usage, fold.calls, fold.scripted_used = session, usage, calls, used
 
 

@@ -15,8 +15,6 @@ from arena_cli.team.model import Durability
 from arena_cli.transcript import events, read
 from arena_cli.transcript.events import Event, MessageEvent, Recovered, ReplyFinished
 
-TAIL_BLOCK = 65_536
-
 
 class Stamp(NamedTuple):
     """Number, time and message id of the event that is written next."""
@@ -97,7 +95,10 @@ def repair(path: Path, seq: int) -> Repair | None:
     What parses gets its newline; what does not is copied to `transcript.torn-<seq>` and cut off.
     `seq` is the number of the next event. Returns None where nothing was wrong.
     """
-    tail, start = _tail(path)
+    try:
+        tail, start = read.tail(path)
+    except FileNotFoundError:
+        return None
     if not tail:
         return None
     whole = read.whole_prefix(tail)
@@ -116,26 +117,6 @@ def repair(path: Path, seq: int) -> Repair | None:
     except OSError as error:
         raise _refused(path, error) from error
     return Repair("the last line was torn", len(tail) - whole, aside.name)
-
-
-def _tail(path: Path) -> tuple[bytes, int]:
-    """What stands after the last newline, and where it starts."""
-    try:
-        with path.open("rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            tail = b""
-            while end > 0:
-                start = max(0, end - TAIL_BLOCK)
-                file.seek(start)
-                block = file.read(end - start)
-                cut = block.rfind(b"\n")
-                if cut >= 0:
-                    return block[cut + 1 :] + tail, start + cut + 1
-                tail = block + tail
-                end = start
-            return tail, 0
-    except FileNotFoundError:
-        return b"", 0
 
 
 def _unused(path: Path) -> Path:

@@ -29,19 +29,20 @@ def fold_of(
     weigh: Callable[[Message], int],
     budget: int,
     on_problem: Callable[[Problem], None] = lambda _: None,
+    keep: bool = True,
 ) -> Fold:
     """The fold of a transcript, `on_message` told of its newest messages in order.
 
     Messages are told from so far back that by `weigh` they come to `budget` or more, in tokens.
     `on_problem` is told of lines that are skipped, where it is all read. A missing transcript
-    folds to nothing.
+    folds to nothing. `keep` writes the cache.
     """
     fold = Fold(on_message)
     if not path.exists():
         return fold
     offset = index.load(path, fold)
     if offset:
-        for message in _newest_messages(path, offset, weigh, budget):
+        for message in newest_messages(path, offset, weigh, budget):
             on_message(message)
     end = offset
     for line in read.lines(path, start=offset):
@@ -51,7 +52,7 @@ def fold_of(
         for event in line.events:
             fold.apply(event)
     fold.seq = max(fold.seq, read.last_seq(path))
-    if end > offset:
+    if keep and end > offset:
         index.save(path, fold, end)
     return fold
 
@@ -84,7 +85,7 @@ def summary_of(path: Path) -> dict[str, str | None]:
     return {"team": session.team if session else None, "end": end, "changed": changed}
 
 
-def _newest_messages(
+def newest_messages(
     path: Path, end: int, weigh: Callable[[Message], int], budget: int
 ) -> list[Message]:
     """The messages before byte `end` that a window may still show, from a chain's start on."""

@@ -7,6 +7,7 @@ two records on one line are both read.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from arena_cli.transcript import events
 from arena_cli.transcript.events import Event
 
 BLOCK = 262_144
+TAIL_BLOCK = 65_536
 
 _decoder = json.JSONDecoder()
 
@@ -44,7 +46,7 @@ def lines(path: Path, *, start: int = 0, first_line: int = 1) -> Iterator[Line]:
             if not raw.endswith(b"\n"):
                 return
             offset += len(raw)
-            found, what = _events(raw)
+            found, what = parsed(raw)
             yield Line(found, offset, Problem(number, what) if what else None)
             number += 1
 
@@ -64,6 +66,23 @@ def backwards(path: Path, end: int) -> Iterator[bytes]:
             unfinished.append(first)
             end = start
         yield from filter(None, [b"".join(reversed(unfinished))])
+
+
+def tail(path: Path) -> tuple[bytes, int]:
+    """What stands after the last newline, and the byte where it starts."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        found = b""
+        while end > 0:
+            start = max(0, end - TAIL_BLOCK)
+            file.seek(start)
+            block = file.read(end - start)
+            cut = block.rfind(b"\n")
+            if cut >= 0:
+                return block[cut + 1 :] + found, start + cut + 1
+            found = block + found
+            end = start
+        return found, 0
 
 
 def records(raw: bytes) -> tuple[list[dict[str, Any]], str]:
@@ -106,8 +125,8 @@ def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
     return found, position
 
 
-def _events(raw: bytes) -> tuple[tuple[Event, ...], str]:
-    """The events in one line; an unknown type is passed over in silence."""
+def parsed(raw: bytes) -> tuple[tuple[Event, ...], str]:
+    """The events in one line, and what was wrong with it; unknown types are passed over."""
     own = events.parse_own(raw)
     if own is not None:
         return (own,), ""
@@ -126,7 +145,7 @@ def _events(raw: bytes) -> tuple[tuple[Event, ...], str]:
 
 def events_of(raw: bytes) -> tuple[Event, ...]:
     """The events in one line, whatever else is in it."""
-    return _events(raw)[0]
+    return parsed(raw)[0]
 
 
 def last_seq(path: Path) -> int:

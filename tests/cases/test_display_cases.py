@@ -72,3 +72,17 @@ def test_c45_a_gbk_pipe_changes_neither_the_text_nor_the_code(tmp_path: Path) ->
     assert program.run("agents").check().stdout.startswith("开发 \\u2713 · @dev")
     (listed, _) = json.loads(program.run("agents", "--json").check().out.decode("utf-8"))
     assert listed["name"] == "开发 ✓"
+
+
+def test_c45_what_a_gbk_console_has_not_is_left_out_of_faces_and_escaped_in_data(
+    tmp_path: Path,
+) -> None:
+    program = Program(tmp_path)
+    tasks = {"type": "task_list", "data": [{"title": "✓ 写\x1b[31m", "done": True}, "::error::x"]}
+    said = {"say": "好", "structured": [tasks]}
+    program.agent("dev", said, name="开发", avatar="👩‍🔬")
+    assert "  👩‍🔬 开发 (dev) · " in program.run("send", "-s", "s", "@dev 请看").check().stdout
+    program.env["PYTHONIOENCODING"] = "gbk"
+    gbk = program.run("send", "-s", "t", "@dev 请看").check().stdout
+    assert "  开发 (dev) · " in gbk
+    assert "    [x] \\u2713 写\\x1b[31m\n    [ ] \\::error::x\n" in gbk

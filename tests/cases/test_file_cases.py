@@ -15,13 +15,18 @@ TEXT = "agent_id: dev\nname: 开发\nadapter:\n  type: scripted\n  replies: [你
 def test_c41_a_value_that_starts_with_at_must_be_quoted() -> None:
     (fault,) = yamlfile.parse("step: 1\nmessage: @alice hi\n", "s.yaml").faults
     assert str(fault) == (
-        "s.yaml:2: a value that starts with @ must be quoted\n  quote it: '@alice hi'"
+        "s.yaml:2: a value that starts with @ must be quoted\n"
+        "  message: @alice hi\n"
+        "           ^\n"
+        '  write: message: "@alice hi"'
     )
 
 
 def test_c41_a_tab_cannot_indent() -> None:
     (fault,) = yamlfile.parse("adapter:\n\ttype: cli\n", "a.yaml").faults
-    assert str(fault) == "a.yaml:2: a tab cannot indent in YAML\n  indent with spaces"
+    assert str(fault) == (
+        "a.yaml:2: a tab cannot indent in YAML\n  \\ttype: cli\n  ^\n  indent with spaces"
+    )
 
 
 @pytest.mark.parametrize("text", ["no", "1:30", "2026-11-28", "on", "yes", "off"])
@@ -35,7 +40,12 @@ def test_c41_what_looks_like_a_text_stays_a_text(text: str) -> None:
 
 def test_c42_a_key_that_stands_twice_is_told_with_both_lines() -> None:
     (fault,) = yamlfile.parse(f"{TEXT}  model: a\n  model: b\n", "dev.yaml").faults
-    assert str(fault) == "dev.yaml:7: adapter.model: stands twice; first on line 6"
+    assert str(fault) == (
+        "dev.yaml:7: adapter.model: stands twice; first on line 6\n"
+        "  model: b\n"
+        "  ^\n"
+        "  take one of them out"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
 """A program that does what its arguments say, one step after the other.
 
 say TEXT / raw HEX / err TEXT: write to stdout or stderr; read: read stdin; tell: write what was
-read; size: write how many bytes were read; exit N; sleep: for long; close: close stdout; fill N:
-write N bytes to stderr; long N: write a JSON line of about N bytes; spawn FILE / escape FILE: start
-a program that sleeps for long, in this group or in a session of its own, and write both pids to
-FILE; deaf: ignore SIGTERM; args: write the arguments after it; env: write the environment; cwd.
+read; size: write how many bytes were read; exit N; sleep: for long; wait FILE: until it is there;
+close: close stdout; fill N: write N bytes to stderr; long N: write a JSON line of about N bytes;
+spawn FILE / escape FILE: start a program that sleeps for long, in this group or in a session of its
+own, and write both pids to FILE; deaf: ignore SIGTERM; args: write the arguments after it; env:
+write the environment; cwd.
 """
 
 import json
@@ -63,6 +64,10 @@ def main() -> None:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         elif word == "pids":
             write_pids(next(words))
+        elif word == "wait":
+            path = Path(next(words))
+            while not path.exists():
+                time.sleep(0.02)
         elif word in {"spawn", "escape"}:
             spawn(next(words), escape=word == "escape")
         elif word == "close":

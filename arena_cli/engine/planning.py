@@ -1,0 +1,106 @@
+"""What is asked of an agent at its next call: the same for a call, a dry run and `show --context`.
+
+A plan is a function of the open chain, the team and the history; nobody is called by making one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from arena_cli.context import window
+from arena_cli.engine import rules
+from arena_cli.ground.protocol import AgentInput
+from arena_cli.team.model import AgentProfile, Member, Team
+from arena_cli.transcript.events import Phase
+from arena_cli.transcript.fold import ChainState, Fold
+
+
+class Scene(NamedTuple):
+    """A session as plans are made of it; `history` is told of messages by the fold."""
+
+    session_id: str
+    team: Team
+    fold: Fold
+    history: window.History
+
+
+@dataclass
+class Planned:
+    """One reply that is to be called: by whom, as what, with which input.
+
+    `attempt` is the number of its next attempt, `failed` how many attempts failed before.
+    """
+
+    agent: str
+    member: Member | None
+    reply: int
+    turn: int
+    phase: Phase
+    input: AgentInput
+    input_hash: str
+    input_tokens: int
+    opener: str
+    reply_to: str | None
+    attempt: int = 1
+    failed: int = 0
+
+
+def plan(agent: str, phase: Phase, chain: ChainState, scene: Scene) -> Planned:
+    """The next call of an agent in the last turn of the open chain."""
+    turn = chain.turns[-1]
+    earlier = turn.replies.get(agent)
+    team = scene.team
+    member = team.member(agent)
+    trigger = rules.trigger_for(agent, chain, phase=phase)
+    built = window.build(
+        window.head_of(team, agent) if member else window.Head.of(team, _gone(agent)),
+        scene.history,
+        window.Call(
+            session_id=scene.session_id,
+            turn_id=f"t{turn.started.turn}",
+            turn=len(chain.turns),
+            call=scene.fold.calls.get(agent, 0) + 1,
+            trigger=trigger,
+            invocation="must_reply" if phase == "A" else "may_reply",
+            mentioned_by=turn.started.mentioned_by.get(agent, []) if phase == "A" else [],
+            deadline_s=attempt_limit_s(member, team),
+        ),
+    )
+    return Planned(
+        agent=agent,
+        member=member,
+        reply=earlier.number if earlier else scene.fold.reply + 1,
+        turn=turn.started.turn,
+        phase=phase,
+        input=built.input,
+        input_hash=built.input_hash,
+        input_tokens=built.input_tokens,
+        opener=chain.opening.message.author_id,
+        reply_to=_reply_to(agent, trigger, chain),
+        attempt=earlier.attempt + 1 if earlier else 1,
+        failed=earlier.failed_attempts if earlier else 0,
+    )
+
+
+def limit_s(member: Member | None, team: Team) -> float:
+    """Seconds that a reply of a member may take with all its attempts; the nearer setting wins."""
+    return (member.profile.timeout_s if member else None) or team.config.turn_timeout_s
+
+
+def attempt_limit_s(member: Member | None, team: Team) -> float:
+    """Seconds that the first attempt at a reply may take."""
+    limit = limit_s(member, team)
+    attempt_limit = team.config.attempt_timeout_s
+    return limit if attempt_limit is None else min(limit, attempt_limit)
+
+
+def _gone(agent: str) -> Member:
+    """Who was in the team when the chain opened, and is no longer."""
+    return Member(profile=AgentProfile(agent_id=agent, adapter={"type": ""}), name=agent)
+
+
+def _reply_to(agent: str, trigger: list[str], chain: ChainState) -> str | None:
+    """The last new message that calls this agent, else the last new one."""
+    calling = [name for name in trigger if agent in chain.calling[name]]
+    return next(reversed(calling or trigger), None)

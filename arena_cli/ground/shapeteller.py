@@ -1,0 +1,233 @@
+"""Says in plain words what pydantic's errors mean, and what to do about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+
+from arena_cli.ground import (
+    excerpt,
+    nearest,
+    shapeerrors,
+    shapetypes,
+    shapewords,
+    yamllines,
+    yamlnodes,
+)
+from arena_cli.ground.errors import Fault
+from arena_cli.ground.shapeerrors import Error
+from arena_cli.ground.yamlnodes import Loc
+
+
+class Place(Protocol):
+    """Where data stands: makes the faults of what is wrong with it, and the mends of its lines."""
+
+    def fault(self, loc: Loc, what: str, mend: str = "", *, at_key: bool = False) -> Fault:
+        """A fault of the value, or of the key, at `loc`."""
+
+    def is_told(self, loc: Loc, *, with_below: bool) -> bool:
+        """Whether reading found a fault at `loc`, or around it, or if asked, below it."""
+
+    def is_mended(self, loc: Loc) -> bool:
+        """Whether the line of `loc` was mended to be read."""
+
+    def raw(self, loc: Loc) -> str | None:
+        """The value at `loc` as it stands in one line, None where it takes more or none."""
+
+    def rewritten(self, loc: Loc, value: str) -> str:
+        """What to do so that the value at `loc` is `value`, "" where that is no short line."""
+
+
+class Teller:
+    """Says what pydantic's errors mean."""
+
+    def __init__(self, shape: type[BaseModel], place: Place) -> None:
+        self._shape = shape
+        self._place = place
+
+    def causes(self, errors: Sequence[Error]) -> list[Error]:
+        """The errors without those that another one explains: a required key misspelt, a value
+        of which reading could make nothing, what should stand below an empty key.
+        """
+        meant = {
+            (
+                *error.path[:-1],
+                nearest.of(str(error.path[-1]), shapetypes.keys(self._shape, error.path[:-1])),
+            )
+            for error in errors
+            if error.kind == "extra_forbidden"
+        }
+        left_out = {
+            (*error.path[:-1], parent)
+            for error in errors
+            if error.kind == "extra_forbidden"
+            for parent in self._parents(str(error.path[-1]), error.path[:-1])
+        }
+        return [
+            error
+            for error in errors
+            if not (error.kind == "missing" and error.path in meant)
+            and not (error.value is None and error.path in left_out)
+            and not (error.is_of_type and self._place.is_mended(error.path))
+            and not self._place.is_told(error.path, with_below=error.kind == "value_error")
+        ]
+
+    def faults(self, group: Sequence[Error]) -> list[Fault]:
+        """The faults of one error, or of a union's errors: those of the branch that was meant."""
+        branches: dict[str, list[Error]] = {}
+        for error in group:
+            branches.setdefault(error.branch, []).append(error)
+        if len(branches) == 1:
+            return [self._fault(error) for error in group]
+        place = group[0].union or ()
+        meant = [
+            errors
+            for errors in branches.values()
+            if not any(error.path == place and error.is_of_type for error in errors)
+        ]
+        if meant:
+            return [self._fault(error) for error in min(meant, key=len)]
+        asked = dict.fromkeys(
+            self._asked(error) for error in group if error.path == place and error.is_of_type
+        )
+        wanted = " or ".join(word for word in asked if word)
+        return [self._wrong_kind(place, wanted, group[0].value)]
+
+    def _asked(self, error: Error) -> str:
+        if error.kind in ("literal_error", "enum"):
+            return " or ".join(shapewords.words(error.context.get("expected", "")))
+        if error.kind == "none_required":
+            return ""
+        asked = shapeerrors.KINDS[error.kind]
+        if asked == "a mapping of keys" and (keys := shapetypes.keys(self._shape, error.path)):
+            return f"a mapping with {', '.join(f'`{key}`' for key in keys[:6])}"
+        return asked
+
+    def _fault(self, error: Error) -> Fault:
+        kind, path = error.kind, error.path
+        if kind == "missing":
+            key = str(path[-1])
+            parent = self._place.fault(path[:-1], "is missing", f"add a line `{key}: ...`")
+            field = f"{parent.field}.{key}" if parent.field else key
+            return replace(parent, field=field, column=None)
+        if kind == "extra_forbidden":
+            return self._unknown_key(path)
+        if kind in ("literal_error", "enum", "union_tag_invalid"):
+            return self._wrong_word(error)
+        if kind in shapeerrors.KINDS:
+            return self._wrong_kind(path, shapeerrors.KINDS[kind], error.value)
+        return self._place.fault(path, shapewords.other(error, is_secret=_is_secret(path)))
+
+    def _unknown_key(self, path: Loc) -> Fault:
+        key = str(path[-1])
+        if key in self._not_built(path[:-1]):
+            return self._place.fault(path, "is not built yet", "take it out", at_key=True)
+        known = shapetypes.keys(self._shape, path[:-1])
+        mend = nearest.hint(key, known)
+        if not nearest.of(key, known) and (home := self._home(key, path[:-1])):
+            mend = f"`{key}` stands {home}"
+        return self._place.fault(path, "unknown key", mend, at_key=True)
+
+    def _home(self, key: str, path: Loc) -> str:
+        """Where a key that is not known at `path` is known: below a key beside it, or above."""
+        below = self._parents(key, path)
+        if below:
+            return f"under {' or '.join(f'`{parent}`' for parent in below[:3])}, indented more"
+        for end in range(len(path) - 1, -1, -1):
+            if key in shapetypes.keys(self._shape, path[:end]):
+                above = yamlnodes.dotted(path[:end])
+                return f"in `{above}`, indented less" if above else "at the left edge"
+        return ""
+
+    def _parents(self, key: str, path: Loc) -> list[str]:
+        """The keys known at `path` below which `key` is known."""
+        return [
+            beside
+            for beside in shapetypes.keys(self._shape, path)
+            if key
+            in shapetypes.keys(self._shape, (*path, beside))
+            + shapetypes.keys(self._shape, (*path, beside, 0))
+        ]
+
+    def _wrong_word(self, error: Error) -> Fault:
+        path, value = error.path, error.value
+        if path and f"{path[-1]}: {value}" in self._not_built(path[:-1]):
+            return self._place.fault(path, f"`{value}` is not built yet")
+        if error.kind == "union_tag_invalid":
+            key = str(error.context["discriminator"]).strip("'")
+            path, value = (*path, key), error.context["tag"]
+        words = shapewords.words(error.context.get("expected") or error.context["expected_tags"])
+        listed = ", ".join(words)
+        if not isinstance(value, str):
+            return self._wrong_kind(path, f"one of {listed}", value)
+        near = nearest.of(value, words)
+        mend = f"did you mean `{near}`?" if near else ""
+        return self._place.fault(path, f"must be one of {listed}, not `{value[:60]}`", mend)
+
+    def _wrong_kind(self, path: Loc, asked: str, value: Any) -> Fault:
+        raw = self._place.raw(path)
+        nothing = f", not `{raw}`" if raw else "; nothing stands here"
+        got = nothing if value is None else f", not {shapewords.kind_of(value)}"
+        if asked == "a list" and isinstance(value, dict) and value:
+            return self._no_items(path, f"must be {asked}{got}", next(iter(value)))
+        if _is_secret(path) and value is not None:
+            return self._place.fault(path, f"must be {asked}")
+        return self._place.fault(
+            path, f"must be {asked}{got}", self._kind_mend(path, asked, value, raw)
+        )
+
+    def _no_items(self, path: Loc, what: str, first: str) -> Fault:
+        """A mapping where a list is asked: told at its first key, which lacks its `- `."""
+        fault = self._place.fault(path, what, "write `- ` before the first key of each item")
+        below = self._place.fault((*path, first), what, at_key=True)
+        if below.line <= fault.line or not below.source:
+            return fault
+        mend = f"write: - {below.source.strip()}"
+        return replace(below, field=fault.field, mend=mend)
+
+    def _kind_mend(self, path: Loc, asked: str, value: Any, raw: str | None) -> str:
+        if value is None:
+            wanted = asked.partition(" or ")[0] if asked != "true or false" else asked
+            must = any(path[-1:] == (key,) for key in self._required(path[:-1]))
+            return f"write {wanted}" + ("" if must else ", or leave the key out")
+        meant = shapewords.as_asked(asked, value, raw or "")
+        if meant is not None:
+            return self._place.rewritten(path, meant[0]) or meant[1]
+        if "a list" in asked and isinstance(value, str):
+            return "write `- ` before each item"
+        if "a mapping" in asked and isinstance(value, str):
+            return self._mapping_mend(path, value, raw)
+        if asked == "a mapping of keys" and isinstance(value, list):
+            return "take the `- ` away"
+        return ""
+
+    def _mapping_mend(self, path: Loc, value: str, raw: str | None) -> str:
+        """`send:hello`, `send "hello"`: a key whose colon, or its space, is not there."""
+        slip = yamllines.bad_key(value) or yamllines.no_colon(value)
+        key = slip.fixed.partition(":")[0] if slip else ""
+        if slip is None or key not in shapetypes.keys(self._shape, path):
+            return ""
+        if raw is None:
+            return slip.what
+        return self._place.rewritten(path, slip.fixed) or f"write `{slip.fixed}`"
+
+    def _required(self, path: Loc) -> list[str]:
+        return [
+            key
+            for model in shapetypes.models(self._shape, path)
+            for key in shapetypes.required(model)
+        ]
+
+    def _not_built(self, path: Loc) -> set[str]:
+        return {
+            word
+            for model in shapetypes.models(self._shape, path)
+            for word in getattr(model, "not_built", ())
+        }
+
+
+def _is_secret(path: Loc) -> bool:
+    return any(isinstance(part, str) and excerpt.is_secret(part) for part in path)

@@ -1,0 +1,206 @@
+"""The fixed words of reports, in English and in Chinese.
+
+In the code they stand in English: `say("turn {turn}", turn=1)`. Whoever adds one adds its Chinese
+to `_CHINESE`. Words that stand in files too (`quiet`, `declined`) are never replaced: their Chinese
+goes beside them (`say.enum`).
+"""
+
+from __future__ import annotations
+
+import os
+import string
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from arena_cli.report.spans import Span
+
+Language = Literal["en", "zh"]
+
+_WINDOWS_CHINESE = 0x04
+_WINDOWS_PRIMARY = 0x3FF
+
+_CHINESE = {
+    ", ": "、",
+    ": ": "：",
+    "{count} attempts": "尝试 {count} 次",
+    "{count} bytes": "{count} 字节",
+    "{count} replies": "{count} 条回复",
+    "{count} turns": "{count} 轮",
+    "{replies} in {turns}": "{turns}，{replies}",
+    "{seconds} s": "{seconds} 秒",
+    "{what} ({bytes} bytes set aside)": "{what}（{bytes} 字节放到一边）",
+    "{what} ({bytes} bytes set aside, kept in {place})": (
+        "{what}（{bytes} 字节放到一边，存于 {place}）"
+    ),
+    "{who} (mentioned by {by})": "{who}（由 {by} 提到）",
+    "{who}: attempt {count}": "{who}：第 {count} 次尝试",
+    "1 reply": "1 条回复",
+    "1 turn": "1 轮",
+    "and {count} more": "还有 {count} 个",
+    "at {path}": "位于 {path}",
+    "deferred to the next turn: {who}": "推迟到下一轮：{who}",
+    "every agent": "所有成员",
+    "may not call {who}: {reason}": "不可叫 {who}：{reason}",
+    "may reply: {who}": "可回应：{who}",
+    "must reply: {who}": "须回应：{who}",
+    "nobody": "无人",
+    "nobody is called {names}": "没有人叫 {names}",
+    "not asked (it answers only when it is named)": "未被询问（只有被点名才回应）",
+    "not asked (selection: none)": "未被询问 (selection: none)",
+    "passed over: {who}": "未选中：{who}",
+    "planted": "预置",
+    "recovered: {what}": "已修复：{what}",
+    "relevance {relevance}, {reason}": "relevance（相关度）{relevance}，{reason}",
+    "relevance {relevance} < {threshold}": "relevance（相关度）{relevance} < {threshold}",
+    "resumed chain {chain} after event {seq}": "从第 {seq} 个事件之后继续第 {chain} 条链",
+    "session {name}": "会话 {name}",
+    "team {name}": "团队 {name}",
+    "To call one, name it in the message: {name}": "要叫谁，就在消息里点名：{name}",
+    "turn {turn}": "第 {turn} 轮",
+    "turn {turn} {phase}": "第 {turn} 轮 {phase}",
+    # what came of scenarios, and why
+    "(level: warn)": "（level: warn，不算失败）",
+    "(the check itself crashed)": "（检查本身出错）",
+    "{count} hits": "{count} 处命中",
+    "{count} warnings": "{count} 条警告",
+    "{counts} in {seconds} s": "{counts}，用时 {seconds} 秒",
+    "{done} of {count}": "{done}/{count}",
+    "{who} in turn {turn}: {status}": "{who}，第 {turn} 轮：{status}",
+    "1 hit": "1 处命中",
+    "1 warning": "1 条警告",
+    "actual:   ": "实际：",
+    "alias": "别名",
+    "asked": "被询问",
+    "called in this chain already": "本条链中已被叫过",
+    "deferred to the next turn": "推迟到下一轮",
+    "everyone": "所有人",
+    "expected: ": "期望：",
+    "if it should: {expect}": "若本应如此：{expect}",
+    "in {messages}": "见 {messages}",
+    "it is its author's own": "这是作者自己的名字",
+    "it stands in a quoted line": "在引用行里",
+    "it stands in an address": "在网址或邮箱地址里",
+    "it stands in code": "在代码里",
+    "it stands straight after a letter or digit": "紧跟在字母或数字后面",
+    "its session is kept: {command}": "会话已保留：{command}",
+    "keyword": "关键词",
+    "name": "名字",
+    "named by {who}": "由 {who} 点名",
+    "no candidate": "不在候选之列",
+    "no member has this name": "没有成员叫这个名字",
+    "no place left": "没有名额了",
+    "over all steps": "所有步骤合计",
+    "passed over": "未选中",
+    "skill": "技能",
+    "so it calls: {who}": "因此叫到：{who}",
+    "step {number}": "第 {number} 步",
+    "tags": "标签",
+    "the only member": "唯一的成员",
+    "timeline of {step}": "时间线 · {step}",
+    "who may reply, judged by {messages}": "谁可回应，依据 {messages}",
+    "who opened the chain": "发起人",
+    "why, in {step}": "为什么 · {step}",
+}
+
+_BESIDE = {
+    # how a chain ends
+    "failed": "失败",
+    "chain_limit": "到达轮数上限",
+    "awaiting_human": "等人回复",
+    "no_reply": "无人回复",
+    "quiet": "无人待回应",
+    "interrupted": "被中断",
+    # how a reply ends
+    "declined": "不回应",
+    "timeout": "超时",
+    "error": "出错",
+    "errors": "出错",
+    "cancelled": "已取消",
+    # what came of a scenario
+    "passed": "通过",
+    "skipped": "跳过",
+    "xfailed": "预期失败",
+    "not run": "未运行",
+    # what an agent does
+    "idle": "空闲",
+    "analyzing": "分析中",
+    "reading_memory": "读取记忆",
+    "calling_tool": "调用工具",
+    "generating": "生成中",
+    "reviewing": "检查中",
+    "waiting": "等待中",
+    "done": "完成",
+    # what a part of a message is
+    "task_list": "任务清单",
+    "code_block": "代码",
+    "architecture_diagram": "架构图",
+    "diff": "改动",
+    "approval_request": "请求批准",
+    "image": "图片",
+    "file": "文件",
+    "code": "代码",
+    "json": "数据",
+}
+
+
+class Words:
+    """Fixed words in one language."""
+
+    def __init__(self, language: Language = "en") -> None:
+        self._table: Mapping[str, str] = _CHINESE if language == "zh" else {}
+        self._beside: Mapping[str, str] = _BESIDE if language == "zh" else {}
+
+    def __call__(self, text: str, /, **values: object) -> str:
+        """The text in this language, `{name}` filled in."""
+        said = self._table.get(text, text)
+        return said.format(**values) if values else said
+
+    def enum(self, word: str) -> str:
+        """A word that stands in files: itself, and beside it what it means."""
+        meaning = self._beside.get(word)
+        return f"{word}（{meaning}）" if meaning else word
+
+    def spans(
+        self, text: str, /, style: str = "", **values: str | int | list[Span]
+    ) -> Iterator[Span]:
+        """The same as pieces of a line; a value may be pieces with styles of their own."""
+        for literal, name, _, _ in string.Formatter().parse(self._table.get(text, text)):
+            if literal:
+                yield Span(literal, style)
+            if name is not None:
+                value = values[name]
+                if isinstance(value, list):
+                    yield from value
+                else:
+                    yield Span(str(value), style)
+
+
+def language(environ: Mapping[str, str]) -> Language:
+    """`ARENA_LANG` (zh, or English), else the locale, else on Windows that of its windows."""
+    asked = environ.get("ARENA_LANG")
+    if asked:
+        return _of(asked)
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        if environ.get(name):
+            return _of(environ[name])
+    return _windows() if sys.platform == "win32" else "en"
+
+
+def here() -> Words:
+    """The words in the language that this process was asked to speak."""
+    return Words(language(os.environ))
+
+
+def _of(tag: str) -> Language:
+    return "zh" if tag.casefold().startswith("zh") else "en"
+
+
+def _windows() -> Language:
+    import ctypes  # noqa: PLC0415 - there is no other way on Windows, and no need elsewhere
+
+    try:
+        tag = ctypes.windll.kernel32.GetUserDefaultUILanguage()  # type: ignore[attr-defined,unused-ignore]
+    except (AttributeError, OSError):
+        return "en"
+    return "zh" if tag & _WINDOWS_PRIMARY == _WINDOWS_CHINESE else "en"

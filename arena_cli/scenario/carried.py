@@ -1,0 +1,97 @@
+"""Expectations about what replies carried beside their text: structured content, attachments."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from arena_cli.scenario import checks, patterns
+from arena_cli.scenario.checks import Check, Verdict
+from arena_cli.scenario.conversation import Conversation
+from arena_cli.scenario.expect_shapes import CheckKeys, File, Part, TextCheck
+
+
+class Item(NamedTuple):
+    """Something that a reply carried: its type or name, by whom, and as text."""
+
+    name: str
+    agent: str
+    text: str
+
+
+def structured(expected: Sequence[str | Part] | Mapping[str, Sequence[TextCheck]]) -> list[Check]:
+    """The checks on structured content, by its type."""
+    return list(_checks(expected, "structured", _parts))
+
+
+def attachments(expected: Sequence[str | File] | Mapping[str, Sequence[TextCheck]]) -> list[Check]:
+    """The checks on attachments, by their name."""
+    return list(_checks(expected, "attachment", _files))
+
+
+def _checks(expected: Any, what: str, items: Any) -> Iterator[Check]:
+    if isinstance(expected, Mapping):
+        for name, wanted in expected.items():
+            judge = functools.partial(_carried, what, items, name, "", wanted)
+            warns = bool(wanted) and all(check.level == "warn" for check in wanted)
+            yield Check((name,), judge, warns=warns)
+        return
+    for index, item in enumerate(expected):
+        if isinstance(item, str):
+            judge = functools.partial(_carried, what, items, item, "", ())
+        else:
+            name = item.type if isinstance(item, Part) else item.name
+            wanted = [item] if item.kinds else []
+            judge = functools.partial(_carried, what, items, name, item.agent, wanted)
+        yield Check((index,), judge)
+
+
+def _carried(
+    what: str, items: Any, name: str, agent: str, wanted: Sequence[CheckKeys], told: Conversation
+) -> Verdict:
+    """One item of that name, by that agent if one is named, passes all checks."""
+    by = f" of {agent}" if agent else ""
+    that = " and ".join(checks.wanted(one) for one in wanted)
+    expected = f"{what} {name}{by}{f' that {that}' if that else ''}"
+    there = list(items(told))
+    meant = [
+        item
+        for item in there
+        if patterns.form(item.name) == patterns.form(name) and agent in ("", item.agent)
+    ]
+    reasons = []
+    for item in meant:
+        verdicts = [checks.all_of(item.text, one) for one in wanted]
+        failed = next((verdict for verdict in verdicts if not verdict.holds), None)
+        if failed is None:
+            return Verdict(True, expected, f"{item.agent}: {checks.excerpt(item.text)}")
+        reasons.append(f"{item.agent}: {failed.actual}")
+    others = ", ".join(f"{item.name} of {item.agent}" for item in there)
+    return Verdict(False, expected, "; ".join(reasons) or others or "nothing was carried")
+
+
+def _parts(told: Conversation) -> Iterator[Item]:
+    for reply in told.replies():
+        for part in reply.message.structured if reply.message else ():
+            yield Item(part.type, reply.agent, "\n".join(_lines(part.data)))
+
+
+def _files(told: Conversation) -> Iterator[Item]:
+    for reply in told.replies():
+        for part in reply.message.attachments if reply.message else ():
+            yield Item(part.name, reply.agent, told.read(part))
+
+
+def _lines(data: Any, place: str = "") -> Iterable[str]:
+    """Data as text: a text as it is; of anything else one `place: value` for each value."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from _lines(value, f"{place}.{key}" if place else str(key))
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _lines(value, f"{place}[{index}]")
+    else:
+        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+        yield f"{place}: {text}" if place else text

@@ -1,0 +1,272 @@
+"""What a scenario may expect, as shapes. A key that is left out is not checked."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+
+from arena_cli.scenario import language, patterns
+from arena_cli.team import ids
+from arena_cli.team.model import FileShape
+from arena_cli.transcript.events import End, Phase, ReplyStatus
+
+Outcome = Literal[
+    "success", "declined", "timeout", "error", "cancelled", "passed_over", "not_called"
+]
+Structured = Literal["task_list", "code_block", "architecture_diagram", "diff", "approval_request"]
+EVERYBODY = "*"
+
+
+def _wanted(text: str) -> str:
+    if not text:
+        raise ValueError("an empty text is found in every text; write what is looked for")
+    return text
+
+
+def _pattern(text: str) -> str:
+    try:
+        patterns.compiled(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"not a regular expression: {error}; quote it with '...'") from error
+    return text
+
+
+def _language(code: str) -> str:
+    if not language.is_code(code):
+        raise ValueError("a language is a code of ISO 639-1: zh, en, ja, ...")
+    return code
+
+
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+def _without_defaults(schema: dict[str, Any]) -> None:
+    """A key that is left out is not checked, whatever its shape has as default."""
+    for key in schema["properties"].values():
+        key.pop("default", None)
+
+
+AgentId = Annotated[str, AfterValidator(ids.normal)]
+Wanted = Annotated[str, AfterValidator(_wanted)]
+WantedTexts = Annotated[
+    list[Wanted],
+    BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+    Field(min_length=1),
+]
+Pattern = Annotated[Wanted, AfterValidator(_pattern)]
+Ends = Annotated[
+    list[End],
+    BeforeValidator(_listed, json_schema_input_type=End | list[End]),
+    Field(min_length=1),
+]
+
+
+class Sparse(FileShape):
+    """A mapping of which only the keys that are given count (`model_fields_set`)."""
+
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
+
+
+class Range(FileShape):
+    """`{min, max}`, both included; one of them may be left out."""
+
+    min: float | None = Field(default=None, ge=0)
+    max: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _bounds_something(self) -> Range:
+        if self.min is None and self.max is None:
+            raise ValueError("needs `min` or `max`")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"min {self.min:g} is more than max {self.max:g}")
+        return self
+
+
+class Cost(Range):
+    """A range in US dollars. A cost that is not known is not free: it fails, unless `pass`."""
+
+    unknown: Literal["fail", "pass"] = "fail"
+
+
+Count = Annotated[int, Field(ge=0)] | Range
+Amount = Annotated[float, Field(ge=0)] | Range
+
+
+class CheckKeys(Sparse):
+    """Checks on one text; all that are given must hold."""
+
+    not_built: ClassVar[frozenset[str]] = frozenset(
+        {"json", "judge", "python", "similar", "snapshot", "tool"}
+    )
+
+    contains: WantedTexts = Field(default_factory=list)
+    not_contains: WantedTexts = Field(default_factory=list)
+    equals: str = ""
+    regex: Pattern = ""
+    starts_with: Wanted = ""
+    max_words: int = Field(default=0, ge=0)
+    max_chars: int = Field(default=0, ge=0)
+    language: Annotated[str, AfterValidator(_language)] = ""
+    none_of: Checks = Field(default=None, alias="not")  # type: ignore[assignment]  # Sparse
+    any_of: list[Checks] = Field(default_factory=list, min_length=1)
+    ignore_case: bool = False
+
+    @property
+    def kinds(self) -> list[str]:
+        """The checks that are given, in the order of this shape."""
+        return [key for key in KINDS if key in self.model_fields_set]
+
+
+KINDS = tuple(key for key in CheckKeys.__annotations__ if key not in ("not_built", "ignore_case"))
+"""The fields of `CheckKeys` that are checks."""
+
+
+def key_of(kind: str) -> str:
+    """The key in the file of a field of `CheckKeys`."""
+    return "not" if kind == "none_of" else kind
+
+
+_NEEDS_ONE = f"needs one of {', '.join(key_of(kind) for kind in KINDS)}"
+
+
+class Checks(CheckKeys):
+    """One check or several, on one text."""
+
+    @model_validator(mode="after")
+    def _is_something(self) -> Checks:
+        if not self.kinds:
+            raise ValueError(_NEEDS_ONE)
+        return self
+
+
+class TextCheck(CheckKeys):
+    """One check; `ignore_case` and `level` beside it. `warn` reports and does not fail."""
+
+    level: Literal["fail", "warn"] = "fail"
+
+    @model_validator(mode="after")
+    def _is_one(self) -> TextCheck:
+        if not self.kinds:
+            raise ValueError(_NEEDS_ONE)
+        if len(self.kinds) > 1:
+            both = " and ".join(sorted(key_of(kind) for kind in self.kinds))
+            raise ValueError(f"{both} are two checks; write each as an item of its own")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The field of the check."""
+        return self.kinds[0]
+
+
+class Which(Sparse):
+    """Checks on the last reply, the first, any one (which passes them all), or all of them."""
+
+    last: list[TextCheck] = Field(default_factory=list)
+    first: list[TextCheck] = Field(default_factory=list)
+    any: list[TextCheck] = Field(default_factory=list)
+    all: list[TextCheck] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _is_something(self) -> Which:
+        if not self.model_fields_set:
+            raise ValueError("needs one of last, first, any, all")
+        return self
+
+
+class Replied(FileShape):
+    """Who must be among those who replied, in this order unless `any_order`, and who must not."""
+
+    include: list[AgentId] = Field(default_factory=list)
+    exclude: list[AgentId] = Field(default_factory=list)
+    any_order: bool = False
+
+    @model_validator(mode="after")
+    def _is_something(self) -> Replied:
+        if not self.include and not self.exclude:
+            raise ValueError("needs `include` or `exclude`")
+        return self
+
+
+class PassedOverBy(FileShape):
+    """Who was not asked; `relevance` says how near it was, from 0 to 1."""
+
+    relevance: Amount | None = None
+
+
+class Exactly(FileShape):
+    """All the names, in any order, and no other."""
+
+    exactly: list[AgentId]
+
+
+class Row(CheckKeys):
+    """A row of the timeline: one call of an agent. `mentions` are among those of its message."""
+
+    turn: int = Field(default=0, ge=1)
+    phase: Phase = "A"
+    agent: AgentId = ""
+    status: ReplyStatus = "success"
+    mentions: list[AgentId] | Exactly = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _is_something(self) -> Row:
+        if not self.model_fields_set - {"ignore_case"}:
+            raise ValueError("a row needs an agent, a turn, a status, or a check")
+        return self
+
+
+class Part(CheckKeys):
+    """Structured content that a reply carried: of a type, by an agent, with checks on its data."""
+
+    type: Structured
+    agent: AgentId = ""
+
+
+class File(CheckKeys):
+    """An attachment that a reply carried: by its name and agent, with checks on its text."""
+
+    name: Wanted
+    agent: AgentId = ""
+
+
+class Expect(Sparse):
+    """What must have come of a step, or of all steps."""
+
+    not_built: ClassVar[frozenset[str]] = frozenset(
+        {
+            "compactions",
+            "deviations",
+            "end: approval",
+            "end: budget",
+            "notes",
+            "shown",
+            "shown_notes",
+        }
+    )
+
+    replied: list[AgentId] | Replied = Field(default_factory=list)
+    must: list[list[AgentId]] = Field(default_factory=list)
+    asked: list[AgentId] = Field(default_factory=list)
+    silent: list[AgentId] = Field(default_factory=list)
+    outcome: dict[AgentId, Outcome] = Field(default_factory=dict)
+    passed_over: dict[AgentId, PassedOverBy] = Field(default_factory=dict)
+    turns: Count = 0
+    replies_count: Count = 0
+    tokens: Count = 0
+    cost_usd: Annotated[float, Field(ge=0)] | Cost = 0
+    latency_s: Amount = 0
+    end: Ends = Field(default_factory=list)
+    awaits: list[AgentId] = Field(default_factory=list)
+    unresolved: list[str] = Field(default_factory=list)
+    system: list[TextCheck] = Field(default_factory=list)
+    timeline: list[Row] = Field(default_factory=list)
+    timeline_exact: list[Row] = Field(default_factory=list)
+    replies: dict[AgentId, list[TextCheck] | Which] = Field(default_factory=dict)
+    structured: list[Structured | Part] | dict[Structured, list[TextCheck]] = Field(
+        default_factory=list
+    )
+    attachments: list[Wanted | File] | dict[str, list[TextCheck]] = Field(default_factory=list)

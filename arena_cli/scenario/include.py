@@ -1,0 +1,90 @@
+"""`include: common/no-secrets.yaml`: a file's keys below one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from arena_cli.ground import yamlfile
+from arena_cli.ground.errors import Fault
+from arena_cli.ground.yamlfile import Document
+
+KEY = "include"
+
+
+class Reader:
+    """Reads the YAML files below `root`, each once."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.included: set[Path] = set()
+        self._documents: dict[Path, Document] = {}
+
+    def document(self, path: Path) -> Document:
+        """One file by itself."""
+        known = self._documents.get(path)
+        if known is None:
+            inside = path.is_relative_to(self.root)
+            shown = (path.relative_to(self.root) if inside else path).as_posix()
+            known = self._documents[path] = yamlfile.load(path, shown)
+        return known
+
+    def chain(self, path: Path) -> tuple[list[Document], list[Fault]]:
+        """A file and all that it includes, the nearest first, and what is wrong with that."""
+        found: dict[Path, Document] = {}
+        faults: list[Fault] = []
+        self._follow(path, (), found, faults)
+        return list(found.values()), faults
+
+    def _follow(
+        self, path: Path, above: tuple[Path, ...], found: dict[Path, Document], faults: list[Fault]
+    ) -> None:
+        document = found[path] = self.document(path)
+        data = document.data
+        names = data.get(KEY, []) if isinstance(data, dict) else []
+        for index, name in enumerate(names if isinstance(names, list) else [names]):
+            if not isinstance(name, str):
+                continue  # its shape tells
+            loc = (KEY, index) if isinstance(names, list) else (KEY,)
+            target = self.located(name, path)
+            if target is None:
+                mend = f"paths start from {self.root}, or from the folder of this file"
+                faults.append(document.fault(loc, f"there is no file `{name}`", mend))
+            elif target in (*above, path):
+                circle = " → ".join(
+                    self.document(one).shown for one in (*_from(target, (*above, path)), target)
+                )
+                faults.append(document.fault(loc, f"includes itself: {circle}", "take one out"))
+            elif target not in found:
+                self.included.add(target)
+                self._follow(target, (*above, path), found, faults)
+
+    def located(self, name: str, beside: Path) -> Path | None:
+        """The file of that name: below the workspace, else in the folder of the file `beside`."""
+        for folder in (self.root, beside.parent):
+            path = (folder / name).resolve()
+            if path.is_file():
+                return path
+        return None
+
+
+def _from(start: Path, paths: Sequence[Path]) -> Sequence[Path]:
+    return paths[paths.index(start) :]
+
+
+def merged(nearest_first: Sequence[Document]) -> Any:
+    """The data of several documents as one: mappings are merged, the nearer one's values win."""
+    data: Any = None
+    for document in nearest_first:
+        data = _over(data, document.data)
+    return data
+
+
+def _over(own: Any, base: Any) -> Any:
+    if not isinstance(own, dict) or not isinstance(base, dict):
+        return base if own is None else own
+    result = dict(base)
+    for key, value in own.items():
+        result[key] = _over(value, base[key]) if key in base else value
+    return result

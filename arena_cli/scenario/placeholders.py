@@ -1,0 +1,210 @@
+"""`${vars.x}` and `${saved.x}` in a scenario's data; `$${` is a literal `${`.
+
+Vars are filled in when a file is read, what was saved when its step is played. Scripted replies
+have names of their own (`${message}`) and are filled once more by the scripted adapter, adapter
+settings from the environment (`${env:X}`): in profiles nothing but vars is touched.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from arena_cli.ground import nearest
+from arena_cli.ground.errors import Fault
+from arena_cli.ground.yamlfile import Document
+from arena_cli.ground.yamlnodes import Loc
+
+PROFILES = "profiles"
+
+# What a file is put together from; its texts are values, not templates.
+_AS_THEY_ARE = frozenset({"include", "vars", "cases"})
+_PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}\n]*)\}")
+_VARS = "vars."
+_SAVED = "saved."
+
+
+class NotSaved(Exception):
+    """Nothing was saved under that name, since its step was not played, or did not pass."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"nothing was saved as `{name}`")
+
+
+class Template(str):
+    """A text that waits for what is saved."""
+
+
+class Filled(NamedTuple):
+    """A document with its vars filled in, and what is wrong with them.
+
+    `unknown` are the texts in which one is wrong. `typed` are the places where a var that is no
+    text stands alone, so that it kept its type: a number may be meant as a text there.
+    """
+
+    document: Document
+    faults: Sequence[Fault] = ()
+    unknown: frozenset[str] = frozenset()
+    typed: frozenset[Loc] = frozenset()
+
+
+def with_vars(document: Document, values: Mapping[str, Any]) -> Filled:
+    """The document with its vars filled in."""
+    if not isinstance(document.data, dict):
+        return Filled(document)
+    filler = _Vars(values, document)
+    data = {
+        key: value if key in _AS_THEY_ARE else filler.value(value, (key,))
+        for key, value in document.data.items()
+    }
+    filled = copy.copy(document)
+    filled.data = data
+    return Filled(filled, filler.faults, frozenset(filler.unknown), frozenset(filler.typed))
+
+
+def as_texts(data: Any, places: Collection[Loc], loc: Loc = ()) -> Any:
+    """The data with the values at these places as texts."""
+    if loc in places:
+        return _as_text(data)
+    if isinstance(data, dict):
+        return {key: as_texts(value, places, (*loc, key)) for key, value in data.items()}
+    if isinstance(data, list):
+        return [as_texts(value, places, (*loc, index)) for index, value in enumerate(data)]
+    return data
+
+
+class _Vars:
+    def __init__(self, values: Mapping[str, Any], document: Document) -> None:
+        self.faults: list[Fault] = []
+        self.unknown: set[str] = set()
+        self.typed: set[Loc] = set()
+        self._values = values
+        self._document = document
+
+    def value(self, value: Any, loc: Loc) -> Any:
+        if isinstance(value, str):
+            return self._text(value, loc) if "${" in value else value
+        if isinstance(value, dict):
+            return {self._key(key, loc): self.value(value[key], (*loc, key)) for key in value}
+        if isinstance(value, list):
+            return [self.value(item, (*loc, index)) for index, item in enumerate(value)]
+        return value
+
+    def _key(self, key: str, loc: Loc) -> str:
+        if "${" in key and f"${{{_VARS}" in key:
+            what, mend = f"nothing is filled into a key: `{key}`", "write the key itself"
+            self.faults.append(self._document.fault((*loc, key), what, mend))
+        return key
+
+    def _text(self, text: str, loc: Loc) -> Any:
+        in_profiles = loc[0] == PROFILES
+        wrong = len(self.faults)
+        filled = self._filled(text, loc, in_profiles)
+        if len(self.faults) > wrong:
+            self.unknown.add(str(filled))
+        return filled
+
+    def _filled(self, text: str, loc: Loc, in_profiles: bool) -> Any:
+        whole = _PLACEHOLDER.fullmatch(text)
+        if whole and whole[1] and whole[1].startswith(_VARS):
+            value = self._var(whole[1], loc)
+            if not isinstance(value, str):
+                self.typed.add(loc)
+                return value
+            return _escaped(value) if in_profiles else value
+        waits = not in_profiles and any(name.startswith(_SAVED) for name in _names(text))
+        keep_escapes = in_profiles or waits
+
+        def value_of(found: re.Match[str]) -> str:
+            name = found[1]
+            if name is None:
+                return "$${" if keep_escapes else "${"
+            if name.startswith(_VARS):
+                value = _as_text(self._var(name, loc))
+                return _escaped(value) if keep_escapes else value
+            if not in_profiles and name.startswith(_SAVED):
+                return found[0]
+            if not in_profiles or name.startswith(_SAVED):
+                self._unknown(name, loc)
+            return found[0]
+
+        result = _PLACEHOLDER.sub(value_of, text)
+        return Template(result) if waits else result
+
+    def _var(self, name: str, loc: Loc) -> Any:
+        key = name.removeprefix(_VARS)
+        if key in self._values:
+            value = self._values[key]
+            if isinstance(value, str) and f"${{{_VARS}" in value:
+                what = f"`{name}` has another var in it, which is not filled in"
+                self.faults.append(self._document.fault(loc, what, "write its text out"))
+            return value
+        known = [f"{_VARS}{one}" for one in self._values]
+        mend = nearest.hint(name, known) if known else "set it under `vars:`"
+        self.faults.append(self._document.fault(loc, f"there is no `${{{name}}}`", mend))
+        return f"${{{name}}}"
+
+    def _unknown(self, name: str, loc: Loc) -> None:
+        if name.startswith(_SAVED):
+            what = f"`${{{name}}}` cannot stand in a profile: nothing is saved yet when it is read"
+            mend = "send it in a message: a scripted reply reads that as ${message}"
+        else:
+            what = f"unknown `${{{name}}}`"
+            mend = "there are ${vars.NAME} and ${saved.NAME}; a literal ${ is $${"
+        self.faults.append(self._document.fault(loc, what, mend))
+
+
+def saved_names(data: Any, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
+    """Each name of something saved that data waits for, and where."""
+    if isinstance(data, Template):
+        for name in _names(data):
+            if name.startswith(_SAVED):
+                yield loc, name.removeprefix(_SAVED)
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            yield from saved_names(value, (*loc, key))
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from saved_names(value, (*loc, index))
+
+
+def with_saved(data: Any, saved: Mapping[str, str], key: str = "") -> Any:
+    """The data with what was saved filled in: in a `regex`, as the text that it is.
+
+    Raises NotSaved.
+    """
+    if isinstance(data, Template):
+
+        def filled(found: re.Match[str]) -> str:
+            if found[1] is None:
+                return "${"
+            name = found[1].removeprefix(_SAVED)
+            if name not in saved:
+                raise NotSaved(name)
+            text = saved[name]
+            return re.escape(text) if key == "regex" else text
+
+        return _PLACEHOLDER.sub(filled, data)
+    if isinstance(data, dict):
+        return {name: with_saved(value, saved, name) for name, value in data.items()}
+    if isinstance(data, list):
+        return [with_saved(value, saved, key) for value in data]
+    return data
+
+
+def _names(text: str) -> list[str]:
+    return [found[1] for found in _PLACEHOLDER.finditer(text) if found[1] is not None]
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("${", "$${")

@@ -1,0 +1,283 @@
+"""One scenario while it is played, in sessions of its own."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Literal
+
+from arena_cli.ground.errors import ArenaError, UsageError
+from arena_cli.ground.yamlnodes import Loc
+from arena_cli.scenario import checks, conversation, judge, neutral, patterns, scripts
+from arena_cli.scenario.checks import Verdict
+from arena_cli.scenario.conversation import Conversation
+from arena_cli.scenario.expect_shapes import Expect
+from arena_cli.scenario.placeholders import NotSaved
+from arena_cli.scenario.result import (
+    WRONG,
+    CheckResult,
+    Failure,
+    ScenarioResult,
+    ScenarioStatus,
+    StepResult,
+    StepStatus,
+)
+from arena_cli.scenario.scenario import Scenario, Sent
+from arena_cli.scenario.shapes import Saved, Step
+from arena_cli.session.outgoing import Outgoing, Planted
+from arena_cli.session.session import Place, Session
+from arena_cli.transcript.events import Event, SessionEvent
+
+Keep = Literal["failed", "all", "none"]
+
+
+class Playing:
+    """Plays one scenario; `result` tells how far it came.
+
+    `keep` says which sessions are kept: of those that did not pass, of all, or of none. With
+    `detail` the result has the events of a scenario that passed too.
+    """
+
+    def __init__(
+        self, scenario: Scenario, place: Place, keep: Keep = "failed", *, detail: bool = False
+    ) -> None:
+        self._scenario = scenario
+        self._place = place
+        self._keep = keep
+        self._detail = detail
+        self._sessions: dict[str | None, Session] = {}
+        self._steps: list[StepResult] = []
+        self._saved: dict[str, str] = {}
+        self._checks: list[CheckResult] = []
+        self._opening: SessionEvent | None = None
+        self._error: str | None = None
+        self._finished = False
+        self._began = place.clock.monotonic()
+        self._seconds = 0.0
+
+    async def run(self) -> None:
+        """Play it to its end, or to the step that stops it.
+
+        Raises UsageError where no session can be made.
+        """
+        if self._scenario.skip is not None:
+            self._finished = True
+            return
+        try:
+            with ExitStack() as opened:
+                await self._play(opened)
+        except UsageError:
+            raise
+        except ArenaError as error:
+            self._error = str(error)
+        finally:
+            self._seconds = self._place.clock.monotonic() - self._began
+        self._finished = True
+        if self._keep == "none" or (self._keep == "failed" and self.status not in WRONG):
+            self.discard()
+
+    def discard(self) -> None:
+        """Remove its sessions."""
+        for session in self._sessions.values():
+            shutil.rmtree(session.folder, ignore_errors=True)
+        self._sessions.clear()
+
+    @property
+    def status(self) -> ScenarioStatus:
+        """What an expectation says of a chain in which an agent failed is no failed expectation."""
+        if not self._finished:
+            return "interrupted"
+        if self._scenario.skip is not None:
+            return "skipped"
+        found = {step.status for step in self._steps}
+        if "failed" not in found:
+            failures = [failure for step in self._steps for failure in step.failures]
+            found.add(_step_status(judge.status_of(self._checks, failures)))
+        if self._error or ("error" in found and "failed" not in found):
+            return "error"
+        if self._scenario.xfail is not None and "error" not in found:
+            return "xfailed" if "failed" in found else "failed"
+        return "failed" if "failed" in found else "passed"
+
+    def result(self) -> ScenarioResult:
+        """What came of it so far."""
+        status = self.status
+        scenario = self._scenario
+        steps = self._steps
+        if status == "passed" and not self._detail:
+            # Nobody looks at its timeline, and a long run has many.
+            steps = [step.model_copy(update={"events": []}) for step in steps]
+        error = self._error
+        if status == "failed" and scenario.xfail is not None:
+            error = "it was expected to fail, and passed: take its `xfail` out"
+        return ScenarioResult(
+            scenario=scenario.file.scenario,
+            case=scenario.case.id if scenario.case else None,
+            file=scenario.shown,
+            tags=scenario.file.tags,
+            status=status,
+            reason=scenario.skip if scenario.skip is not None else scenario.xfail,
+            seconds=round(self._seconds, 3),
+            steps=steps,
+            checks=self._checks,
+            sessions=[session.name for session in self._sessions.values()],
+            error=error,
+            team=scenario.team,
+            opening=self._opening,
+        )
+
+    async def _play(self, opened: ExitStack) -> None:
+        scenario = self._scenario
+        heard: dict[str | None, list[Event]] = {}
+        first = self._session(None, opened, heard)
+        self._opening = next((e for e in heard[None] if isinstance(e, SessionEvent)), None)
+        given = scenario.file.given
+        if given.fill:
+            for planted in neutral.messages(
+                given.fill.messages, given.fill.seed, scenario.team, self._place.language
+            ):
+                first.plant(planted)
+        for planted in scenario.past:
+            first.plant(planted)
+        heard[None].clear()
+        for index, step in enumerate(scenario.file.steps):
+            session = self._session(step.session, opened, heard)
+            events = heard[step.session]
+            done = await self._step(index, session, events)
+            events.clear()
+            self._steps.append(done)
+            if done.status != "passed" and step.on_fail == "stop":
+                left = range(index + 1, len(scenario.file.steps))
+                self._steps += (self._result(one, "not_run") for one in left)
+                return
+        self._judge_whole()
+
+    def _session(
+        self, name: str | None, opened: ExitStack, heard: dict[str | None, list[Event]]
+    ) -> Session:
+        """The scenario's session of that name, opened at its first use."""
+        session = self._sessions.get(name)
+        if session is None:
+            events = heard[name] = []
+            session = opened.enter_context(
+                Session(self._place, None, self._scenario.team, on_event=events.append)
+            )
+            self._sessions[name] = session
+        return session
+
+    async def _step(self, index: int, session: Session, events: list[Event]) -> StepResult:
+        """Play a step and judge it; what it needs and nobody saved makes it an error."""
+        try:
+            sent = self._scenario.sent[index]
+            if sent is None and self._scenario.file.steps[index].kind != "check":
+                sent = self._scenario.sent_with(index, self._saved)
+            await _play(sent, session)
+            return self._judged(index, events)
+        except (NotSaved, UsageError) as error:
+            why = str(error)
+        return self._result(index, "error", error=why, events=events)
+
+    def _judged(self, index: int, events: Sequence[Event]) -> StepResult:
+        step, loc = self._scenario.file.steps[index], ("steps", index)
+        if step.check is not None:
+            done = [one for one in self._steps if step.session in (None, one.session)]
+            told = self._told([event for one in done for event in one.events])
+            results = self._checked(step.check, told, (*loc, "check"))
+            status = _step_status(judge.status_of(results, []))
+            return self._result(index, status, end=told.end, checks=results)
+        told = self._told(events)
+        results = self._save(index, step, told)
+        results += self._checked(step.expect, told, (*loc, "expect"))
+        failures = judge.unnamed(told, step.expect, self._scenario.file.expect)
+        status = _step_status(judge.status_of(results, failures))
+        return self._result(
+            index, status, end=told.end, checks=results, failures=failures, events=events
+        )
+
+    def _checked(self, expect: Expect, told: Conversation, loc: Loc) -> list[CheckResult]:
+        if not expect.model_fields_set:
+            return []
+        expected = self._scenario.expected(loc, expect, self._saved)
+        return judge.checked(expected, told, self._scenario.place, loc)
+
+    def _save(self, index: int, step: Step, told: Conversation) -> list[CheckResult]:
+        """Keep what the step saves; a result for each that is not there to be kept."""
+        missing = []
+        for name, wanted in step.save.items():
+            verdict = _found(wanted, told)
+            if verdict.holds:
+                self._saved[name] = verdict.actual
+            else:
+                loc, below = ("steps", index), ("save", name)
+                missing.append(judge.result(verdict, "failed", self._scenario.place, loc, below))
+        return missing
+
+    def _judge_whole(self) -> None:
+        scenario = self._scenario
+        used = [session.journal.fold.scripted_used for session in self._sessions.values()]
+        told = self._told([event for one in self._steps for event in one.events])
+        self._checks = [
+            *scripts.unused(scenario, used),
+            *self._checked(scenario.file.expect, told, ("expect",)),
+        ]
+
+    def _told(self, events: Sequence[Event]) -> Conversation:
+        return conversation.of(events, self._place.workspace)
+
+    def _result(
+        self,
+        index: int,
+        status: StepStatus,
+        *,
+        end: str = "",
+        checks: Sequence[CheckResult] = (),
+        failures: Sequence[Failure] = (),
+        error: str | None = None,
+        events: Sequence[Event] = (),
+    ) -> StepResult:
+        step = self._scenario.file.steps[index]
+        return StepResult(
+            number=index + 1,
+            kind=step.kind,
+            name=step.step,
+            place=functools.partial(self._scenario.place, ("steps", index)),
+            status=status,
+            end=end,
+            session=step.session,
+            checks=list(checks),
+            failures=list(failures),
+            error=error,
+            events=list(events),
+        )
+
+
+async def _play(sent: Sent, session: Session) -> None:
+    if isinstance(sent, Outgoing):
+        await session.send(sent)
+    elif isinstance(sent, Planted):
+        session.plant(sent)
+
+
+def _found(wanted: Saved, told: Conversation) -> Verdict:
+    """What is saved of the agent's last reply, as `actual`."""
+    replies = told.replies(wanted.agent)
+    pattern = f" that matches /{wanted.regex}/" if wanted.regex else ""
+    expected = f"a reply of {wanted.agent}{pattern}"
+    if not replies:
+        return Verdict(False, expected, f"no reply: {told.outcome(wanted.agent)}")
+    text = replies[-1].text
+    if wanted.regex is None:
+        return Verdict(True, expected, text)
+    match = patterns.compiled(wanted.regex).search(patterns.form(text))
+    if match is None:
+        return Verdict(False, expected, f"no match in {checks.excerpt(text)}")
+    found = match[1] if match.re.groups else match[0]
+    if found is None:
+        return Verdict(False, expected, f"its group has no part in {checks.excerpt(match[0])}")
+    return Verdict(True, expected, found)
+
+
+def _step_status(status: str) -> StepStatus:
+    return "failed" if status == "failed" else "error" if status == "error" else "passed"

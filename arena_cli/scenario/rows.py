@@ -1,0 +1,103 @@
+"""Expectations about the timeline: its rows are the calls that ended, in order of call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from arena_cli.scenario import checks
+from arena_cli.scenario.checks import Verdict
+from arena_cli.scenario.conversation import Call, Conversation
+from arena_cli.scenario.expect_shapes import Exactly, Row
+
+
+def among(wanted: Sequence[Row], told: Conversation) -> Verdict:
+    """These rows are there in this order; others may lie between."""
+    calls = told.calls()
+    place = 0
+    for index, row in enumerate(wanted):
+        found = next((at for at in range(place, len(calls)) if not _against(row, calls[at])), None)
+        if found is None:
+            why = _nearest(row, calls[place:])
+            return _verdict(wanted, calls, index, f"no row {index + 1}{why}")
+        place = found + 1
+    return _verdict(wanted, calls)
+
+
+def exactly(wanted: Sequence[Row], told: Conversation) -> Verdict:
+    """These rows are there in this order, and no other."""
+    calls = told.calls()
+    for index, (row, call) in enumerate(zip(wanted, calls, strict=False)):
+        against = _against(row, call)
+        if against:
+            return _verdict(wanted, calls, index, f"row {index + 1}: {against}")
+    if len(calls) > len(wanted):
+        return _verdict(wanted, calls, None, f"so many calls: {len(calls)}, not {len(wanted)}")
+    if len(calls) < len(wanted):
+        return _verdict(wanted, calls, len(calls), f"no row {len(calls) + 1}")
+    return _verdict(wanted, calls)
+
+
+def _verdict(
+    wanted: Sequence[Row], calls: Sequence[Call], at: int | None = None, why: str = ""
+) -> Verdict:
+    expected = "\n".join(_shown(row) for row in wanted) or "no call"
+    actual = "\n".join(_told(call) for call in calls) or "no call"
+    return Verdict(not why, expected, f"{actual}\n({why})" if why else actual, _at(at))
+
+
+def _at(index: int | None) -> tuple[int, ...]:
+    return () if index is None else (index,)
+
+
+def _against(row: Row, call: Call) -> str:
+    """What speaks against a call being this row; empty if it is."""
+    given = row.model_fields_set
+    done = call.done
+    facts = {"turn": call.turn, "phase": done.phase, "agent": done.agent, "status": done.status}
+    for key, actual in facts.items():
+        if key in given and getattr(row, key) != actual:
+            return f"{key} is {actual}"
+    mentions = done.message.mentions if done.message else []
+    if isinstance(row.mentions, Exactly):
+        if set(row.mentions.exactly) != set(mentions):
+            return f"mentions {', '.join(mentions) or 'nobody'}"
+    elif not set(row.mentions) <= set(mentions):
+        return f"mentions {', '.join(mentions) or 'nobody'}"
+    if row.kinds:
+        verdict = checks.all_of(call.text, row)
+        return "" if verdict.holds else verdict.actual
+    return ""
+
+
+def _nearest(row: Row, calls: Sequence[Call]) -> str:
+    """Why the calls of the row's agent are not that row."""
+    own = [call for call in calls if call.agent == row.agent]
+    return "".join(f"; {call.agent} in turn {call.turn}: {_against(row, call)}" for call in own)
+
+
+def _shown(row: Row) -> str:
+    """A row as it is expected, in words."""
+    given = row.model_fields_set
+    facts = []
+    if {"turn", "phase"} & given:
+        turn = f"turn {row.turn}" if "turn" in given else "a turn"
+        facts.append(f"{turn} {row.phase}" if "phase" in given else turn)
+    facts.append(row.agent or "somebody")
+    if "status" in given:
+        facts.append(row.status)
+    if isinstance(row.mentions, Exactly):
+        facts.append(f"→ exactly {', '.join(row.mentions.exactly) or 'nobody'}")
+    elif row.mentions:
+        facts.append(f"→ {', '.join(row.mentions)}")
+    if row.kinds:
+        facts.append(checks.wanted(row))
+    return " · ".join(facts)
+
+
+def _told(call: Call) -> str:
+    facts = [f"turn {call.turn} {call.done.phase}", call.agent, call.done.status]
+    if call.message and call.message.mentions:
+        facts.append(f"→ {', '.join(call.message.mentions)}")
+    if call.text:
+        facts.append(checks.excerpt(call.text))
+    return " · ".join(facts)

@@ -1,0 +1,105 @@
+"""Expectations about what was said: by agents, and by the system."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+
+from arena_cli.ground.yamlnodes import Loc
+from arena_cli.scenario import checks
+from arena_cli.scenario.checks import Check, Verdict
+from arena_cli.scenario.conversation import Call, Conversation
+from arena_cli.scenario.expect_shapes import EVERYBODY, TextCheck, Which, key_of
+
+
+def replies(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
+    for agent, wanted in expected.items():
+        if isinstance(wanted, list):
+            yield from _of_replies((agent,), agent, "all", wanted)
+            continue
+        for which in sorted(wanted.model_fields_set):
+            yield from _of_replies((agent, which), agent, which, getattr(wanted, which))
+
+
+def _of_replies(loc: Loc, agent: str, which: str, wanted: list[TextCheck]) -> Iterable[Check]:
+    if which == "any" or not wanted:
+        judge = functools.partial(_any_passes, agent, wanted)
+        yield Check(loc, judge, warns=_warn(wanted))
+        return
+    for index, check in enumerate(wanted):
+        place = (*loc, index, key_of(check.kind))
+        judge = functools.partial(_each_passes, agent, which, check)
+        yield Check(place, judge, warns=_warn([check]))
+
+
+def _warn(wanted: Sequence[TextCheck]) -> bool:
+    return bool(wanted) and all(check.level == "warn" for check in wanted)
+
+
+def _each_passes(agent: str, which: str, check: TextCheck, told: Conversation) -> Verdict:
+    """The replies that are meant pass the check, and there is one; shows the first that fails."""
+    replies = _replies_of(agent, told)
+    if not replies:
+        return _nothing_said(agent, told)
+    meant = {"first": replies[:1], "last": replies[-1:], "all": replies}[which]
+    verdicts = [_of_reply(reply, check) for reply in meant]
+    return next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
+
+
+def _of_reply(reply: Call, check: TextCheck) -> Verdict:
+    verdict = checks.one(reply.text, check.kind, check)
+    return verdict._replace(actual=f"{_who(reply)}: {verdict.actual}")
+
+
+def _any_passes(agent: str, wanted: list[TextCheck], told: Conversation) -> Verdict:
+    """One reply passes all checks; shows the first one that does, or why each does not."""
+    replies = _replies_of(agent, told)
+    if not replies:
+        return _nothing_said(agent, told)
+    return _one_passes(((reply.text, _who(reply)) for reply in replies), wanted, "a reply", "")
+
+
+def _one_passes(
+    texts: Iterable[tuple[str, str]], wanted: Sequence[TextCheck], what: str, nothing: str
+) -> Verdict:
+    """One of the texts, each with who says it, passes all checks."""
+    expected: dict[str, None] = {}
+    reasons = []
+    for text, who in texts:
+        verdicts = [checks.one(text, check.kind, check) for check in wanted]
+        expected.update(dict.fromkeys(verdict.expected for verdict in verdicts))
+        failed = next((verdict for verdict in verdicts if not verdict.holds), None)
+        if failed is None:
+            said = verdicts[-1].actual if verdicts else checks.excerpt(text)
+            return Verdict(True, _that(what, expected), f"{who}: {said}")
+        reasons.append(f"{who}: {failed.actual}")
+    return Verdict(False, _that(what, expected), "; ".join(reasons) or nothing)
+
+
+def _that(what: str, expected: Iterable[str]) -> str:
+    return f"{what} that {' and '.join(expected) or 'is there'}"
+
+
+def _replies_of(agent: str, told: Conversation) -> list[Call]:
+    return told.replies(None if agent == EVERYBODY else agent)
+
+
+def _nothing_said(agent: str, told: Conversation) -> Verdict:
+    if agent == EVERYBODY:
+        return Verdict(False, "a reply", "no reply of anybody")
+    return Verdict(False, f"a reply of {agent}", f"no reply of {agent}: {told.outcome(agent)}")
+
+
+def _who(reply: Call) -> str:
+    return f"{reply.agent} in turn {reply.turn}"
+
+
+def system(expected: Sequence[TextCheck]) -> Iterable[Check]:
+    def check(told: Conversation) -> Verdict:
+        if not expected:
+            there = "; ".join(map(checks.excerpt, told.system))
+            return Verdict(not there, "no system message", there or "no system message")
+        texts = ((text, "a system message") for text in told.system)
+        return _one_passes(texts, expected, "a system message", "no system message")
+
+    yield Check((), check, warns=_warn(expected))

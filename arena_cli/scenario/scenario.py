@@ -1,0 +1,127 @@
+"""A scenario that was read and checked, and what each of its steps sends and expects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from arena_cli.ground import yamlfile
+from arena_cli.ground.errors import FileFaults, UsageError
+from arena_cli.ground.yamlfile import Part
+from arena_cli.ground.yamlnodes import Loc
+from arena_cli.scenario import placeholders
+from arena_cli.scenario.expect_shapes import Expect
+from arena_cli.scenario.include import Reader
+from arena_cli.scenario.parts import below_all
+from arena_cli.scenario.shapes import Case, FromFile, ScenarioFile, Step
+from arena_cli.session import outgoing
+from arena_cli.session.outgoing import Outgoing, Planted
+from arena_cli.team.model import Team
+from arena_cli.team.profiles import Loaded
+
+S = TypeVar("S", bound=BaseModel)
+Sent = Outgoing | Planted | None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A checked scenario, or one case of it.
+
+    `parts` are its file and what that includes, the nearest first; `sent` is what each step sends
+    or plants, None for a `check` and for a step that waits for something saved; `waiting` are the
+    places of all that waits so. `past` is planted first. `profiles` are all that its team was made
+    of.
+    """
+
+    file: ScenarioFile
+    case: Case | None
+    parts: tuple[Part, ...]
+    data: Mapping[str, Any]
+    path: Path
+    root: Path
+    team: Team
+    profiles: Mapping[str, Loaded]
+    past: tuple[Planted, ...]
+    sent: tuple[Sent, ...]
+    waiting: frozenset[Loc]
+
+    @property
+    def title(self) -> str:
+        """Its title, with the id of its case."""
+        return f"{self.file.scenario} [{self.case.id}]" if self.case else self.file.scenario
+
+    @property
+    def shown(self) -> str:
+        """The file's path as the user is shown it."""
+        return self.parts[0].document.shown
+
+    @property
+    def skip(self) -> str | None:
+        """Why it is not played, if it is not."""
+        return (self.case and self.case.skip) or self.file.skip
+
+    @property
+    def xfail(self) -> str | None:
+        """Why it must fail, if it must."""
+        return (self.case and self.case.xfail) or self.file.xfail
+
+    def place(self, loc: Loc) -> tuple[str, int]:
+        """The file and the line of what stands at `loc`."""
+        document = yamlfile.holder(self.parts, loc).document
+        return document.shown, document.line(loc)
+
+    def sent_with(self, index: int, saved: Mapping[str, str]) -> Sent:
+        """What a step sends once all that it waits for is saved.
+
+        Raises NotSaved, and UsageError where it cannot be sent.
+        """
+        keys = {key: value for key, value in self.data["steps"][index].items() if key != "expect"}
+        raw = placeholders.with_saved(keys, saved)
+        return sent_of(
+            self._as(Step, raw, ("steps", index)), self.team, self.path, Reader(self.root)
+        )
+
+    def expected(self, loc: Loc, expect: Expect, saved: Mapping[str, str]) -> Expect:
+        """What is expected at `loc`, with what was saved filled in.
+
+        Raises NotSaved, and UsageError where it is wrong then.
+        """
+        if not any(waiting[: len(loc)] == loc for waiting in self.waiting):
+            return expect
+        raw: Any = self.data
+        for key in loc:
+            raw = raw[key]
+        return self._as(Expect, placeholders.with_saved(raw, saved), loc)
+
+    def _as(self, shape: type[S], raw: Any, loc: Loc) -> S:
+        instance, faults = yamlfile.validate_merged(raw, shape, below_all(self.parts, loc))
+        if instance is None:
+            raise FileFaults(faults)
+        return instance
+
+
+def sent_of(step: Step, team: Team, path: Path, reader: Reader) -> Sent:
+    """What a step sends or plants. Raises UsageError."""
+    if step.say is not None:
+        return outgoing.planted(team, step.say.agent, step.say.text)
+    if step.system is not None:
+        return outgoing.planted(team, outgoing.SYSTEM, step.system)
+    if step.send is None:
+        return None
+    content = step.send
+    if isinstance(content, FromFile):
+        content = outgoing.text_of(_there(content.file, path, reader))
+    files = [_there(name, path, reader) for name in step.attach]
+    return outgoing.outgoing(team, content, author=step.author, files=files)
+
+
+def _there(name: str, path: Path, reader: Reader) -> Path:
+    found = reader.located(name, path)
+    if found is None:
+        mend = f"paths start from {reader.root}, or from the folder of this file"
+        raise UsageError(f"there is no file `{name}`", mend)
+    return found

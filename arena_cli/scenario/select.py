@@ -1,0 +1,107 @@
+"""Which scenario files are meant, and which of their scenarios."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from arena_cli.ground import nearest
+from arena_cli.ground.errors import UsageError
+
+FOLDER = "scenarios"
+SUFFIX = ".yaml"
+
+
+class Selected(NamedTuple):
+    """Scenario files in the order of selection; `named` are those that were named one by one."""
+
+    paths: tuple[Path, ...]
+    named: frozenset[Path] = frozenset()
+
+
+def select(root: Path, wanted: Sequence[str], start: Path) -> Selected:
+    """The scenario files that are meant: all of the workspace's, or those that are named.
+
+    Each of `wanted` is a file, a folder, or the name of a file in `scenarios/`; paths are relative
+    to `start`. Raises UsageError where one is not there, or where none is left.
+    """
+    if not wanted:
+        everywhere = everything(root)
+        if not everywhere.paths:
+            raise UsageError(nothing_in(str(root / FOLDER)))
+        return everywhere
+    found: dict[Path, None] = {}
+    named: set[Path] = set()
+    for name in wanted:
+        path = _meant(root, name, start)
+        if path.is_dir():
+            found.update(dict.fromkeys(_inside(path)))
+        else:
+            named.add(path.resolve())
+            found[path.resolve()] = None
+    if not found:
+        raise UsageError(nothing_in(", ".join(wanted)))
+    return Selected(tuple(found), frozenset(named))
+
+
+def everything(root: Path) -> Selected:
+    """Every scenario of a workspace; there may be none."""
+    return Selected(tuple(of_workspace(root)))
+
+
+def nothing_in(where: str) -> str:
+    """What is said where no file is left."""
+    return f"no scenario is selected: no *{SUFFIX} in {where}"
+
+
+def of_workspace(root: Path) -> list[Path]:
+    """Every scenario file of a workspace."""
+    return _inside(root / FOLDER)
+
+
+def _meant(root: Path, name: str, start: Path) -> Path:
+    for path in (Path(start, name), root / FOLDER / name, root / FOLDER / (name + SUFFIX)):
+        if path.is_dir() or path.is_file():
+            return path
+    by_stem = [path for path in of_workspace(root) if path.stem == name]
+    if len(by_stem) == 1:
+        return by_stem[0]
+    known = [path.stem for path in of_workspace(root)]
+    raise UsageError(f"there is no scenario `{name}`", nearest.hint(name, known))
+
+
+def _inside(folder: Path) -> list[Path]:
+    paths = (path.resolve() for path in folder.rglob(f"*{SUFFIX}") if path.is_file())
+    return sorted(paths, key=lambda path: path.as_posix())
+
+
+def by_words(expression: str) -> Callable[[str], bool]:
+    """`-k`: whether a text has the words in it: `login and not slow or triage`, case-folded.
+
+    `and` binds nearer than `or`, `not` stands before a word. Raises UsageError.
+    """
+    choices = [
+        [_term(term, expression) for term in re.split(r"\s+and\s+", choice)]
+        for choice in re.split(r"\s+or\s+", expression.strip())
+    ]
+
+    def holds(text: str) -> bool:
+        folded = text.casefold()
+        return any(all((word in folded) is wanted for word, wanted in terms) for terms in choices)
+
+    return holds
+
+
+def _term(term: str, expression: str) -> tuple[str, bool]:
+    words = term.strip().casefold()
+    wanted = True
+    while words == "not" or words.startswith("not "):
+        words = words[3:].strip()
+        wanted = not wanted
+    if not words or words in ("and", "or"):
+        raise UsageError(
+            f"-k: cannot read {expression!r}", "write words with `and`, `or` and `not` between them"
+        )
+    return words, wanted

@@ -1,0 +1,105 @@
+"""What an agent was shown at one of its calls, made again from the transcript."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from arena_cli.context import window
+from arena_cli.engine import planning
+from arena_cli.engine.planning import Planned, Scene
+from arena_cli.ground.errors import UsageError
+from arena_cli.ground.text import shown_line
+from arena_cli.session.store import Stored
+from arena_cli.team.model import Member, Team
+from arena_cli.transcript import events, opening, passage, read
+from arena_cli.transcript.events import ReplyStarted
+from arena_cli.transcript.fold import Fold
+
+
+class Recalled(NamedTuple):
+    """A call as the files of now would have it; `same`: the agent was shown just that."""
+
+    planned: Planned
+    same: bool
+
+
+def recall(
+    stored: Stored, agent: str, turn: int | None, *, team_of: Callable[[str | None], Team]
+) -> Recalled:
+    """The last attempt at that agent's call in a turn, else at its last call.
+
+    `team_of` gives a team by its name. Raises UsageError where there was no such call, or where
+    the agent or the team is gone.
+    """
+    started = _call(stored.transcript, agent, turn)
+    session = passage.session_before(stored.transcript, started.seq)
+    team = team_of(session.team if session else None)
+    member = team.member(agent)
+    if member is None:
+        raise UsageError(
+            f"{shown_line(agent)} is no longer in the team: what it was shown cannot be made again",
+            "`arena show --json` still tells all that was said.",
+        )
+    scene = _scene(stored, started, member, team)
+    if scene.fold.open is None or not scene.fold.open.turns:
+        raise UsageError(
+            f"turn {started.turn} cannot be read", f"`arena doctor {stored.name}` tells more."
+        )
+    planned = planning.plan(agent, started.phase, scene.fold.open, scene)
+    # The attempts that failed before count as calls.
+    shown = planned.input.model_copy(update={"call": planned.input.call + planned.failed})
+    return Recalled(replace(planned, input=shown), planned.input_hash == started.input_hash)
+
+
+def _scene(stored: Stored, started: ReplyStarted, member: Member, team: Team) -> Scene:
+    """The session as it was at that call.
+
+    It is made from the newest end: of what came before the chain only the messages that the agent
+    may have been shown, and its calls, which are all calls less those since.
+    """
+    transcript = stored.transcript
+    since = passage.from_chain_of(transcript, started.seq).events
+    budget = member.profile.context.window_tokens
+    history = window.History(budget)
+    fold = Fold(history.append)
+    if since:
+        before = passage.offset_after(transcript, since[0].seq - 1)
+        for message in opening.newest_messages(transcript, before, window.weigh, budget):
+            history.append(message)
+    whole = opening.fold_of(
+        transcript, on_message=lambda _: None, weigh=lambda _: 1, budget=0, keep=False
+    )
+    later = Fold()
+    for event in since:
+        later.apply(event)
+    fold.calls[member.id] = whole.calls.get(member.id, 0) - later.calls.get(member.id, 0)
+    for event in since:
+        if event.seq <= started.seq:
+            fold.apply(event)
+    return Scene(stored.name, team, fold, history)
+
+
+def _call(transcript: Path, agent: str, turn: int | None) -> ReplyStarted:
+    """The last `reply_started` of an agent, or its last in a turn."""
+    called: dict[str, None] = {}
+    for started in _newest_first(transcript):
+        if turn is not None and started.turn < turn:
+            break
+        if turn in (None, started.turn):
+            if started.agent == agent:
+                return started
+            called[started.agent] = None
+    where = "this session" if turn is None else f"turn {turn}"
+    names = ", ".join(shown_line(name) for name in reversed(called))
+    mend = f"called were: {names}" if called else "nobody was"
+    raise UsageError(f"{shown_line(agent)} was not called in {where}", mend)
+
+
+def _newest_first(transcript: Path) -> Iterator[ReplyStarted]:
+    for raw in read.backwards(transcript, read.tail(transcript)[1]):
+        if events.type_of(raw) in ("reply_started", None):
+            found = reversed(read.events_of(raw))
+            yield from (event for event in found if isinstance(event, ReplyStarted))

@@ -1,0 +1,214 @@
+"""`arena send --dry-run`: it says what a send would do, and does nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from program import Program
+from support import WORKED_MESSAGE, Talk, member, team, worked_team
+
+from arena_cli.session import preview, store
+from arena_cli.session.outgoing import outgoing
+from arena_cli.session.preview import Preview
+from arena_cli.session.session import Place
+from arena_cli.transcript.events import TurnStarted
+
+
+def previewed(talk: Talk, content: str, **sent: Any) -> Preview:
+    place = Place(workspace=talk.workspace, clock=talk.clock, redact=talk.redact)
+    there = (store.sessions_of(talk.workspace) / str(talk.name)).is_dir()
+    name = talk.name if there else None
+    return preview.of(place, name, talk.team, outgoing(talk.team, content, **sent))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+MESSAGES = [
+    WORKED_MESSAGE,
+    "认证 方案 GDPR 测试工程师",
+    "@所有人 看一下",
+    "@nobody hello",
+    "@user 测试",
+    "实现 方案 认证 架构 拆解 合规 GDPR 架构师",
+    "hello",
+]
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_it_says_what_a_send_then_does(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whom phase A asks, with how many tokens; whom phase B asks, where no phase A changes it."""
+    config = data.draw(
+        st.fixed_dictionaries(
+            {
+                "selection": st.sampled_from(["relevance", "ask", "none"]),
+                "max_responders": st.integers(1, 5),
+                "default_responders": st.sampled_from([[], ["architect"]]),
+            }
+        )
+    )
+    talk = Talk(tmp_path_factory.mktemp("talk"), team(*worked_team().members, **config))
+    for content in data.draw(st.lists(st.sampled_from(MESSAGES), min_size=1, max_size=4)):
+        before = files(talk.workspace)
+        found = previewed(talk, content)
+        assert files(talk.workspace) == before
+
+        talk.events.clear()
+        talk.send(content)
+        turn: TurnStarted = talk.of("turn_started")[0]
+        assert [one.agent for one in found.must] == turn.must
+        assert found.deferred == turn.deferred
+        assert found.unresolved == talk.of("message")[0].unresolved
+        tokens = {
+            one.agent: one.input_tokens for one in talk.of("reply_started") if one.turn == turn.turn
+        }
+        assert {one.agent: one.input_tokens for one in found.must} == {
+            agent: tokens[agent] for agent in turn.must
+        }
+        if not turn.must and talk.of("candidates"):
+            chosen = talk.of("candidates")[0]
+            asked = [one for one in found.others if one.asked]
+            assert [one.agent for one in asked] == chosen.asked
+            assert {one.agent: one.asked.input_tokens for one in asked if one.asked} == tokens
+            for agent, why in chosen.passed_over.items():
+                (one,) = [one for one in found.others if one.agent == agent]
+                assert one.relevance == why.relevance
+                assert one.below == (why.threshold is not None)
+                assert why.reason in (None, one.reason)
+
+
+def test_the_words_that_were_found_and_who_is_never_asked(tmp_path: Path) -> None:
+    people = team(
+        *worked_team().members,
+        member("shy", response={"auto_respond": False, "keywords": ["认证"]}),
+    )
+    found = previewed(Talk(tmp_path, people), "认证 方案 测试 for the developer")
+    assert [(one.agent, one.hits, one.relevance) for one in found.others] == [
+        ("developer", ["认证", "方案", "developer"], 0.784),
+        ("tester", ["测试"], 0.4),
+        ("shy", ["认证"], 0.4),
+        ("architect", [], 0.0),
+        ("compliance", [], 0.0),
+    ]
+    reasons = {one.agent: one.reason for one in found.others}
+    assert reasons["developer"] == ""
+    assert reasons["tester"] == "below its threshold"
+    assert reasons["shy"] == "it answers only when it is named (auto_respond: false)"
+
+
+def test_what_does_not_fit_is_counted(tmp_path: Path) -> None:
+    small = {"window_tokens": 600, "reserved_output_tokens": 100, "max_output_tokens": 100}
+    people = team(member("a", [{"say": "word " * 60}], context=small), member("b"))
+    talk = Talk(tmp_path, people)
+    for _ in range(5):
+        talk.send("@a go")
+    (found,) = previewed(talk, "@a go").must
+    assert found.of == 11
+    assert found.messages < 6
+    talk.send("@a go")
+    assert talk.last("reply_started").input_tokens == found.input_tokens
+
+
+def test_a_chain_that_was_cut_short_would_be_interrupted(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, worked_team())
+    talk.send(WORKED_MESSAGE)
+    lines = talk.transcript.read_bytes().splitlines(keepends=True)
+    talk.transcript.write_bytes(b"".join(lines[:6]) + b'{"seq":7,"to')
+    before = files(tmp_path)
+    found = previewed(talk, "@tester 在吗")
+    assert found.interrupts == 1
+    assert files(tmp_path) == before
+    (one,) = found.must
+    talk.send("@tester 在吗")
+    started = [event for event in talk.of("reply_started") if event.agent == "tester"]
+    assert started[-1].input_tokens == one.input_tokens
+
+
+# From the command line
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    made = Program(tmp_path)
+    made.agent("dev", {"say": "built"}, name="全栈开发")
+    made.agent("ops", {"say": "done"}, skills=["Kubernetes"], response={"threshold": 0.4})
+    made.agent("tester", {"say": "checked"}, response={"keywords": ["测试"]})
+    made.team(humans=["maya"], default_responders=["dev"])
+    return made
+
+
+def test_as_text(program: Program) -> None:
+    done = program.run("send", "-n", "@dev kubernetes 测试 @bob sk-0123456789abcdef0123456789")
+    done.check()
+    assert done.stdout.replace("~", "").translate(str.maketrans("", "", "0123456789")) == (
+        "dry run: nobody is called, nothing is written\n"
+        "a new session · team crew\n\n"
+        "user · redacted\n"
+        "  @dev kubernetes 测试 @bob [redacted]\n"
+        "  nobody is called @bob\n\n"
+        "must reply:\n"
+        "  全栈开发 (dev) ·  of  message ·  tokens\n"
+        "may reply, judged by this message alone; what is answered first may change it:\n"
+        "  ops · asked · relevance . >= . · found: Kubernetes\n"
+        "     of  message ·  tokens\n"
+        "  tester · passed over · relevance . < . · found: 测试\n\n"
+        " tokens in turn :  must,  may\n"
+    )
+    assert not (program.folder / "sessions").exists()
+
+
+def test_where_nobody_would_be_asked(program: Program) -> None:
+    done = program.run("send", "--dry-run", "@maya hm").check()
+    assert "nobody must reply\n" in done.stdout
+    assert done.stdout.endswith("To call one, name it in the message: @dev\n")
+
+
+def test_as_json_with_everything_that_can_be_sent(program: Program) -> None:
+    program.run("send", "-q", "-s", "s", "hello").check()
+    program.file("notes.txt", "attached")
+    before = files(program.folder)
+    args = ("--json", "--from", "maya", "--to", "tester", "--attach", "notes.txt")
+    with FileLock(program.folder / "sessions" / "s" / "transcript.lock"):
+        done = program.run("send", "-n", "-c", *args, given=b"from a pipe").check()
+    found = json.loads(done.stdout)
+    assert found["session"] == "s"
+    assert found["new"] is False
+    assert found["message"] == {
+        "author": "maya",
+        "content": "from a pipe",
+        "mentions": ["tester"],
+        "attachments": [{"type": "file", "name": "notes.txt", "size": 8}],
+    }
+    (must,) = found["must"]
+    assert (must["agent"], must["mentioned_by"], must["messages"], must["of"]) == (
+        "tester",
+        ["maya"],
+        3,
+        3,
+    )
+    assert found["input_tokens"] == {"must": must["input_tokens"], "asked": 0}
+    assert [one["agent"] for one in found["others"]] == ["dev", "ops"]
+    assert files(program.folder) == before
+    named = json.loads(program.run("send", "-n", "-s", "t", "--json", "hello").check().stdout)
+    assert (named["session"], named["new"]) == ("t", True)
+    assert files(program.folder) == before
+
+
+def test_wrong_use_is_told_as_for_a_send(program: Program) -> None:
+    done = program.run("send", "-n", "--to", "nobody", "hello")
+    assert done.code == 2
+    assert done.stderr.startswith("arena: nobody in this team is called 'nobody'")
+    assert program.run("send", "-n", "-q", "hello").check().stdout == ""
+    shutil.rmtree(program.folder / "agents")
+    assert program.run("send", "-n", "hello").code == 2

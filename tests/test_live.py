@@ -1,0 +1,232 @@
+"""The program in a real terminal: what is seen while agents work, and what is left of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from program import Program, until
+from screen import Screen
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pty is a thing of POSIX")
+
+HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"
+
+
+Watch = Callable[..., "Watched"]
+
+
+class Watched:
+    """A run of the program whose stdout, and stderr too, is a terminal of so many columns."""
+
+    def __init__(self, program: Program, *args: str, columns: int = 80, lines: int = 24) -> None:
+        import pty
+
+        self.screen = Screen(columns)
+        self.ours, self.theirs = pty.openpty()
+        self.resize(columns, lines)
+        program.env = {"TERM": "xterm-256color", **program.env}
+        environment = program.environment()
+        del environment["COLUMNS"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "arena_cli", *args],
+            cwd=program.folder,
+            env=environment,
+            stdin=self.theirs,
+            stdout=self.theirs,
+            stderr=self.theirs,
+        )
+        os.close(self.theirs)
+        self.encoding = program.env.get("PYTHONIOENCODING", "utf-8")
+        self.raw = b""
+        self.reader = threading.Thread(target=self._read)
+        self.reader.start()
+
+    def resize(self, columns: int, lines: int = 24) -> None:
+        import fcntl
+        import struct
+        import termios
+
+        fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def _read(self) -> None:
+        while True:
+            try:
+                chunk = os.read(self.ours, 65_536)
+            except OSError:  # on Linux that is how a terminal ends
+                return
+            if not chunk:
+                return
+            self.raw += chunk
+
+    @property
+    def text(self) -> str:
+        """All that was written so far."""
+        return self.raw.decode(self.encoding, "replace").replace("\r\n", "\n")
+
+    def until(self, *texts: str) -> None:
+        until(lambda: all(text in self.text for text in texts))
+
+    def end(self) -> int:
+        """The exit code; the screen shows what is left then."""
+        code = self.process.wait(60)
+        self.reader.join(60)
+        os.close(self.ours)
+        self.screen.write(self.text)
+        return code
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """`dev` answers at once and calls `ops`; `slow` writes some words and waits for a file."""
+    made = Program(tmp_path)
+    made.agent("dev", {"say": "✓ 好的 \x1b[31m @ops"}, name="全栈开发")
+    made.agent("ops", {"say": "done, and this line is longer than twenty columns"})
+    made.program("slow", "read", "say", "so far 你好 ", "wait", "go", "say", "and on", name="慢")
+    made.team()
+    return made
+
+
+@pytest.fixture
+def watch(program: Program) -> Iterator[Watch]:
+    """Starts the program in a terminal; what still runs in the end is killed."""
+    started: list[Watched] = []
+
+    def start(*args: str, **size: int) -> Watched:
+        started.append(Watched(program, *args, **size))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.end()
+
+
+def test_who_works_is_seen_and_then_gone(program: Program, watch: Watch) -> None:
+    watched = watch("send", "-s", "s", "@dev @slow go")
+    watched.until("慢", "1 s", "so far 你好", "好的")
+    (program.folder / "go").touch()
+    assert watched.end() == 0
+    plain = program.run("show", "s").check().stdout
+    assert watched.screen.text == plain.rstrip("\n")
+    assert watched.screen.cursor
+    assert watched.text.count(HIDDEN) == watched.text.count(SHOWN) > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_a_whole_screen(
+    program: Program, watch: Watch, number: signal.Signals
+) -> None:
+    watched = watch("send", "-s", "s", "@dev @slow go")
+    watched.until(HIDDEN, "so far 你好")
+    watched.process.send_signal(number)
+    assert watched.end() == 130
+    rows = watched.screen.text.split("\n")
+    assert rows[-3].endswith("· cancelled")
+    assert rows[-2:] == [
+        "arena: interrupted",
+        "  What was finished is kept; `arena resume s` goes on.",
+    ]
+    assert watched.screen.cursor
+
+
+def test_a_terminal_of_20_columns_that_changes(program: Program, watch: Watch) -> None:
+    watched = watch("send", "-s", "s", "@dev @slow go", columns=20)
+    watched.until(HIDDEN, "1 s")
+    watched.resize(60)
+    until(lambda: "so far 你好" in watched.text)
+    watched.resize(20)
+    (program.folder / "go").touch()
+    assert watched.end() == 0
+    assert "  done, and this" in watched.screen.rows
+    assert watched.screen.cursor
+
+
+@pytest.mark.parametrize("term", ["dumb", ""])
+def test_a_terminal_that_can_do_nothing_gets_plain_text(
+    program: Program, watch: Watch, term: str
+) -> None:
+    program.env["TERM"] = term
+    watched = watch("send", "-s", "s", "@dev go", columns=20)
+    assert watched.end() == 0
+    assert watched.text == program.run("show", "s").check().stdout
+
+
+def test_no_color_takes_colour_and_movement_away(program: Program, watch: Watch) -> None:
+    program.env["NO_COLOR"] = "1"
+    watched = watch("send", "-s", "s", "@dev go")
+    assert watched.end() == 0
+    assert watched.text == program.run("show", "s").check().stdout
+
+
+@pytest.mark.parametrize("args", [("--json",), ("--quiet",)])
+def test_json_and_quiet_draw_nothing(program: Program, watch: Watch, args: tuple[str, ...]) -> None:
+    watched = watch("send", "-s", "s", "@dev go", *args)
+    assert watched.end() == 0
+    assert "\x1b" not in watched.text
+    assert (watched.text == "") == (args == ("--quiet",))
+
+
+def test_a_gbk_terminal_changes_neither_the_outcome_nor_the_layout(
+    program: Program, watch: Watch
+) -> None:
+    program.env["PYTHONIOENCODING"] = "gbk"
+    watched = watch("send", "-s", "s", "@dev go")
+    assert watched.end() == 0
+    assert "全栈开发 (dev) · turn 1 A" in watched.screen.text
+    assert "  \\u2713 好的 \\x1b[31m @ops" in watched.screen.text
+    assert watched.screen.cursor
+
+
+def test_show_is_drawn_too_and_nothing_moves(program: Program, watch: Watch) -> None:
+    plain = program.run("send", "-s", "s", "@dev go").check().stdout
+    watched = watch("show", "s")
+    assert watched.end() == 0
+    assert watched.screen.text == plain.rstrip("\n")
+    assert any("38;5" in style for style in watched.screen.styles)
+    assert HIDDEN not in watched.text
+
+
+@pytest.mark.parametrize(
+    ("env", "chinese"),
+    [
+        ({"ARENA_LANG": "zh"}, True),
+        ({"ARENA_LANG": "zh_TW.UTF-8"}, True),
+        ({"ARENA_LANG": "fr", "LANG": "zh_CN.UTF-8"}, False),
+        ({"ARENA_LANG": "", "LANG": "zh_CN.UTF-8"}, True),
+        ({"ARENA_LANG": "", "LANG": "en_GB.UTF-8", "LC_MESSAGES": "zh_CN.UTF-8"}, True),
+        ({"ARENA_LANG": "", "LANG": "zh_CN.UTF-8", "LC_ALL": "C.UTF-8"}, False),
+    ],
+)
+def test_the_language_of_the_timeline_is_asked_for(
+    program: Program, env: dict[str, str], chinese: bool
+) -> None:
+    program.env |= env
+    done = program.run("send", "-s", "s", "@dev go").check()
+    assert ("会话 s · 团队 crew" in done.stdout) == chinese
+    assert ("session s · team crew" in done.stdout) != chinese
+    assert "会话" not in program.raw().decode("utf-8")
+    assert program.records()[-1]["end"] == "quiet"
+
+
+def test_a_pipe_pays_nothing_for_terminals(program: Program, watch: Watch) -> None:
+    running = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "arena_cli", "send", "@dev go"],
+        cwd=program.folder,
+        env=program.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    imported = running.stderr.decode("utf-8")
+    assert "arena_cli.report.timeline" in imported
+    assert " rich" not in imported
+    assert "arena_cli.report.terminal" not in imported

@@ -1,0 +1,330 @@
+"""What `arena run` prints of results: columns, steps, warnings, reasons, the summary, progress."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from screen import Screen
+from stage import Stage
+
+from arena_cli.report import cells, columns, overview, results
+from arena_cli.report.progress import Progress
+from arena_cli.report.words import Words
+from arena_cli.scenario import result
+from arena_cli.scenario.result import CheckResult, Failure, RunResult, ScenarioResult, StepResult
+
+SAY = Words()
+ROWS = st.lists(
+    st.text("ab 开发→👩‍🔬é·\t\x1b", min_size=1, max_size=60).map(lambda row: f"x{row}"),
+    min_size=1,
+    max_size=6,
+)
+
+
+def beside(expected: str, actual: str, width: int = 80, **more: Any) -> list[str]:
+    drawn = columns.drawn(expected, actual, SAY, width=width, indent="  ", **more)
+    return [line.text for line in drawn]
+
+
+def check(field: str = "replied", status: str = "failed", **more: Any) -> CheckResult:
+    given = {"expected": "dev", "actual": "nobody", **more}
+    return CheckResult(place=lambda: ("s/x.yaml", 7), field=field, status=status, **given)
+
+
+def step(number: int = 1, status: str = "failed", **more: Any) -> StepResult:
+    return StepResult(number=number, place=lambda: ("s/x.yaml", 3), status=status, **more)
+
+
+def scenario(status: str = "failed", *steps: StepResult, **more: Any) -> ScenarioResult:
+    given = {"scenario": "x", "file": "s/x.yaml", "seconds": 0.25, **more}
+    return ScenarioResult(status=status, steps=list(steps), **given)
+
+
+def printed(told: ScenarioResult, say: Words = SAY, **more: Any) -> str:
+    return "\n".join(line.text for line in results.drawn(told, say, **more))
+
+
+def closed(*told: ScenarioResult, say: Words = SAY, **more: Any) -> list[str]:
+    whole = result.of_run([*told], selected=more.pop("selected", len(told)), seconds=1.5, **more)
+    return [line.text for line in overview.closing(whole, say)]
+
+
+def test_short_texts_stand_one_above_the_other() -> None:
+    assert beside("developer", "developer, tester") == [
+        "  expected: developer",
+        "  actual:   developer, tester",
+    ]
+
+
+def test_several_lines_stand_in_columns_with_the_row_that_differs_marked() -> None:
+    expected = "turn 1 A · dev\nturn 2 · 测试"
+    actual = "turn 1 A · dev · success\nturn 2 A · 测试 · error\n(row 2: status is error)"
+    assert beside(expected, actual, at=1) == [
+        "    expected                             | actual",
+        "    1. turn 1 A · dev                    | 1. turn 1 A · dev · success",
+        "  > 2. turn 2 · 测试                     | 2. turn 2 A · 测试 · error",
+        "    (row 2: status is error)",
+    ]
+
+
+def test_a_narrow_terminal_and_very_long_rows_stack() -> None:
+    stacked = ["  expected:", "  > 1. dev", "    2. ops", "  actual:", "  > 1. dev"]
+    assert beside("dev\nops", "dev", width=20, at=0) == stacked
+    assert beside("dev\nops", "dev" * 200, at=0)[:4] == stacked[:4]
+
+
+@given(ROWS, ROWS, st.integers(60, 200))
+def test_columns_line_up_and_keep_every_text(left: list[str], right: list[str], width: int) -> None:
+    told = beside("\n".join([*left, "end"]), "\n".join([*right, "end"]), width)
+    if told[0].startswith("  expected:"):  # stacked: a row is too long for a column
+        return
+    assert len({cells.width_of(row[: row.index(" |")]) for row in told}) == 1
+    assert "\x1b" not in "".join(told)
+    for place, texts in enumerate((left, right)):
+        halves = "".join(row.partition(" |")[2 * place] for row in told).replace(" ", "")
+        for text in texts:
+            shown = text.replace("\x1b", "\\x1b").replace("\t", "\\t").replace(" ", "")
+            assert shown in halves
+
+
+def test_the_row_of_a_timeline_that_is_one_too_many_is_marked(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("dev", {"say": "@ops go"}).agent("ops", {"say": "gone"}).team()
+    told = stage.play(
+        """scenario: x
+steps:
+  - send: "@dev hi"
+    expect: {timeline_exact: [{agent: dev}], timeline: [{agent: ops}, {agent: dev}]}
+"""
+    )
+    rows = [row for row in printed(told).splitlines() if " | " in row]
+    marked = [row.strip() for row in rows if row.strip().startswith(">")]
+    halves = [[half.strip() for half in row.split(" | ")] for row in marked]
+    assert halves == [
+        ["> 2. dev", "2. turn 2 A · ops · success ·"],
+        [">", "2. turn 2 A · ops · success ·"],
+    ]
+
+
+def test_a_failure_has_its_place_both_sides_and_the_timeline_of_its_step(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("dev", {"say": "done"}).team()
+    told = stage.play(
+        """scenario: x
+steps:
+  - step: fine
+    send: "@dev first"
+  - step: wrong
+    send: "@dev second"
+    expect: {end: failed}
+"""
+    )
+    text = printed(told)
+    head, *rest = text.splitlines()
+    assert head.startswith("FAILED  x · ")
+    assert rest[:5] == [
+        "  FAILED  step 2: wrong",
+        "    scenarios/s0.yaml:7: end",
+        "      expected: failed",
+        "      actual:   quiet",
+        "    timeline of step 2: wrong",
+    ]
+    assert "@dev second" in text
+    assert "@dev first" not in text
+    assert rest[-1] == f"  its session is kept: arena show {told.sessions[0]}"
+
+
+def test_a_failed_check_shows_the_steps_that_it_covers_once(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("dev", {"say": "done"}).team()
+    told = stage.play(
+        """scenario: x
+steps:
+  - send: "@dev first"
+  - send: "@dev second"
+    session: other
+  - check: {turns: 7}
+    session: other
+    on_fail: continue
+  - check: {turns: 8}
+    on_fail: continue
+expect: {turns: 9}
+"""
+    )
+    text = printed(told)
+    assert "  FAILED  step 3 (check, session other)\n" in text
+    assert text.index("timeline of step 2") < text.index("step 4 (check)")
+    assert text.index("step 4 (check)") < text.index("timeline of step 1") < text.index("over all")
+    assert text.count("timeline of") == 2
+    assert text.count("turn 1 · must reply") == 2
+    assert "attempt" not in text  # both sessions have a reply 1
+
+
+def test_what_arena_could_not_do_and_what_failed_is_told_where_it_is() -> None:
+    failure = Failure(agent="dev", turn=2, status="timeout", error="no answer\nwithin 3 s")
+    told = scenario(
+        "error",
+        step(1, "error", failures=[failure]),
+        step(2, "error", kind="say", error="nothing was saved as `plan`"),
+        step(3, "not_run", name="later"),
+        error="disk full",
+    )
+    assert printed(told).splitlines() == [
+        "ERROR   x · s/x.yaml · 0.25 s",
+        "  ERROR   step 1",
+        "    dev in turn 2: timeout",
+        "      no answer",
+        "      within 3 s",
+        "      if it should: expect outcome: {dev: timeout}",
+        "  ERROR   step 2 (say)",
+        "    s/x.yaml:3: nothing was saved as `plan`",
+        "  not run step 3: later",
+        "  disk full",
+    ]
+
+
+def test_a_check_that_crashed_says_so() -> None:
+    told = printed(scenario("error", step(1, "error", checks=[check(status="error", expected="")])))
+    assert "s/x.yaml:7: replied (the check itself crashed)" in told
+    assert "expected" not in told
+
+
+def test_what_only_warns_is_shown_of_a_scenario_that_passed() -> None:
+    told = scenario(
+        "passed", step(1, "passed", checks=[check(status="warned"), check("end", "passed")])
+    )
+    assert printed(told).splitlines() == [
+        "passed  x · s/x.yaml · 0.25 s · 1 warning",
+        "  warned  step 1",
+        "    s/x.yaml:7: replied (level: warn)",
+        "      expected: dev",
+        "      actual:   nobody",
+    ]
+    assert closed(told) == ["1 passed, 1 warning in 1.5 s"]
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        (scenario("passed"), "passed  x · s/x.yaml · 0.25 s"),
+        (scenario("passed", case="eu"), "passed  x [eu] · s/x.yaml · 0.25 s"),
+        (scenario("skipped", reason="no sandbox"), "skipped x · s/x.yaml · no sandbox"),
+        (
+            scenario("xfailed", step(checks=[check(), check(status="warned")]), reason="#412"),
+            "xfailed x · s/x.yaml · 0.25 s · #412",
+        ),
+        (scenario("interrupted"), "INTERRUPTED x · s/x.yaml · 0.25 s"),
+    ],
+)
+def test_what_needs_no_look_is_one_line(told: ScenarioResult, line: str) -> None:
+    assert printed(told) == line
+
+
+def test_an_xfail_that_passed_says_so(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("dev", {"say": "ok"}).team()
+    told = stage.play("scenario: x\nxfail: '#412'\nsteps: [{send: '@dev hi'}]")
+    assert printed(told).startswith("FAILED  x · ")
+    assert "take its `xfail` out" in printed(told)
+    assert closed(told, told)[1].startswith("FAILED  scenarios/s0.yaml: it was expected to fail")
+
+
+def test_what_agents_and_files_say_draws_nothing() -> None:
+    evil = "\x1b[2J::stop-commands::x"
+    failure = Failure(agent="dev", turn=1, status="error", error=f"a\n{evil}")
+    bad = check(evil, expected=evil, actual=f"{evil}\n{evil}")
+    told = printed(
+        scenario("failed", step(name=evil, checks=[bad], failures=[failure]), error=evil, case=evil)
+    )
+    assert "\x1b" not in told
+    assert not [line for line in told.splitlines() if line.strip().startswith("::")]
+
+
+def test_the_end_lists_what_went_wrong_and_counts() -> None:
+    failure = Failure(agent="dev", turn=1, status="error", error="boom")
+    told = [
+        scenario("passed", scenario="a"),
+        scenario("failed", step(checks=[check("x", "passed"), check("end")]), scenario="b"),
+        scenario("error", step(status="error", failures=[failure]), scenario="c"),
+        scenario("error", scenario="d", error="disk full\n  make room"),
+        scenario("skipped", scenario="e"),
+        scenario("interrupted", scenario="f"),
+    ]
+    assert closed(*told, selected=8) == [
+        "",
+        "FAILED  s/x.yaml:7: end · b",
+        "ERROR   s/x.yaml:3: dev: error · c",
+        "ERROR   s/x.yaml: disk full · d",
+        "1 passed, 1 failed, 2 errors, 1 interrupted, 1 skipped, 2 not run in 1.5 s",
+    ]
+    assert closed(told[1]) == ["1 failed in 1.5 s"]
+
+
+def test_a_chinese_reader_gets_chinese_words_and_the_same_status() -> None:
+    told = scenario("failed", step(checks=[check()], name="先问"))
+    text = printed(told, Words("zh"))
+    assert text.splitlines() == [
+        "FAILED  x · s/x.yaml · 0.25 秒",
+        "  FAILED  第 1 步：先问",
+        "    s/x.yaml:7: replied",
+        "      期望：dev",
+        "      实际：nobody",
+    ]
+    assert closed(told, say=Words("zh")) == ["1 failed（失败），用时 1.5 秒"]
+
+
+class Terminal(io.StringIO):
+    """A terminal to write to."""
+
+    def isatty(self) -> bool:
+        return True
+
+    @property
+    def text(self) -> str:
+        """What stands there."""
+        screen = Screen(120)
+        screen.write(self.getvalue())
+        return screen.text
+
+
+def test_progress_says_how_far_it_is_and_leaves_nothing() -> None:
+    now = [0.0]
+    screen = Terminal()
+    progress = Progress(SAY, screen, 3, clock=lambda: now[0])
+    progress.begins(1, "first")
+    assert screen.text == ""  # a run that is over at once shows nothing
+    progress.begins(2, "第二 \x1b[2J")
+    now[0] = 2.5
+    progress.tick()
+    assert screen.text == "0 of 3 · 2 s · first, 第二 \\x1b[2J"
+    progress.ends(1, wrong=True)
+    with progress.aside():
+        assert screen.text == ""
+        screen.write("a line of the result\n")
+    progress.tick()
+    assert screen.text == "a line of the result\n1 of 3 · 1 failed · 2 s · 第二 \\x1b[2J"
+    progress.ends(2, wrong=False)
+    progress.close()
+    assert screen.text == "a line of the result"
+
+
+@given(st.integers(0, 60))
+def test_progress_fits_any_terminal(width: int) -> None:
+    progress = Progress(SAY, Terminal(), 1000)
+    for key in range(8):
+        progress.begins(key, f"场景 👩‍🔬 {key}")
+    assert cells.width_of(progress.text(width)) <= width
+
+
+def test_a_run_result_has_what_the_documentation_names() -> None:
+    whole: RunResult = result.of_run(
+        [scenario("failed", step(checks=[check()]))], selected=1, seconds=1
+    )
+    told = whole.model_dump(mode="json")
+    assert told["exit_code"] == 1
+    (one,) = told["scenarios"]
+    assert {"scenario", "case", "file", "tags", "status", "reason", "seconds", "sessions"} <= {*one}
+    (only,) = one["steps"]
+    assert (only["kind"], only["session"], only["line"]) == ("send", None, 3)
+    assert {*only["checks"][0]} == {"file", "line", "field", "status", "expected", "actual"}

@@ -1,0 +1,216 @@
+"""The scenarios of the repository: each passes, and each fails where what it guards is changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from program import Program
+from pydantic import BaseModel
+from stage import Stage, broken, printed
+
+from arena_cli.scenario import expect_shapes, shapes
+from arena_cli.scenario.result import ScenarioResult
+from arena_cli.scenario.run import Runner
+
+ROOT = Path(__file__).parents[1]
+SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
+
+
+@pytest.fixture
+def shipped(tmp_path: Path) -> Path:
+    """A copy of the workspace that the repository is."""
+    for part in ("agents", "scenarios"):
+        shutil.copytree(ROOT / part, tmp_path / part)
+    shutil.copy(ROOT / "arena.yaml", tmp_path)
+    return tmp_path
+
+
+def played(folder: Path, name: str) -> dict[str | None, ScenarioResult]:
+    """What came of a scenario file, by case."""
+    stage = Stage(folder)
+    told: list[ScenarioResult] = []
+    scenarios = stage.load_files(folder / "scenarios" / f"{name}.yaml")
+    asyncio.run(Runner(scenarios, stage.place(), told.append).run())
+    return {one.case: one for one in told}
+
+
+def test_all_of_them_pass_and_leave_no_session(shipped: Path) -> None:
+    done = Program(shipped).run("run", "--jobs", "4", "--json")
+    assert done.stderr == ""
+    assert done.code == 0, done.stdout
+    told = json.loads(done.stdout)
+    assert {one["file"] for one in told["scenarios"]} == {
+        path.relative_to(ROOT).as_posix() for path in SCENARIOS
+    }
+    others = {(one["case"], one["status"]) for one in told["scenarios"]} - {(None, "passed")}
+    assert others == {
+        ("refund", "passed"),
+        ("money back", "passed"),
+        ("not a refund", "xfailed"),
+        ("tried again", "passed"),
+        ("taken over", "passed"),
+        ("taken over after a refusal", "passed"),
+        ("told to wait", "skipped"),
+    }
+    assert told["warned"] == 0
+    assert list((shipped / "sessions").glob("[!.]*")) == []
+
+
+class Change(NamedTuple):
+    """What is changed in a file, and which expectation of the scenario tells it."""
+
+    scenario: str
+    file: str
+    old: str
+    new: str
+    field: str
+    case: str | None = None
+
+
+OWN = ""  # the scenario's own file
+
+CHANGES = [
+    Change("gdpr-breakdown", "agents/tester.yaml", "threshold: 0.8", "threshold: 0.3", "asked"),
+    Change(
+        "nobody-named",
+        "agents/teams/software_dev.yaml",
+        "default_responders: [architect]",
+        "default_responders: [developer]",
+        "must",
+    ),
+    Change(
+        "review-handoff",
+        "agents/teams/review.yaml",
+        "selection: none",
+        "selection: ask",
+        "timeline_exact[1]",
+    ),
+    Change("review-handoff", OWN, "@release you can", "release can", "timeline_exact[3]"),
+    Change("review-handoff", OWN, "merged as 9f3c1ab", "merged", "save.commit"),
+    Change(
+        "review-handoff",
+        OWN,
+        "\n        - when: {contains: approved}",
+        "\n"
+        '        - when: {contains: withdrawn}\n          say: "Dropped."\n'
+        "        - when: {contains: approved}",
+        "profiles.release.adapter.replies[0]",
+    ),
+    Change("review-handoff", OWN, "type: diff, data", "type: code_block, data", "structured[0]"),
+    Change(
+        "incident-silent-oncall",
+        "agents/dev.yaml",
+        "keywords: [rollback",
+        "keywords: [checkout, pool, rollback",
+        "passed_over.dev",
+    ),
+    Change("incident-silent-oncall", OWN, "{fail: timeout}", "Here.", "outcome.oncall"),
+    Change("incident-silent-oncall", OWN, "@maya please confirm it", "then send it", "awaits"),
+    Change(
+        "incident-silent-oncall",
+        OWN,
+        "Rolled back to 811",
+        "Rolled back, password: hunter2",
+        "replies.*.all[0].not",
+    ),
+    Change("brainstorm", OWN, "max_responders: 2", "max_responders: 3", "must"),
+    Change("brainstorm", OWN, "Idea: a sample", "A sample", "replies.*.all[2].starts_with"),
+    Change(
+        "human-handover",
+        "agents/refunds.yaml",
+        "threshold: 0.4",
+        "threshold: 0.5",
+        "asked",
+        "refund",
+    ),
+    Change(
+        "human-handover", OWN, "@maya please approve", "It is on its way", "awaits", "money back"
+    ),
+    Change("injected-peer", OWN, "may_mention: [editor]", "skills: []", "must"),
+    Change(
+        "injected-peer",
+        OWN,
+        "profiles:\n",
+        "config: {agents_may_mention_all: true}\nprofiles:\n",
+        "silent[0]",
+    ),
+    Change(
+        "structured-json", OWN, "content: '{", "content: 'Here it is: {", "replies.planner[0].regex"
+    ),
+    Change("structured-json", OWN, "cost_usd: 0.004", "cost_usd: 0.04", "cost_usd"),
+    Change(
+        "structured-json", OWN, "title: login, done", "title: log in, done", "structured.task_list"
+    ),
+    Change("endless-loop", OWN, "chain_depth_limit: 3", "chain_depth_limit: 4", "must"),
+    Change("endless-loop", "arena.yaml", "language: zh", "language: en", "system"),
+    Change(
+        "bilingual-team",
+        OWN,
+        "Yes, with a test build on",
+        "可以，先给测试版，",
+        "replies.dev[0].not",
+    ),
+    Change(
+        "bilingual-team",
+        OWN,
+        "say: 来得及，周四晚上先给测试版。",
+        "say: Yes they can.",
+        "replies.translator.last[0].language",
+    ),
+    Change("flaky-agent", OWN, "retries: 1", "retries: 0", "outcome.writer", "tried again"),
+    Change("flaky-agent", OWN, "selection: ask", "selection: none", "asked", "taken over"),
+    Change(
+        "second-session",
+        OWN,
+        "    session: second\n    send: What",
+        "    send: What",
+        "replies.archivist[0].contains",
+    ),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda one: f"{one.scenario}-{one.field}")
+def test_each_fails_where_what_it_guards_is_changed(change: Change, shipped: Path) -> None:
+    path = shipped / (change.file or f"scenarios/{change.scenario}.yaml")
+    text = path.read_text(encoding="utf-8")
+    assert change.old in text
+    path.write_text(text.replace(change.old, change.new, 1), encoding="utf-8")
+    told = played(shipped, change.scenario)[change.case]
+    assert told.status == "failed", printed(told)
+    assert change.field in [check.field for check in broken(told)], printed(told)
+
+
+def test_every_scenario_has_such_a_change() -> None:
+    assert {change.scenario for change in CHANGES} == {path.stem for path in SCENARIOS}
+
+
+def keys_in(data: Any) -> Iterator[str]:
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield key
+            yield from keys_in(value)
+    elif isinstance(data, list):
+        for value in data:
+            yield from keys_in(value)
+
+
+def test_every_key_of_the_format_stands_in_one_of_them() -> None:
+    found = [
+        one
+        for module in (shapes, expect_shapes)
+        for one in vars(module).values()
+        if isinstance(one, type)
+        and issubclass(one, BaseModel)
+        and one.__module__ == module.__name__
+    ]
+    known = {info.alias or name for one in found for name, info in one.model_fields.items()}
+    files = (ROOT / "scenarios").rglob("*.yaml")
+    used = {key for path in files for key in keys_in(yaml.safe_load(path.read_text("utf-8")))}
+    assert known - used == set()

@@ -1,0 +1,111 @@
+"""The fixed words of reports: each has its Chinese, and keeps what is filled in."""
+
+from __future__ import annotations
+
+import ast
+import string
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from arena_cli.ground.protocol import Attachment, Status, StructuredContent
+from arena_cli.report import words
+from arena_cli.report.words import Words
+from arena_cli.transcript.events import End, ReplyStatus
+
+REPORT = Path(words.__file__).parent
+SPEAK = {"say", "_say", "spans", "_phase"}
+
+
+def texts() -> tuple[set[str], set[str]]:
+    """The texts that reports say, where they are written out; and all texts that stand in code."""
+    said, standing = set(), set()
+    for path in REPORT.parent.rglob("*.py"):
+        if path.name == "words.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                standing.add(node.value)
+            if not (isinstance(node, ast.Call) and node.args):
+                continue
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else None
+            name = node.func.id if isinstance(node.func, ast.Name) else name
+            first = node.args[0]
+            if path.parent == REPORT and name in SPEAK and isinstance(first, ast.Constant):
+                said.add(first.value)
+    return said, standing
+
+
+def fields(text: str) -> list[str]:
+    return sorted(name for _, name, _, _ in string.Formatter().parse(text) if name is not None)
+
+
+def test_every_text_has_its_chinese_and_nothing_else_has() -> None:
+    said, standing = texts()
+    assert said <= set(words._CHINESE)
+    assert set(words._CHINESE) <= standing
+    for text, chinese in words._CHINESE.items():
+        assert fields(text) == fields(chinese)
+
+
+def test_words_of_files_are_kept_and_explained() -> None:
+    kinds = [StructuredContent.model_fields["type"], Attachment.model_fields["type"]]
+    listed = {
+        *get_args(End),
+        *get_args(ReplyStatus),
+        *get_args(Status),
+        *(word for kind in kinds for word in get_args(kind.annotation)),
+    }
+    for word in listed - {"success"}:
+        assert Words("zh").enum(word).startswith(f"{word}（")
+        assert Words().enum(word) == word
+
+
+def test_what_is_filled_in_is_not_read() -> None:
+    say = Words("zh")
+    assert say("team {name}", name="{x} {0}") == "团队 {x} {0}"
+    (before, name) = say.spans("team {name}", name="{x}")
+    assert (before.text, name.text) == ("团队 ", "{x}")
+
+
+@pytest.mark.parametrize(
+    ("environ", "language"),
+    [
+        ({}, "en"),
+        ({"LANG": "C"}, "en"),
+        ({"LANG": "zh_CN.UTF-8"}, "zh"),
+        ({"LC_ALL": "", "LC_MESSAGES": "zh_HK", "LANG": "en_GB"}, "zh"),
+        ({"LC_ALL": "de_DE", "LC_MESSAGES": "zh_HK", "LANG": "zh_CN"}, "en"),
+        ({"ARENA_LANG": "zh", "LC_ALL": "de_DE"}, "zh"),
+        ({"ARENA_LANG": "ZH-Hans"}, "zh"),
+        ({"ARENA_LANG": "en", "LANG": "zh_CN"}, "en"),
+        ({"ARENA_LANG": "klingon", "LANG": "zh_CN"}, "en"),
+        ({"ARENA_LANG": "", "LANG": "zh_CN"}, "zh"),
+    ],
+)
+def test_the_language_is_asked_for(
+    environ: dict[str, str], language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    assert words.language(environ) == language
+
+
+@pytest.mark.parametrize(("tag", "language"), [(0x0804, "zh"), (0x0404, "zh"), (0x0409, "en")])
+def test_windows_says_the_language_of_its_windows(
+    tag: int, language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ctypes
+
+    class Windows:
+        class kernel32:  # noqa: N801 - so it is called
+            @staticmethod
+            def GetUserDefaultUILanguage() -> int:  # noqa: N802
+                return tag
+
+    monkeypatch.setattr("sys.platform", "win32")
+    monkeypatch.setattr(ctypes, "windll", Windows, raising=False)
+    assert words.language({}) == language
+    assert words.language({"LANG": "en_GB"}) == "en"
+    monkeypatch.delattr(ctypes, "windll")
+    assert words.language({}) == "en"
