@@ -1,8 +1,11 @@
 """README and docs, held to the program: files load, commands run, tables and help tell the truth.
 
-A fence names the file that it shows (```yaml agents/dev.yaml). A console block is run as it stands
-(`$ ` before a command, `...` for any output), in the order of the page, in a workspace that `arena
-init` wrote; `exit=N` is its exit code, `busy=SESSION` a session that somebody holds meanwhile.
+A fence names the file that it shows (```yaml agents/dev.yaml; `faulty` if arena should refuse it).
+A console block is run as it stands (`$ ` before a command, `> ` before its further lines, `...` for
+any output), in the order of the page, in the workspace that the page begins with; `exit=N` is its
+exit code, `busy=SESSION` a session that somebody holds meanwhile. What is for a shell that is not
+here (PowerShell, cmd.exe) is read by the rules that the page tells of it, and arena is given what
+comes of that.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import stat
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -25,6 +29,7 @@ from support import member, team, worked_team
 
 from arena_cli.adapters import registry
 from arena_cli.ground import protocol
+from arena_cli.ground.errors import ArenaError
 from arena_cli.ground.protocol import Shape
 from arena_cli.scenario import expect_shapes, shapes
 from arena_cli.scenario import file as scenario_file
@@ -35,8 +40,16 @@ from arena_cli.transcript.events import End, EventTypes
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.glob("*.md") if path.stem != "help")]
+README = ROOT / "README.md"
+README_ZH = ROOT / "README.zh-CN.md"
+READMES = [README, README_ZH]
+PAGES = [*READMES, *sorted(path for path in DOCS.glob("*.md") if path.stem != "help")]
 HELP = DOCS / "help.md"
+SHELLS = DOCS / "shells.md"
+BEGINS_WITH = {  # the command that made the workspace of a page; of the others, `arena init`
+    "README.md": "arena init --template incident",
+    "first-team.md": "true",
+}
 COMMANDS = (
     "",
     "init",
@@ -62,7 +75,7 @@ _VARIES = [
     (re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}"), "SESSION"),
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
-    (re.compile(r"\b\d+\.\d+ s\b"), "N s"),
+    (re.compile(r"\b\d+\.\d+ (?:s\b|秒)"), "N s"),
     (re.compile(r"~\d+ → ~\d+ tokens"), "N tokens"),
 ]
 
@@ -95,15 +108,17 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-def rows(page: Path, first_heading: str) -> list[list[str]]:
+def rows(page: Path, first_heading: str, *, under: str = "") -> list[list[str]]:
     """The cells of the table whose first column is called that, the heading apart."""
-    lines = text_of(page).splitlines()
+    text = text_of(page)
+    lines = (text.partition(f"\n## {under}\n")[2] if under else text).splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(f"| {first_heading} |"))
     found = []
     for line in lines[start + 2 :]:
         if not line.startswith("|"):
             break
-        found.append([cell.strip() for cell in line.strip("|").split("|")])
+        cells = re.split(r"(?<!\\)\|", line.strip("|"))
+        found.append([cell.strip().replace(r"\|", "|") for cell in cells])
     return found
 
 
@@ -130,6 +145,7 @@ class Reader:
 
     folder: Path
     monkeypatch: pytest.MonkeyPatch
+    language: str = "en"
     plugins: list[str] = field(default_factory=list)
     commands: int = 0
 
@@ -137,8 +153,8 @@ class Reader:
     def bin(self) -> Path:
         return self.folder.parent / "bin"
 
-    def prepare(self) -> None:
-        """A workspace, and programs on PATH: arena, and one that answers as `claude -p` does."""
+    def prepare(self, begin: str = "arena init") -> None:
+        """A workspace as `begin` makes it, and on PATH: arena, and a program like `claude -p`."""
         self.folder.mkdir()
         self.bin.mkdir()
         self._script("arena", f'exec "{sys.executable}" -m arena_cli "$@"')
@@ -146,7 +162,7 @@ class Reader:
         answer = {"type": "result", "is_error": False, "result": "看过了，没有问题。"}
         said = json.dumps(answer, ensure_ascii=False)
         self._script("claude", f"cat > /dev/null\necho '{said}'")
-        assert self.shell("arena init").code == 0
+        assert self.shell(begin).code == 0
 
     def _script(self, name: str, body: str) -> None:
         path = self.bin / name
@@ -165,6 +181,8 @@ class Reader:
                 json.loads(block.text)
             case "console":
                 self._console(block)
+            case "powershell" | "bat":
+                self._elsewhere(block)
             case language:
                 assert language in ("sh", "text"), f"nobody checks a block of `{language}`"
 
@@ -176,6 +194,13 @@ class Reader:
 
     def _yaml(self, block: Block) -> None:
         path = self._file(block)
+        if "faulty" in block.words:
+            with pytest.raises(ArenaError):
+                self._load(path)
+        else:
+            self._load(path)
+
+    def _load(self, path: Path) -> None:
         loaded = workspace.load(self.folder, kinds=registry.KINDS)
         if path.parent.name == "scenarios":
             scenario_file.load(Selected((path.resolve(),), frozenset({path.resolve()})), loaded)
@@ -213,6 +238,14 @@ class Reader:
             if held:
                 held.release()
 
+    def _elsewhere(self, block: Block) -> None:
+        """Commands for a shell that is not here: there are such commands and options."""
+        for command, rest in re.findall(r"\barena (\w+)([^|\n]*)", block.text):
+            told = text_of(HELP).partition(f"\n## arena {command}\n")[2].partition("\n## ")[0]
+            assert told, command
+            for option in re.findall(r" (-[-\w]+)", rest):
+                assert re.search(rf"[ ,]{option}\b", told), option
+
     def _run(self, command: str, shown: str, code: int) -> None:
         self.commands += 1
         ran = self.shell(command)
@@ -232,7 +265,7 @@ class Reader:
             "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join([str(ROOT), *self.plugins]),
             "PYTHONUTF8": "1",
-            "ARENA_LANG": "en",
+            "ARENA_LANG": self.language,
         }
         ended = subprocess.run(
             ["sh", "-c", command],
@@ -254,11 +287,13 @@ class Reader:
 
 
 def _commands(text: str) -> list[tuple[str, str]]:
-    """(command, the output that is shown) of a console block."""
+    """(command, the output that is shown) of a console block; `> ` goes on with a command."""
     found: list[tuple[str, str]] = []
     for line in text.splitlines(keepends=True):
         if line.startswith("$ "):
             found.append((line[2:].rstrip("\n"), ""))
+        elif line.startswith("> ") and not found[-1][1]:
+            found[-1] = (f"{found[-1][0]}\n{line[2:].rstrip()}", "")
         else:
             command, shown = found[-1]
             found[-1] = (command, shown + line)
@@ -267,14 +302,14 @@ def _commands(text: str) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
-    found = Reader(tmp_path / "workspace", monkeypatch)
-    found.prepare()
-    return found
+    return Reader(tmp_path / "workspace", monkeypatch)
 
 
 @needs_sh
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_load_and_commands_run(page: Path, reader: Reader) -> None:
+    reader.language = "zh" if page == README_ZH else "en"
+    reader.prepare(BEGINS_WITH.get(page.name, "arena init"))
     for block in blocks(page):
         reader.take(block)
     shown = sum(
@@ -287,28 +322,141 @@ def test_files_load_and_commands_run(page: Path, reader: Reader) -> None:
 
 
 @needs_sh
-def test_the_first_command_of_the_readme_works_in_an_empty_folder(reader: Reader) -> None:
-    lines = [block.text.strip() for block in blocks(ROOT / "README.md") if block.language == "sh"]
+@pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
+def test_the_first_command_of_a_readme_works_in_an_empty_folder(page: Path, reader: Reader) -> None:
+    reader.prepare("true")
+    lines = [block.text.strip() for block in blocks(page) if block.language == "sh"]
     assert len(lines) == 2
     install, _, main_job = lines[0].partition(" && ")
     assert install == "python -m pip install ."
-    shutil.rmtree(reader.folder)
-    reader.folder.mkdir()
     done = reader.shell(main_job)
     assert done.code == 0, done.output
-    assert "quiet · 4 replies in 2 turns" in done.output
+    (opening,) = [block for block in blocks(page) if "opening" in block.words]
+    assert _commands(opening.text)[0][0] in main_job
     assert (reader.folder / "demo" / "sessions").is_dir()
 
 
-def test_ci_runs_the_test_command_of_the_readme() -> None:
-    commands = [
-        block.text.strip() for block in blocks(ROOT / "README.md") if block.language == "sh"
-    ]
-    install, _, run = commands[1].partition(" && ")
+@pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
+def test_ci_runs_the_test_command_of_the_readmes(page: Path) -> None:
+    command = [block.text.strip() for block in blocks(page) if block.language == "sh"][1]
+    install, _, run = command.partition(" && ")
     assert install == "python -m pip install '.[test]'"
     assert run.startswith("python -m pytest")
-    assert text_of(ROOT / "README.md").count(commands[1]) == 1
-    assert commands[1] not in text_of(ROOT / ".ci" / "run")
+    assert text_of(page).count(command) == 1
+    assert "&& python -m pytest" in text_of(ROOT / ".ci" / "run")
+    assert command not in text_of(ROOT / ".ci" / "run")
+
+
+QUOTED = "you write"  # the first column of the tables of quoting
+_POWERSHELL = re.compile(
+    r"""'(?P<verbatim>(?:[^']|'')*)'|"(?P<filled>(?:[^"`$]|`.)*)"
+    |(?P<plain>(?:[^\s'"`,;(){}|&<>@#$]|`.)(?:[^\s'"`,;(){}|&$]|`.)*)|\s+""",
+    re.VERBOSE,
+)
+
+
+def powershell_words(line: str) -> list[str]:
+    """What PowerShell passes to a program; a line in which it would do more is refused."""
+    found = []
+    at = 0
+    while at < len(line):
+        match = _POWERSHELL.match(line, at)
+        assert match, f"PowerShell does something with {line[at:]!r}"
+        at = match.end()
+        if match["verbatim"] is not None:
+            found.append(match["verbatim"].replace("''", "'"))
+        elif (word := match["filled"] or match["plain"]) is not None:
+            if word == "--%":
+                return found + program_words(line[at:])
+            found.append(re.sub("`(.)", r"\1", word))
+    return found
+
+
+def cmd_words(line: str) -> list[str]:
+    """What a program gets from cmd.exe; a line in which cmd.exe would do more is refused."""
+    for number, part in enumerate(line.split('"')):
+        assert not re.search("%[^%]+%", part), f"cmd.exe fills in {part!r}"
+        assert number % 2 or not re.search("[&|<>^()]", part), f"cmd.exe reads {part!r}"
+    return program_words(line)
+
+
+def program_words(line: str) -> list[str]:
+    """A command line as programs on Windows split it."""
+    found = [""]
+    quoted = False
+    for part in re.findall(r'\\*"|\\+|[ \t]+|[^\\" \t]+', line.strip()):
+        if part.endswith('"'):
+            slashes = len(part) - 1
+            found[-1] += "\\" * (slashes // 2) + '"' * (slashes % 2)
+            quoted ^= not slashes % 2
+        elif part.isspace() and not quoted:
+            found.append("")
+        else:
+            found[-1] += part
+    return found
+
+
+@pytest.mark.parametrize(
+    ("shell", "words"), [("PowerShell", powershell_words), ("cmd.exe", cmd_words)]
+)
+def test_what_shells_on_windows_pass_arrives(
+    shell: str, words: Callable[[str], list[str]], reader: Reader
+) -> None:
+    from typer.testing import CliRunner
+
+    from arena_cli.cli import main
+
+    reader.prepare()
+    table = rows(SHELLS, QUOTED, under=shell)
+    assert len(table) > 5
+    for left, right in table:
+        (line,), (message,) = spans(left), spans(right)
+        program, command, *rest = words(line)
+        assert (program, command) == ("arena", "send")
+        given = ["-w", str(reader.folder), "send", "--dry-run", "--json", *rest]
+        done = CliRunner().invoke(main.app, given)
+        assert json.loads(done.stdout)["message"]["content"] == message, line
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("arena send @architect", "splatting"),
+        ('arena send "it costs $5"', "a variable"),
+        ("arena send 100% sure; done", "the end of the command"),
+    ],
+)
+def test_what_powershell_would_not_pass_on_is_refused(line: str, why: str) -> None:
+    with pytest.raises(AssertionError):
+        powershell_words(line)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_what_shells_pass_arrives(shell: str, reader: Reader) -> None:
+    """As somebody types it: with the history expansion of bash."""
+    if not shutil.which(shell):
+        pytest.skip(f"there is no {shell}")
+    reader.prepare()
+    table = rows(SHELLS, QUOTED, under="bash, zsh, fish")
+    assert len(table) > 5
+    script = ["set -o history -o histexpand"] if shell == "bash" else []
+    for left, _ in table:
+        script += [spans(left)[0].replace("arena send", "arena send --dry-run --json", 1)]
+    (reader.folder / "typed.sh").write_text("\n".join(script) + "\n", encoding="utf-8")
+    done = reader.shell(f"{shell} typed.sh 2>/dev/null")
+    found = re.findall(r'^    "content": (".*"),$', done.output, re.MULTILINE)
+    assert [json.loads(content) for content in found] == [spans(right)[0] for _, right in table]
+
+
+@needs_sh
+def test_history_takes_an_exclamation_mark_in_double_quotes(reader: Reader) -> None:
+    if not shutil.which("bash"):
+        pytest.skip("there is no bash")
+    reader.prepare("true")
+    lines = ["set -o history -o histexpand", "echo one", 'echo "well done!!"', "echo 'well done!!'"]
+    (reader.folder / "typed.sh").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    done = reader.shell("bash typed.sh 2>/dev/null")
+    assert done.output.splitlines() == ["one", "well doneecho one", "well done!!"]
 
 
 def test_help_is_what_the_program_prints(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,7 +545,7 @@ def test_the_protocol_names_every_field(shape: type[Shape]) -> None:
 def test_every_key_of_an_adapter_is_explained(kind: str) -> None:
     settings = registry.adapter_type(kind).settings_type
     section = text_of(DOCS / "adapters.md").partition(f"## `{kind}`")[2].partition("\n## ")[0]
-    unbuilt = {"strict", "keep_alive"}
+    unbuilt = {"keep_alive"}
     assert set(settings.model_fields) - unbuilt - {"type"} <= set(spans(section))
 
 

@@ -200,7 +200,7 @@ def test_a_cancelled_retry_keeps_what_that_attempt_told(tmp_path: Path) -> None:
     asyncio.run(interrupted())
     cancelled = talk.last("reply_finished")
     assert (cancelled.status, cancelled.attempts) == ("cancelled", 2)
-    assert cancelled.metadata == {"scripted": 1}
+    assert cancelled.metadata == {"scripted": 1, "earlier_attempts": [{"scripted": 0}]}
 
 
 def test_a_new_message_closes_the_open_chain_as_interrupted(tmp_path: Path) -> None:

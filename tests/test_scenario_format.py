@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stage import Stage, broken, printed
 
 from arena_cli.ground import yamlfile
-from arena_cli.ground.errors import FileFaults
+from arena_cli.ground.errors import FileFaults, UsageError
 from arena_cli.scenario import file, placeholders, select
 from arena_cli.scenario.result import ScenarioResult
 
@@ -481,10 +481,18 @@ def test_keep_says_which_sessions_stay(stage: Stage, keep: str) -> None:
         ("nothing or login", "The login page", True),
         ("login and page or nothing", "登录 login", False),
         ("登录", "登录 login", True),
+        ("login page", "the Login page", True),
+        ("not not login", "login", True),
     ],
 )
 def test_words_choose_scenarios(words: str, title: str, holds: bool) -> None:
     assert select.by_words(words)(title) is holds
+
+
+@pytest.mark.parametrize("words", ["", "and", "x and", "or x", "not", "a not b", "a and or b"])
+def test_words_that_cannot_be_read_are_wrong_use(words: str) -> None:
+    with pytest.raises(UsageError, match="-k: cannot read"):
+        select.by_words(words)
 
 
 @given(st.text(max_size=30).filter(lambda text: "${vars." not in text))

@@ -245,10 +245,6 @@ def test_wrong_replies_are_refused_with_their_place(
     assert any(what in said for said in found), found
 
 
-def test_strict_is_not_built() -> None:
-    assert faults(["x"], strict=True) == [(("strict",), "Value error, strict is not built yet")]
-
-
 def test_the_schema_allows_texts_and_rules() -> None:
     items = ScriptedSettings.model_json_schema()["properties"]["replies"]["items"]
     assert items == {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Rule"}]}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from arena_cli.cli import streams
-from arena_cli.ground.errors import DiskRefused, FileFaults, UsageError
+from arena_cli.ground.errors import ArenaError, DiskRefused, FileFaults, UsageError
 
 if TYPE_CHECKING:
     from arena_cli.report.spans import Line
@@ -57,6 +57,15 @@ def workspace_of(context: typer.Context) -> Workspace:
     from arena_cli.team import workspace
 
     return workspace.load(root_of(context), kinds=registry.KINDS)
+
+
+def avatars_of(context: typer.Context) -> dict[str, str]:
+    """The faces of the agents, by id; none where the workspace cannot be loaded."""
+    try:
+        profiles = workspace_of(context).profiles
+    except ArenaError:
+        return {}
+    return {agent_id: profile.avatar for agent_id, profile in profiles.items()}
 
 
 def scenarios_of(context: typer.Context, selected: Selected) -> tuple[Workspace, list[Scenario]]:

@@ -85,7 +85,8 @@ def show(
         _show_context(context, stored, agent_id, wanted, as_json=as_json)
         return
     output = Output()
-    printer = Printer(output, as_json=as_json)
+    avatars = {} if as_json else common.avatars_of(context)
+    printer = Printer(output, as_json=as_json, avatars=avatars)
     reader = reading.Reader(stored, printer.goes_on)
     if wanted is not None:
         events = reader.turn(wanted)

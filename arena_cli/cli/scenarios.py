@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from arena_cli.cli import common, interrupt, streams
+from arena_cli.cli import common, complete, interrupt, streams
 from arena_cli.cli.common import Output
 from arena_cli.cli.interrupt import Interrupted
 from arena_cli.ground import nearest
@@ -36,6 +36,7 @@ def run(
         typer.Argument(
             metavar="[SCENARIO]...",
             help="Files, folders, or names of files in `scenarios/`; without any, all of them.",
+            autocompletion=complete.complete_scenarios,
         ),
     ] = None,
     tag: Annotated[
@@ -134,7 +135,7 @@ def _selected(
         scenario
         for scenario in found
         if (not tags or not {*tags}.isdisjoint(scenario.file.tags))
-        and (meant is None or meant(f"{scenario.title} {scenario.shown}"))
+        and (meant is None or meant(f"{scenario.title} {scenario.path.name}"))
     ]
     if not selected:
         asked = f"-k {words!r}" if words is not None else "these files"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -37,10 +38,24 @@ class Document:
         self.has_free_keys = has_free_keys
         self._text = text
         self._read = text if read is None else read
+        self._same_text: Document | None = None
+
+    def with_data(self, data: Any) -> Document:
+        """The same file with other data, as if its text said that."""
+        other = copy.copy(self)
+        other.data = data
+        other._same_text = self._same_text or self
+        return other
+
+    def may_hold(self, part: str) -> bool:
+        """Whether `part` can stand in any of its texts, by a quick look."""
+        return self._read is None or part in self._read
 
     @cached_property
     def _root(self) -> Node | None:
         """The nodes of the text as it was mended to be read; None where there are none."""
+        if self._same_text is not None:
+            return self._same_text._root
         return yamlnodes.compose(self._read) if self._read else None
 
     @cached_property

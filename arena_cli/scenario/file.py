@@ -119,6 +119,8 @@ def _cases(documents: Sequence[Document]) -> tuple[list[Case | None], list[Fault
     if not isinstance(merged, dict):
         return [None], []
     keys = {key: merged[key] for key in Frame.model_fields if key in merged}
+    if not keys:
+        return [None], []
     parts = [Part(document) for document in documents]
     frame, faults = yamlfile.validate_merged(keys, Frame, parts)
     if frame is None:

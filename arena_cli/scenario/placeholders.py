@@ -7,7 +7,6 @@ settings from the environment (`${env:X}`): in profiles nothing but vars is touc
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -52,15 +51,14 @@ class Filled(NamedTuple):
 
 def with_vars(document: Document, values: Mapping[str, Any]) -> Filled:
     """The document with its vars filled in."""
-    if not isinstance(document.data, dict):
+    if not isinstance(document.data, dict) or not document.may_hold("${"):
         return Filled(document)
     filler = _Vars(values, document)
     data = {
         key: value if key in _AS_THEY_ARE else filler.value(value, (key,))
         for key, value in document.data.items()
     }
-    filled = copy.copy(document)
-    filled.data = data
+    filled = document.with_data(data)
     return Filled(filled, filler.faults, frozenset(filler.unknown), frozenset(filler.typed))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -83,8 +82,8 @@ def by_words(expression: str) -> Callable[[str], bool]:
     `and` binds nearer than `or`, `not` stands before a word. Raises UsageError.
     """
     choices = [
-        [_term(term, expression) for term in re.split(r"\s+and\s+", choice)]
-        for choice in re.split(r"\s+or\s+", expression.strip())
+        [_term(term, expression) for term in _parted(choice, "and")]
+        for choice in _parted(expression.casefold().split(), "or")
     ]
 
     def holds(text: str) -> bool:
@@ -94,14 +93,23 @@ def by_words(expression: str) -> Callable[[str], bool]:
     return holds
 
 
-def _term(term: str, expression: str) -> tuple[str, bool]:
-    words = term.strip().casefold()
-    wanted = True
-    while words == "not" or words.startswith("not "):
-        words = words[3:].strip()
-        wanted = not wanted
-    if not words or words in ("and", "or"):
+def _parted(words: Sequence[str], at: str) -> list[list[str]]:
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == at:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def _term(words: Sequence[str], expression: str) -> tuple[str, bool]:
+    negations = 0
+    while words[negations : negations + 1] == ["not"]:
+        negations += 1
+    rest = words[negations:]
+    if not rest or "not" in rest:
         raise UsageError(
             f"-k: cannot read {expression!r}", "write words with `and`, `or` and `not` between them"
         )
-    return words, wanted
+    return " ".join(rest), negations % 2 == 0

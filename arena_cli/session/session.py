@@ -281,5 +281,9 @@ def _claimed(sessions: Path, clock: Clock) -> Path:
 
 def redactor_of(place: Place, team: Team) -> Redactor:
     """What takes out the secrets of these members and of the workspace."""
-    secrets = (environ.secrets(member.profile.adapter, place.environ) for member in team.members)
+    secrets = (
+        environ.secrets(member.profile.adapter, place.environ)
+        for member in team.members
+        if member.profile.asks_environment
+    )
     return Redactor(set().union(*secrets), place.redact)

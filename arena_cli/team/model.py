@@ -74,6 +74,11 @@ class AgentProfile(FileShape):
     timeout_s: float | None = Field(default=None, gt=0)
     may_mention: list[str] | None = None
 
+    @cached_property
+    def asks_environment(self) -> bool:
+        """Whether a setting of its adapter is filled from the environment."""
+        return "${env:" in repr(self.adapter)
+
 
 class TeamConfig(FileShape):
     """The rules of a team (docs/turn-rules.md); times are in seconds."""
