@@ -5,7 +5,8 @@
 A scenario is one message to one scripted agent and three expectations; they stand in 1,000 files,
 or in one file of 1,000 cases. CPU is user and system time of the process and all its children.
 Figures are of rounds taken in turn; a ratio is the median of those against `--jobs 1` over files
-in the same round. First every number of jobs is checked to find the same wrong scenarios.
+in the same round. First every number of jobs is checked to find the same wrong scenarios. A disk
+that others use makes the figures swing; `TMPDIR=/dev/shm` takes it out.
 
 - `bare loop`: an empty Python that writes the bytes of the transcripts into as many folders.
 - `--keep all`: the transcripts stay; otherwise those of scenarios that passed are removed again.
@@ -230,7 +231,7 @@ def main() -> None:
             for name, command in commands.items():
                 if command.arguments:
                     figures[name].append(measured(command))
-    print(f"{count} scenarios, {chosen.rounds} rounds; seconds")
+    print(f"{count} scenarios, rounds: {chosen.rounds}; seconds")
     print(f"{'':30} CPU least  median   ratio   wall  ratio")
     for name, taken in figures.items():
         print(f"{name:30} {_columns(taken, figures[BASE])}")

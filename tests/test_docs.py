@@ -577,6 +577,24 @@ def test_the_tables_of_keys_have_every_key_and_its_default(
     assert told == flat
 
 
+def test_the_slips_that_the_files_page_shows(reader: Reader) -> None:
+    reader.prepare()
+    path = reader.folder / "agents" / "row.yaml"
+    table = rows(DOCS / "files.md", "written")
+    assert len(table) > 5
+    for wrong, _, right in table:
+        for line, loads in [(one, False) for one in spans(wrong)] + [
+            (one, True) for one in spans(right)
+        ]:
+            text = f"agent_id: row\nadapter:\n  type: scripted\n  replies:\n    - {line}\n"
+            path.write_text(text, encoding="utf-8")
+            if loads:
+                workspace.load(reader.folder, kinds=registry.KINDS)
+            else:
+                with pytest.raises(ArenaError):
+                    workspace.load(reader.folder, kinds=registry.KINDS)
+
+
 def test_scenario_keys_are_all_explained() -> None:
     spelled = " ".join(spans(text_of(DOCS / "scenarios.md")))
     told = set(re.findall("[a-z_]+", spelled))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
+from fasteners import InterProcessLock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from program import Program
@@ -179,7 +179,7 @@ def test_as_json_with_everything_that_can_be_sent(program: Program) -> None:
     program.file("notes.txt", "attached")
     before = files(program.folder)
     args = ("--json", "--from", "maya", "--to", "tester", "--attach", "notes.txt")
-    with FileLock(program.folder / "sessions" / "s" / "transcript.lock"):
+    with InterProcessLock(program.folder / "sessions" / "s" / "transcript.lock"):
         done = program.run("send", "-n", "-c", *args, given=b"from a pipe").check()
     found = json.loads(done.stdout)
     assert found["session"] == "s"

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
+from fasteners import InterProcessLock
 from program import Program, gone, until
 
 pytestmark = pytest.mark.skipif(
@@ -162,7 +162,7 @@ def test_a_signal_before_the_chain_begins_writes_nothing(program: Program) -> No
     reading = program.start("send", "--session", "s", stdin=subprocess.PIPE)
     folder = program.folder / "sessions" / "busy"
     folder.mkdir(parents=True)
-    with FileLock(folder / "transcript.lock"):
+    with InterProcessLock(folder / "transcript.lock"):
         waiting = program.start("send", "--session", "busy", "hello")
         assert waiting.stderr
         assert b"busy; waiting up to 600 s" in waiting.stderr.readline()

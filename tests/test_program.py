@@ -23,21 +23,21 @@ TIME  user
   @架构师 @合规 请帮我拆解这个需求：做一个用户管理系统，需要符合 GDPR
 
 ── turn 1 · must reply: 架构师, 合规
-TIME  架构师 (architect) · turn 1 A · N s · N tokens
+TIME  📐 架构师 (architect) · turn 1 A · N s · N tokens
   需求拆解如下：1. 用户认证 2. 权限管理 3. 数据加密 @全栈开发 请按此方案实现
   → 全栈开发
-TIME  合规 (compliance) · turn 1 A · N s · N tokens
+TIME  🔒 合规 (compliance) · turn 1 A · N s · N tokens
   GDPR 要求：用户同意、数据可删除 @测试工程师 请准备测试用例
   → 测试工程师
   passed over: 测试工程师 (relevance 0.4 < 0.8)
 
 ── turn 1 · may reply: 全栈开发
-TIME  全栈开发 (developer) · turn 1 B · N s · N tokens
+TIME  💻 全栈开发 (developer) · turn 1 B · N s · N tokens
   收到，先做认证模块 @测试工程师 完成后请做冒烟测试
   → 测试工程师
 
 ── turn 2 · must reply: 测试工程师 (mentioned by 合规, 全栈开发)
-TIME  测试工程师 (tester) · turn 2 A · N s · N tokens
+TIME  🧪 测试工程师 (tester) · turn 2 A · N s · N tokens
   好的，准备三组用例
 
 ══ quiet · 4 replies in 2 turns · N tokens

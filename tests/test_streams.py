@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
+from fasteners import InterProcessLock
 from program import Program
 
 
@@ -73,7 +73,7 @@ def test_a_sessions_place_that_cannot_be_written(program: Program) -> None:
 def test_a_busy_session_exits_5_and_nothing_is_written(program: Program) -> None:
     program.run("send", "-s", "s", "-q", "hello").check()
     before = program.transcript().read_bytes()
-    with FileLock(program.folder / "sessions" / "s" / "transcript.lock"):
+    with InterProcessLock(program.folder / "sessions" / "s" / "transcript.lock"):
         for args in (("send", "-s", "s", "hello"), ("resume", "s")):
             program.run(*args, "--wait", "0").check(
                 code=5,

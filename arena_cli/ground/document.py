@@ -47,9 +47,10 @@ class Document:
         other._same_text = self._same_text or self
         return other
 
-    def may_hold(self, part: str) -> bool:
-        """Whether `part` can stand in any of its texts, by a quick look."""
-        return self._read is None or part in self._read
+    @cached_property
+    def has_placeholders(self) -> bool:
+        """Whether `${` stands in it."""
+        return self._read is None or "${" in self._read
 
     @cached_property
     def _root(self) -> Node | None:

@@ -51,7 +51,7 @@ class Filled(NamedTuple):
 
 def with_vars(document: Document, values: Mapping[str, Any]) -> Filled:
     """The document with its vars filled in."""
-    if not isinstance(document.data, dict) or not document.may_hold("${"):
+    if not isinstance(document.data, dict) or not document.has_placeholders:
         return Filled(document)
     filler = _Vars(values, document)
     data = {

@@ -1,41 +1,80 @@
 """One writer a session: a lock beside the transcript, held for a whole chain.
 
-The operating system keeps it (flock, or LockFile on Windows), so that a dead owner's is free.
+The operating system keeps it (fcntl, or msvcrt on Windows), so that a dead owner's is free. Such
+locks are a process's own: whoever else in this process asks for one finds it in `_held`.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import ThreadError
 
-from filelock import FileLock, Timeout
+from fasteners import InterProcessLock
 
 from arena_cli.ground.errors import SessionBusy, UsageError
 
+NAME = "transcript.lock"
 
-def acquire(folder: Path, *, wait_s: float, on_wait: Callable[[], None]) -> FileLock:
+_POLL_S = 0.05
+
+_held: set[Path] = set()
+
+
+class Lock:
+    """The lock of one session's folder, until `release`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NAME
+        self._lock = InterProcessLock(self._path)
+
+    def try_acquire(self) -> bool:
+        """Hold it if nobody else does. Raises OSError or ThreadError where that cannot be asked."""
+        if self._path in _held:
+            return False
+        if self._lock.acquire(blocking=False):
+            _held.add(self._path)
+            return True
+        if self._lock.lockfile is not None:
+            self._lock.lockfile.close()
+        return False
+
+    def release(self) -> None:
+        """Let go of it."""
+        _held.discard(self._path)
+        self._lock.release()
+
+
+def acquire(folder: Path, *, wait_s: float, on_wait: Callable[[], None]) -> Lock:
     """Hold the lock of a session's folder; `on_wait` is told once if somebody else has it.
 
     Raises SessionBusy after `wait_s` seconds, UsageError where the folder refuses the file.
     """
-    # With a mode that only its owner writes, the library need not probe the folder first.
-    lock = FileLock(folder / "transcript.lock", mode=0o644, thread_local=False)
+    lock = Lock(folder)
     try:
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            if wait_s > 0:
-                on_wait()
-            lock.acquire(timeout=wait_s, poll_interval=0.05)
-    except Timeout as error:
-        raise SessionBusy(
-            f"session {folder.name} is busy: another arena is writing to it "
-            f"(waited {wait_s:g} s)\n"
-            "  Nothing was written. Send again later, or wait longer with --wait SECONDS."
-        ) from error
-    except OSError as error:
+        if lock.try_acquire() or _waited(lock, wait_s, on_wait):
+            return lock
+    except (OSError, ThreadError) as error:
         raise UsageError(
-            f"{folder}: cannot write here: {error.strerror or error}",
+            f"{folder}: cannot write here: {getattr(error, 'strerror', None) or error}",
             "arena keeps transcripts there; mend the rights, or choose another --workspace.",
         ) from error
-    return lock
+    raise SessionBusy(
+        f"session {folder.name} is busy: another arena is writing to it "
+        f"(waited {wait_s:g} s)\n"
+        "  Nothing was written. Send again later, or wait longer with --wait SECONDS."
+    )
+
+
+def _waited(lock: Lock, wait_s: float, on_wait: Callable[[], None]) -> bool:
+    """Whether it could be held within that time."""
+    if wait_s <= 0:
+        return False
+    on_wait()
+    end = time.monotonic() + wait_s
+    while time.monotonic() < end:
+        time.sleep(_POLL_S)
+        if lock.try_acquire():
+            return True
+    return False

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from filelock import FileLock
-
 from arena_cli.adapters import registry, strays
 from arena_cli.adapters.base import Adapter
 from arena_cli.adapters.runtime import Runtime
@@ -81,7 +79,7 @@ class Session:
         self._place = place
         self.folder = _made(place, name)
         self.name = self.folder.name
-        self._lock: FileLock = lock.acquire(
+        self._lock = lock.acquire(
             self.folder, wait_s=place.wait_s, on_wait=lambda: on_wait(self.name)
         )
         try:

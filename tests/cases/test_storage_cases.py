@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
+from fasteners import InterProcessLock
 from program import Program, until
 
 ECHO = {"say": "heard: ${message}"}
@@ -114,7 +114,7 @@ def test_c37_two_senders_to_one_session_lose_and_mix_nothing(program: Program) -
 def test_c37_who_waits_in_vain_is_told_and_wrote_nothing(program: Program) -> None:
     folder = program.folder / "sessions" / "s"
     folder.mkdir(parents=True)
-    with FileLock(folder / "transcript.lock"):
+    with InterProcessLock(folder / "transcript.lock"):
         program.run("send", "-s", "s", "hello", "--wait", "0.1").check(
             code=5,
             stdout="",
