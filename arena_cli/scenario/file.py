@@ -221,13 +221,14 @@ class _Loader:
             self._past(parts, index, said, team, faults)
             for index, said in enumerate(file.given.messages)
         ]
-        waiting = frozenset(loc for loc, _ in placeholders.saved_names(data))
+        waits = any(part.document.has_placeholders for part in parts)
+        waiting = frozenset(loc for loc, _ in placeholders.saved_names(data if waits else {}))
         later = {loc[1] for loc in waiting if loc[0] == "steps" and loc[2] not in _JUDGED}
         sent = [
             None if index in later else self._sent(parts, index, step, team, faults)
             for index, step in enumerate(file.steps)
         ]
-        for loc, what, mend in named.unknown(file, data, team):
+        for loc, what, mend in named.unknown(file, team, data if waiting else {}):
             faults.append(yamlfile.holder(parts, loc).fault(loc, what, mend))
         if faults:
             return None, faults

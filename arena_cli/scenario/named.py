@@ -22,8 +22,11 @@ Wrong = tuple[Loc, str, str]
 _WAIT = ("send", "attach", "say", "system", "check", "expect")
 
 
-def unknown(file: ScenarioFile, data: Mapping[str, Any], team: Team) -> Iterator[Wrong]:
-    """(place, what, mend) of every id that nobody in the team has, and of what is never saved."""
+def unknown(file: ScenarioFile, team: Team, waiting: Mapping[str, Any]) -> Iterator[Wrong]:
+    """(place, what, mend) of every id that nobody in the team has, and of what is never saved.
+
+    `waiting` is the data of a file that waits for something saved; empty where nothing does.
+    """
     for index, step in enumerate(file.steps):
         loc: Loc = ("steps", index)
         yield from _in_expect(step.expect, (*loc, "expect"), team)
@@ -34,7 +37,8 @@ def unknown(file: ScenarioFile, data: Mapping[str, Any], team: Team) -> Iterator
         for name, saved in step.save.items():
             yield from _agent(saved.agent, (*loc, "save", name, "from"), team)
     yield from _in_expect(file.expect, ("expect",), team)
-    yield from _never_saved(file, data)
+    if waiting:
+        yield from _never_saved(file, waiting)
 
 
 def _in_expect(expected: Expect, loc: Loc, team: Team) -> Iterator[Wrong]:

@@ -6,6 +6,7 @@ import functools
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Literal
 
 from arena_cli.ground.errors import ArenaError, UsageError
@@ -81,7 +82,7 @@ class Playing:
     def discard(self) -> None:
         """Remove its sessions."""
         for session in self._sessions.values():
-            shutil.rmtree(session.folder, ignore_errors=True)
+            _remove(session.folder)
         self._sessions.clear()
 
     @property
@@ -251,6 +252,16 @@ class Playing:
             error=error,
             events=list(events),
         )
+
+
+def _remove(folder: Path) -> None:
+    """Remove a session's folder; most hold nothing but files."""
+    try:
+        for entry in folder.iterdir():
+            entry.unlink()
+        folder.rmdir()
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _play(sent: Sent, session: Session) -> None:

@@ -254,7 +254,6 @@ def _made(place: Place, name: str | None) -> Path:
         folder = names.existing(sessions, name) or sessions / name
     try:
         if name is None:
-            sessions.mkdir(parents=True, exist_ok=True)
             folder = _claimed(sessions, place.clock)
         else:
             folder.mkdir(parents=True, exist_ok=True)
@@ -273,6 +272,9 @@ def _claimed(sessions: Path, clock: Clock) -> Path:
         try:
             folder.mkdir()
         except FileExistsError:
+            continue
+        except FileNotFoundError:
+            sessions.mkdir(parents=True, exist_ok=True)
             continue
         return folder
 
