@@ -442,3 +442,19 @@ def test_no_colour_and_no_progress_where_they_are_not_wanted(
     assert "FAILED  the a" in screen
     assert "\x1b" not in watched.text
     assert "of 2" not in watched.text
+
+
+def test_a_session_that_a_scenario_left_is_not_the_last_one(program: Program) -> None:
+    program.run("send", "-s", "mine", "@dev hello").check()
+    asks(program, "x", turns=9)
+    assert program.run("run").code == 1
+    assert len(kept(program)) == 2
+    assert "session mine" in program.run("send", "-c", "@dev again").check().stdout
+    assert "session mine" in program.run("show").check().stdout
+
+
+def test_a_file_with_another_ending_is_told(program: Program) -> None:
+    program.file("scenarios/x.yml", "scenario: x\nsteps: [{send: hi}]\n")
+    done = program.run("run")
+    assert done.code == 2
+    assert "scenarios/x.yml: only .yaml files are read\n  rename it to x.yaml\n" in done.stderr

@@ -229,7 +229,9 @@ def test_faults_of_the_workspace_file(tmp_path: Path, text: str, told: str) -> N
         ("role_prompt: {file: ../x.md}\n", "3: role_prompt.file: `../x.md` is not in the work"),
         ("role_prompt: {file: bad.md}\n", "3: role_prompt.file: `bad.md` is not UTF-8"),
         ("role_prompt: {file: link.md}\n", "3: role_prompt.file: `link.md` is not in the work"),
-        ("aliases: ['@all']\nname: user\n", "reserved"),
+        ("aliases: ['all']\nname: user\n", "reserved"),
+        ("name: '@foo'\n", "3: name: a name stands without `@`"),
+        ("aliases: [x, '＠foo']\n", "3: aliases[1]: a name stands without `@`"),
         ("timeout_s: 0\n", "3: timeout_s: must be more than 0, not 0"),
     ],
 )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from program import Program
 from pydantic import BaseModel
 
+from arena_cli.adapters.cli import CliSettings
 from arena_cli.ground import excerpt, yamlfile
 from arena_cli.ground.errors import FileFaults
 from arena_cli.scenario.shapes import ScenarioFile
@@ -1121,3 +1123,19 @@ def test_quoted_texts_are_never_a_fault(texts: list[str], quote: str) -> None:
     document = yamlfile.parse(f"scenario: x\nsteps:\n{steps}", "f.yaml")
     assert document.faults == ()
     assert [step["send"] for step in document.data["steps"]] == texts
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("claude -p", '[claude, "-p"]'),
+        ("sh -c 'a b'", '[sh, "-c", "a b"]'),
+        ("it's", '["it\'s"]'),
+        (r"C:\bin\x.exe y", r'["C:\\bin\\x.exe", y]'),
+    ],
+)
+def test_a_command_in_one_text_is_parted_in_its_mend(line: str, wanted: str) -> None:
+    text = f"command: {json.dumps(line)}\n"
+    _, faults = yamlfile.validate(yamlfile.parse(text, "f.yaml"), CliSettings)
+    (mend,) = [fault.mend for fault in faults if fault.field == "command"]
+    assert mend == f"write: command: {wanted}"

@@ -175,7 +175,16 @@ def sessions(
         common.say(" · ".join(shown_line(str(fact)) for fact in facts))
 
 
-def path(context: typer.Context, session: OneSession = None) -> None:
+def path(
+    context: typer.Context,
+    session: Annotated[
+        str | None,
+        typer.Argument(
+            help="A session, whose transcript it is; without one, the workspace.",
+            autocompletion=complete.complete_sessions,
+        ),
+    ] = None,
+) -> None:
     """Print the workspace's folder, or where a session's transcript lies."""
     from arena_cli.session import store
 

@@ -71,7 +71,10 @@ class Teller:
             for error in errors
             if not (error.kind == "missing" and error.path in meant)
             and not (error.value is None and error.path in left_out)
-            and not (error.is_of_type and self._place.is_mended(error.path))
+            and not (
+                (error.is_of_type or error.kind == "value_error")
+                and self._place.is_mended(error.path)
+            )
             and not self._place.is_told(error.path, with_below=error.kind == "value_error")
         ]
 
@@ -193,6 +196,9 @@ class Teller:
             wanted = asked.partition(" or ")[0] if asked != "true or false" else asked
             must = any(path[-1:] == (key,) for key in self._required(path[:-1]))
             return f"write {wanted}" + ("" if must else ", or leave the key out")
+        if path[-1:] == ("command",) and isinstance(value, str):
+            words = shapewords.as_command(value)
+            return self._place.rewritten(path, words) or f"write {words}"
         meant = shapewords.as_asked(asked, value, raw or "")
         if meant is not None:
             return self._place.rewritten(path, meant[0]) or meant[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from arena_cli.ground import yamllines
@@ -46,6 +47,15 @@ def as_asked(asked: str, value: Any, raw: str) -> tuple[str, str] | None:
         items = yamllines.quoted(raw) if _is_bare_flow(value, raw) else raw
         return f"[{items}]", f"write [{items}]"
     return None
+
+
+def as_command(line: str) -> str:
+    """A program and its arguments in one text, as the list that it should be."""
+    try:
+        words = line.split() if "\\" in line else shlex.split(line)
+    except ValueError:
+        words = line.split()
+    return f"[{', '.join(w if w.isalnum() else yamllines.quoted(w) for w in words)}]"
 
 
 def _is_bare_flow(value: Any, raw: str) -> bool:

@@ -70,6 +70,10 @@ def _read(
     """Each file that is played with all that it includes, and what cannot be read."""
     faults: dict[Fault, None] = {}
     chains: dict[Path, list[Document]] = {}
+    for path in selected.misnamed:
+        mend = f"rename it to {path.stem}{select.SUFFIX}"
+        what = f"only {select.SUFFIX} files are read"
+        faults[Fault(reader.shown(path), 0, "", what, mend)] = None
     for path in selected.paths:
         chains[path], wrong = reader.chain(path)
         faults.update(dict.fromkeys(wrong))

@@ -25,10 +25,13 @@ class Reader:
         """One file by itself."""
         known = self._documents.get(path)
         if known is None:
-            inside = path.is_relative_to(self.root)
-            shown = (path.relative_to(self.root) if inside else path).as_posix()
-            known = self._documents[path] = yamlfile.load(path, shown)
+            known = self._documents[path] = yamlfile.load(path, self.shown(path))
         return known
+
+    def shown(self, path: Path) -> str:
+        """The path as the user is shown it."""
+        inside = path.is_relative_to(self.root)
+        return (path.relative_to(self.root) if inside else path).as_posix()
 
     def chain(self, path: Path) -> tuple[list[Document], list[Fault]]:
         """A file and all that it includes, the nearest first, and what is wrong with that."""

@@ -163,7 +163,13 @@ class Playing:
         if session is None:
             events = heard[name] = []
             session = opened.enter_context(
-                Session(self._place, None, self._scenario.team, on_event=events.append)
+                Session(
+                    self._place,
+                    None,
+                    self._scenario.team,
+                    scenario=self._scenario.title,
+                    on_event=events.append,
+                )
             )
             self._sessions[name] = session
         return session

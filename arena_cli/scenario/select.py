@@ -11,13 +11,18 @@ from arena_cli.ground.errors import UsageError
 
 FOLDER = "scenarios"
 SUFFIX = ".yaml"
+OTHER_SUFFIX = ".yml"
 
 
 class Selected(NamedTuple):
-    """Scenario files in the order of selection; `named` are those that were named one by one."""
+    """Scenario files in the order of selection; `named` are those that were named one by one.
+
+    `misnamed` lie among them, and are not read for their name's end.
+    """
 
     paths: tuple[Path, ...]
     named: frozenset[Path] = frozenset()
+    misnamed: tuple[Path, ...] = ()
 
 
 def select(root: Path, wanted: Sequence[str], start: Path) -> Selected:
@@ -28,26 +33,30 @@ def select(root: Path, wanted: Sequence[str], start: Path) -> Selected:
     """
     if not wanted:
         everywhere = everything(root)
-        if not everywhere.paths:
+        if not everywhere.paths and not everywhere.misnamed:
             raise UsageError(nothing_in(str(root / FOLDER)))
         return everywhere
     found: dict[Path, None] = {}
     named: set[Path] = set()
+    misnamed: list[Path] = []
     for name in wanted:
         path = _meant(root, name, start)
         if path.is_dir():
             found.update(dict.fromkeys(_inside(path)))
+            misnamed += _inside(path, OTHER_SUFFIX)
         else:
             named.add(path.resolve())
             found[path.resolve()] = None
-    if not found:
+    if not found and not misnamed:
         raise UsageError(nothing_in(", ".join(wanted)))
-    return Selected(tuple(found), frozenset(named))
+    return Selected(tuple(found), frozenset(named), tuple(misnamed))
 
 
 def everything(root: Path) -> Selected:
     """Every scenario of a workspace; there may be none."""
-    return Selected(tuple(of_workspace(root)))
+    return Selected(
+        tuple(of_workspace(root)), misnamed=tuple(_inside(root / FOLDER, OTHER_SUFFIX))
+    )
 
 
 def nothing_in(where: str) -> str:
@@ -71,8 +80,8 @@ def _meant(root: Path, name: str, start: Path) -> Path:
     raise UsageError(f"there is no scenario `{name}`", nearest.hint(name, known))
 
 
-def _inside(folder: Path) -> list[Path]:
-    paths = (path.resolve() for path in folder.rglob(f"*{SUFFIX}") if path.is_file())
+def _inside(folder: Path, suffix: str = SUFFIX) -> list[Path]:
+    paths = (path.resolve() for path in folder.rglob(f"*{suffix}") if path.is_file())
     return sorted(paths, key=lambda path: path.as_posix())
 
 

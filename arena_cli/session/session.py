@@ -66,15 +66,19 @@ class Session:
         name: str | None,
         team: Team,
         *,
+        scenario: str | None = None,
         on_event: Callable[[Event], None] = lambda _: None,
         on_wait: Callable[[str], None] = lambda _: None,
         on_text: Callable[[str, str], None] | None = None,
     ) -> None:
         """Open the session, or make it; None is a new one, whose name nobody else has.
 
+        `scenario` is the title of the scenario that is played in a new one.
+
         Raises UsageError, SessionBusy or DiskRefused.
         """
         self.team = team
+        self._scenario = scenario
         self.problems: list[Problem] = []
         self._place = place
         self.folder = _made(place, name)
@@ -238,6 +242,7 @@ class Session:
                 team=self.team.name,
                 members=members,
                 config=config,
+                scenario=self._scenario,
             )
         )
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from arena_cli.ground.errors import UsageError
 from arena_cli.session import names
+from arena_cli.transcript import read
+from arena_cli.transcript.events import SessionEvent
 
 TRANSCRIPT = "transcript.jsonl"
 
@@ -41,11 +43,20 @@ def stored(workspace: Path) -> list[Stored]:
 
 
 def last(workspace: Path) -> Stored:
-    """The session that was written last. Raises UsageError where there is none."""
-    found = stored(workspace)
-    if not found:
-        raise UsageError("there is no session to go on with", "Start one: `arena send MESSAGE`.")
-    return found[0]
+    """The session that was written last, those that scenarios left behind apart.
+
+    Raises UsageError where there is none.
+    """
+    for one in stored(workspace):
+        if not _is_of_scenario(one.transcript):
+            return one
+    raise UsageError("there is no session to go on with", "Start one: `arena send MESSAGE`.")
+
+
+def _is_of_scenario(transcript: Path) -> bool:
+    with transcript.open("rb") as file:
+        first = read.events_of(file.readline())
+    return any(isinstance(event, SessionEvent) and event.scenario is not None for event in first)
 
 
 def find(workspace: Path, name: str) -> Stored:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def _spoken(name: str) -> str:
+    if name.startswith(("@", "＠")):
+        raise ValueError("a name stands without `@`, which is written when somebody is called")
+    return name
+
+
+Spoken = Annotated[str, AfterValidator(_spoken)]
+"""A name as it is said."""
 
 OnFailure = Literal["skip", "retry", "abort"]
 Selection = Literal["relevance", "ask", "none"]
@@ -60,8 +70,8 @@ class AgentProfile(FileShape):
 
     agent_id: str
     extends: str | None = None
-    name: str = ""
-    aliases: list[str] = []
+    name: Spoken = ""
+    aliases: list[Spoken] = []
     avatar: str = ""
     member: bool = True
     role_prompt: str | TextFromFile = ""
@@ -111,14 +121,14 @@ class MemberRef(FileShape):
 
     agent: str
     role: str = ""
-    name: str = ""
+    name: Spoken = ""
 
 
 class Human(FileShape):
     """A person of the team."""
 
     id: str
-    name: str = ""
+    name: Spoken = ""
 
 
 class TeamFile(FileShape):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from arena_cli.ground.protocol import (
     Invocation,
@@ -36,7 +36,10 @@ class Event(Shape):
 
 
 class SessionEvent(Event):
-    """Who talks here and by which rules: the first event, and again whenever it changed."""
+    """Who talks here and by which rules: the first event, and again whenever it changed.
+
+    `scenario` is the title of the scenario that is played here, if one is.
+    """
 
     type: Literal["session"] = "session"
     version: int = VERSION
@@ -44,6 +47,7 @@ class SessionEvent(Event):
     team: str | None = None
     members: list[MemberInfo] = []
     config: dict[str, Any] = {}
+    scenario: str | None = Field(default=None, exclude_if=lambda title: title is None)
 
 
 class MessageEvent(Event):
