@@ -1131,7 +1131,7 @@ def test_quoted_texts_are_never_a_fault(texts: list[str], quote: str) -> None:
         ("claude -p", '[claude, "-p"]'),
         ("sh -c 'a b'", '[sh, "-c", "a b"]'),
         ("it's", '["it\'s"]'),
-        (r"C:\bin\x.exe y", r'["C:\\bin\\x.exe", y]'),
+        (r"C:\bin\x.exe y", r"['C:\bin\x.exe', y]"),
     ],
 )
 def test_a_command_in_one_text_is_parted_in_its_mend(line: str, wanted: str) -> None:
