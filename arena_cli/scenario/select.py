@@ -54,9 +54,7 @@ def select(root: Path, wanted: Sequence[str], start: Path) -> Selected:
 
 def everything(root: Path) -> Selected:
     """Every scenario of a workspace; there may be none."""
-    return Selected(
-        tuple(of_workspace(root)), misnamed=tuple(_inside(root / FOLDER, OTHER_SUFFIX))
-    )
+    return Selected(tuple(of_workspace(root)), misnamed=tuple(_inside(root / FOLDER, OTHER_SUFFIX)))
 
 
 def nothing_in(where: str) -> str:
