@@ -196,10 +196,7 @@ class Teller:
             wanted = asked.partition(" or ")[0] if asked != "true or false" else asked
             must = any(path[-1:] == (key,) for key in self._required(path[:-1]))
             return f"write {wanted}" + ("" if must else ", or leave the key out")
-        if path[-1:] == ("command",) and isinstance(value, str):
-            words = shapewords.as_command(value)
-            return self._place.rewritten(path, words) or f"write {words}"
-        meant = shapewords.as_asked(asked, value, raw or "")
+        meant = shapewords.as_asked(asked, value, raw or "", key=next(reversed(path), ""))
         if meant is not None:
             return self._place.rewritten(path, meant[0]) or meant[1]
         if "a list" in asked and isinstance(value, str):

@@ -33,8 +33,11 @@ def other(error: Error, *, is_secret: bool) -> str:
     return message.replace("Input should", "must")
 
 
-def as_asked(asked: str, value: Any, raw: str) -> tuple[str, str] | None:
-    """How a value is written as what is asked, and what to do in words; None if that is unknown."""
+def as_asked(asked: str, value: Any, raw: str, *, key: str | int) -> tuple[str, str] | None:
+    """How the value of a key is written as what is asked, and what to do in words.
+
+    None if that is unknown.
+    """
     if asked.startswith("a text") and raw:
         text = yamllines.quoted(raw)
         return text, f"quote it: {text}"
@@ -43,6 +46,9 @@ def as_asked(asked: str, value: Any, raw: str) -> tuple[str, str] | None:
         return word, f"write {word}"
     if "number" in asked and isinstance(value, str) and number(value):
         return value, "take the quotes away"
+    if "a list" in asked and isinstance(value, str) and key == "command":
+        words = as_command(value)
+        return words, f"write {words}"
     if "a list" in asked and isinstance(value, str | int | float) and raw:
         items = yamllines.quoted(raw) if _is_bare_flow(value, raw) else raw
         return f"[{items}]", f"write [{items}]"
