@@ -17,7 +17,9 @@ def main() -> None:
 
         program.run()
     except KeyboardInterrupt:  # before the program had its own way to end
-        sys.exit(130)
+        from arena_cli.ground import exits  # noqa: PLC0415 - the same
+
+        sys.exit(exits.INTERRUPTED)
 
 
 if __name__ == "__main__":

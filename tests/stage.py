@@ -11,11 +11,11 @@ from typing import Any
 
 from arena_cli.adapters import registry
 from arena_cli.report import results
-from arena_cli.scenario import file
+from arena_cli.scenario.load import file
+from arena_cli.scenario.load.scenario import Scenario
+from arena_cli.scenario.load.select import Selected
+from arena_cli.scenario.play.run import Runner
 from arena_cli.scenario.result import CheckResult, ScenarioResult
-from arena_cli.scenario.run import Runner
-from arena_cli.scenario.scenario import Scenario
-from arena_cli.scenario.select import Selected
 from arena_cli.session.session import Place
 from arena_cli.team import workspace
 

@@ -31,9 +31,10 @@ from arena_cli.adapters import registry
 from arena_cli.ground import protocol
 from arena_cli.ground.errors import ArenaError
 from arena_cli.ground.protocol import Shape
-from arena_cli.scenario import expect_shapes, shapes
-from arena_cli.scenario import file as scenario_file
-from arena_cli.scenario.select import Selected
+from arena_cli.scenario.expect import shapes as expect_shapes
+from arena_cli.scenario.load import file as scenario_file
+from arena_cli.scenario.load import shapes
+from arena_cli.scenario.load.select import Selected
 from arena_cli.session import lock
 from arena_cli.team import mentions, model, workspace
 from arena_cli.transcript.events import End, EventTypes
@@ -651,3 +652,14 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_the_page_about_the_code_names_files_that_are_there() -> None:
+    page = (DOCS / "code.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:arena_cli|tests)/[\w/]+\.py)`", page)
+    assert len(named) > 20
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+    layers = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert sorted(layers) == sorted(
+        path.name for path in (ROOT / "arena_cli").iterdir() if (path / "__init__.py").is_file()
+    )

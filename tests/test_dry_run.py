@@ -168,6 +168,35 @@ def test_as_text(program: Program) -> None:
     assert not (program.folder / "sessions").exists()
 
 
+def test_a_chinese_reader_gets_it_in_chinese(program: Program) -> None:
+    program.env["ARENA_LANG"] = "zh"
+    program.agent("shy", {"say": "hm"}, response={"auto_respond": False})
+    program.team(humans=["maya"], default_responders=["dev"])
+    program.file("notes.txt", "attached")
+    program.run("send", "-q", "-s", "s", "@dev").check()
+    done = program.run("send", "-n", "-s", "s", "-a", "notes.txt", "@dev kubernetes 测试 @bob")
+    done.check()
+    assert done.stdout.replace("~", "").translate(str.maketrans("", "", "0123456789")) == (
+        "试运行：不叫任何人，不写任何东西\n"
+        "会话 s · 团队 crew\n\n"
+        "user\n"
+        "  @dev kubernetes 测试 @bob\n"
+        "  [file（文件）: notes.txt,  字节]\n"
+        "  没有人叫 @bob\n\n"
+        "须回应：\n"
+        "  全栈开发 (dev) ·  条消息中的  条 ·  tokens\n"
+        "可回应（只按这条消息判断；先有的回应可能改变结果）：\n"
+        "  ops · 被询问 · relevance（相关度）. >= . · 命中：Kubernetes\n"
+        "     条消息中的  条 ·  tokens\n"
+        "  tester · 未选中 · relevance（相关度）. < . · 命中：测试\n"
+        "  shy · 未选中 · relevance（相关度） < .，只有被点名才回应 (auto_respond: false)\n\n"
+        "第  轮  tokens：须回应的 ，可回应的 \n"
+    )
+    done = program.run("send", "--dry-run", "@maya hm").check()
+    assert "\n没有人须回应\n可回应（只按这条消息判断）：\n" in done.stdout
+    assert done.stdout.endswith("不会问任何人。要叫谁，就在消息里点名：@dev\n")
+
+
 def test_where_nobody_would_be_asked(program: Program) -> None:
     done = program.run("send", "--dry-run", "@maya hm").check()
     assert "nobody must reply\n" in done.stdout

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena_cli.ground.protocol import Attachment, Message, StructuredContent, Usage
-from arena_cli.scenario import checks, conversation, judge
-from arena_cli.scenario.checks import Verdict
-from arena_cli.scenario.conversation import Conversation
-from arena_cli.scenario.expect_shapes import Expect
+from arena_cli.scenario.expect import checks, conversation, judge
+from arena_cli.scenario.expect.checks import Verdict
+from arena_cli.scenario.expect.conversation import Conversation
+from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.scenario.result import CheckResult
 from arena_cli.transcript.events import (
     Candidates,
@@ -455,6 +455,13 @@ def test_latency_is_judged_only_where_agents_are_live() -> None:
         ({"any_of": [{"contains": "a"}, {"contains": "b", "max_chars": 1}]}, "b", True),
         ({"any_of": [{"contains": "a"}, {"contains": "b", "max_chars": 1}]}, "bb", False),
         ({"any_of": [{"not": {"contains": "b"}}]}, "bb", False),
+        ({"not": {"contains": "hello"}, "ignore_case": True}, "HELLO", False),
+        (
+            {"any_of": [{"not": {"equals": "x"}}, {"contains": "y"}], "ignore_case": True},
+            "X",
+            False,
+        ),
+        ({"any_of": [{"contains": "hello"}], "ignore_case": True}, "HELLO", True),
     ],
 )
 def test_each_check_on_a_text(check: dict[str, Any], text: str, right: bool) -> None:
@@ -510,7 +517,8 @@ def test_a_failure_is_named_by_a_row_with_its_status() -> None:
 
     def unnamed(step: dict[str, Any], whole: dict[str, Any]) -> list[str]:
         expects = (Expect.model_validate(step), Expect.model_validate(whole))
-        return [failure.agent for failure in judge.unnamed(told, *expects)]
+        rows = judge.Rows(expects[1])
+        return [failure.agent for failure in judge.unnamed(told, *expects, rows, before=3)]
 
     row = {"agent": "pm", "status": "timeout"}
     assert unnamed({}, {}) == ["pm"]
@@ -519,7 +527,67 @@ def test_a_failure_is_named_by_a_row_with_its_status() -> None:
     assert unnamed({"timeline": [{**row, "turn": 2}]}, {}) == ["pm"]
     assert unnamed({"timeline": [{"agent": "pm"}]}, {}) == ["pm"]
     assert unnamed({"timeline": [{**row, "status": "error"}]}, {}) == ["pm"]
-    assert unnamed({}, {"timeline": [{**row, "turn": 7}]}) == []
+    assert unnamed({}, {"timeline": [{**row, "turn": 4}]}) == []
+    assert unnamed({}, {"timeline": [{**row, "turn": 1}]}) == ["pm"]
+
+
+def test_a_row_names_one_failure() -> None:
+    script = Script().human("x").turn("dev").reply("dev", status="error").turn("dev")
+    told = script.reply("dev", status="error").finished("failed").told()
+    row = {"agent": "dev", "status": "error"}
+
+    def unnamed(rows: list[dict[str, Any]]) -> list[int]:
+        step = Expect.model_validate({"timeline": rows})
+        whole = Expect()
+        found = judge.unnamed(told, step, whole, judge.Rows(whole), before=0)
+        return [failure.turn for failure in found]
+
+    assert unnamed([row]) == [2]
+    assert unnamed([{**row, "turn": 2}]) == [1]
+    assert unnamed([row, row]) == []
+
+
+@pytest.mark.parametrize("status", ["error", "timeout", "declined"])
+def test_a_row_of_a_call_that_said_nothing_passes_no_check(status: str) -> None:
+    script = Script().human("x").turn("dev").reply("dev", status=status).finished()
+    for row in (
+        {"not_contains": "secret"},
+        {"max_words": 10},
+        {"equals": ""},
+        {"mentions": {"exactly": []}},
+        {"mentions": []},
+    ):
+        assert not holds(script, timeline=[{"agent": "dev", **row}])
+        assert not holds(script, timeline_exact=[{"agent": "dev", "status": status, **row}])
+    assert holds(script, timeline=[{"agent": "dev", "status": status}])
+
+
+def test_a_check_that_only_warns_fails_nothing_in_company() -> None:
+    script = Script().human("x").system("note").turn("dev").reply("dev", "hi").finished()
+    wanted = [{"contains": "hi"}, {"contains": "zz", "level": "warn"}]
+    assert [one.status for one in judged(script, replies={"dev": {"any": wanted}})] == [
+        "passed",
+        "warned",
+    ]
+    wanted = [{"contains": "note"}, {"contains": "zz", "level": "warn"}]
+    assert [one.status for one in judged(script, system=wanted)] == ["passed", "warned"]
+
+
+def test_what_is_expected_empty_is_none() -> None:
+    assert not holds(rich(), attachments=[])
+    assert not holds(rich(), structured={})
+    assert not holds(rich(), system=[])
+    plain = Script().human("x").turn("dev").reply("dev").finished()
+    assert holds(plain, attachments=[], structured=[], system=[])
+    for key in ("timeline", "silent", "outcome", "passed_over", "replies"):
+        with pytest.raises(ValueError, match="at least 1"):
+            Expect.model_validate({key: {} if key in ("outcome", "passed_over", "replies") else []})
+
+
+def test_an_id_in_two_spellings_is_refused() -> None:
+    twice = {"\u00e9": "error", "e\u0301": "success"}
+    with pytest.raises(ValueError, match="in two spellings"):
+        Expect.model_validate({"outcome": twice})
 
 
 def test_without_the_library_a_language_of_its_kind_is_an_error() -> None:

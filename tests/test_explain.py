@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stage import Stage
 
 from arena_cli.report import explain, reasons
-from arena_cli.report.reasons import Called, Others, Said
+from arena_cli.report.reasons import Called, Naming, Others
 from arena_cli.report.words import Words
 from arena_cli.scenario.result import ScenarioResult
 from arena_cli.team import mentions, relevance
@@ -136,7 +136,7 @@ def told_of(played: ScenarioResult, kind: type[Any]) -> list[Any]:
 
 
 def test_each_at_of_a_message_is_told(played: ScenarioResult) -> None:
-    first, architect, compliance, dev, *_ = told_of(played, Said)
+    first, architect, compliance, dev, *_ = told_of(played, Naming)
     assert [(one.written, one.ids, one.by, one.why) for one in first.names] == [
         ("架构师", ["architect"], "name", ""),
         ("合规", ["compliance"], "alias", ""),
@@ -256,10 +256,10 @@ steps:
     )
     assert told.status == "passed"
     planted, sent, check = (reasons.of(step, told.team) for step in told.steps)
-    assert isinstance(planted[0], Said)
+    assert isinstance(planted[0], Naming)
     assert planted[0].planted
     assert [one.ids for one in planted[0].names] == [[], ["maya"]]
-    (reply,) = (one for one in sent if isinstance(one, Said) and one.author == "dev")
+    (reply,) = (one for one in sent if isinstance(one, Naming) and one.author == "dev")
     assert [one.ids for one in reply.names] == [["maya"]]  # who opened the chain
     assert check == []
 
@@ -300,7 +300,7 @@ def test_it_agrees_with_what_the_engine_decided(
         assert {name: one.relevance for name, one in over.items()} == {
             name: one.relevance for name, one in event.passed_over.items()
         }
-    said = {one.message: one for one in explained if isinstance(one, Said)}
+    said = {one.message: one for one in explained if isinstance(one, Naming)}
     for event in step.events:
         if isinstance(event, ReplyFinished) and event.message:
             named = dict.fromkeys(one for at in said[event.message.id].names for one in at.ids)

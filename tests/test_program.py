@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from program import ROOT, Program, hello
 from support import WORKED_MESSAGE
 
-from arena_cli.cli import common
+from arena_cli.cli import messages
 
 WORKED = """\
 session SESSION · team software_dev
@@ -258,13 +258,45 @@ def test_a_message_from_a_pipe_or_a_file(
     program.run("send", "-s", "s", *args, given=given).check(stdout=hello("s", "你好 ✓"))
 
 
-def test_a_pipe_in_the_encoding_of_the_locale(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_in_the_encoding_of_the_locale(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("locale.getencoding", lambda: "gbk")
-    assert common.decoded("请看一下".encode("gbk")) == "请看一下"
-    assert common.decoded("请看一下".encode()) == "请看一下"
-    assert common.decoded(b"\xff\xfeh\x00\xfd\xff") == "h\ufffd"
-    monkeypatch.setattr("locale.getencoding", lambda: "utf-8")
-    assert common.decoded(b"ok \xff") == "ok \ufffd"
+    assert messages.decoded("请看一下".encode("gbk"), "stdin") == "请看一下"
+    assert messages.decoded("请看一下".encode(), "stdin") == "请看一下"
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("data", "locale", "text", "not_this"),
+    [
+        (b"ok \xff", "utf-8", "ok \ufffd", "UTF-8"),
+        (b"ok \xff", "gbk", "ok \ufffd", "UTF-8 or GBK"),
+        (b"\xff\xfeh\x00\xfd\xff\x01", "utf-8", "h\ufffd\ufffd", "UTF-16"),
+        (codecs.BOM_UTF8 + b"\xff", "gbk", "\ufffd", "UTF-8"),
+    ],
+)
+def test_what_cannot_be_read_is_replaced_and_told(
+    data: bytes,
+    locale: str,
+    text: str,
+    not_this: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("locale.getencoding", lambda: locale)
+    assert messages.decoded(data, "ask.md") == text
+    what, mend = capsys.readouterr().err.splitlines()
+    assert what == f"ask.md: not all of it is {not_this}; what is not was replaced by \ufffd"
+    assert mend == "  Give the message as UTF-8, or with a byte order mark."
+
+
+def test_gbk_in_a_utf8_locale_is_told(program: Program) -> None:
+    program.run("send", "-s", "s", "--quiet", given="请看".encode("gbk")).check(
+        stdout="",
+        stderr="stdin: not all of it is UTF-8; what is not was replaced by \ufffd\n"
+        "  Give the message as UTF-8, or with a byte order mark.\n",
+    )
 
 
 def test_to_from_and_attachments(tmp_path: Path) -> None:
@@ -321,6 +353,52 @@ def test_wrong_use_of_send_is_told_before_anything_is_written(
     stderr = f"arena: {what}\n" + (f"  {mend}\n" if mend else "")
     program.run("send", *args).check(code=2, stdout="", stderr=stderr)
     assert not (tmp_path / "sessions").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "what", "mend"),
+    [
+        (
+            ["hello", "there"],
+            "Got unexpected extra argument(s) (there)",
+            'Quote a message of several words: arena send "hello there"',
+        ),
+        (
+            ["- [ ] a list"],
+            "No such option: - ",
+            'Put `--` before a message that begins with `-`: arena send -- "- hello"',
+        ),
+        (["--jsn", "hello"], "No such option: --jsn (Possible options: --json)", ""),
+        (["hello", "--session"], "Option '--session' requires an argument.", ""),
+    ],
+)
+def test_a_message_that_shells_and_options_took_apart(
+    program: Program, tmp_path: Path, args: list[str], what: str, mend: str
+) -> None:
+    done = program.run("send", *args)
+    assert done.code == 2
+    told = f"Error: {what}\n" + (f"  {mend}\n" if mend else "")
+    assert done.stderr[done.stderr.index("Error: ") :] == told
+    assert not (tmp_path / "sessions").exists()
+
+
+def test_a_team_where_there_are_none(program: Program) -> None:
+    program.run("send", "--team", "x", "hi").check(
+        code=2,
+        stdout="",
+        stderr="arena: there is no team `x`\n"
+        "  there is no file in agents/teams; without a team, every agent is in it\n",
+    )
+
+
+def test_debug_shows_where_an_error_came_from(program: Program) -> None:
+    told = "arena: nobody in this team is called 'x'\n"
+    done = program.run("--debug", "send", "--to", "x", "hi")
+    assert done.code == 2
+    assert done.stderr.startswith("Traceback ")
+    assert told in done.stderr
+    word = program.run("send", "--to", "x", "--", "--debug")
+    assert (word.code, word.stderr.partition("\n")[0] + "\n") == (2, told)
 
 
 def test_json_and_quiet(program: Program) -> None:

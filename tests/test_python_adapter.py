@@ -10,9 +10,10 @@ from typing import TypeVar
 
 import psutil
 import pytest
-from adapter_setups import PROGRAMS, Heard, a_setup, an_input, cancelled, pids_in, runs
+from adapter_setups import PATIENCE_S, PROGRAMS, Heard, a_setup, an_input, cancelled, pids_in, runs
 from pydantic import ValidationError
 
+from arena_cli.adapters import python
 from arena_cli.adapters.python import PythonAdapter, PythonSettings
 from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
 from arena_cli.ground.protocol import AgentOutput
@@ -40,7 +41,8 @@ def using(workspace: Path, target: str, use: Callable[[PythonAdapter], Awaitable
         try:
             return await use(adapter)
         finally:
-            await adapter.stop()
+            async with asyncio.timeout(PATIENCE_S):
+                await adapter.stop()
 
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     try:
@@ -195,6 +197,13 @@ def test_nothing_that_is_printed_or_read_disturbs_the_answer(workspace: Path) ->
     got = answer(workspace, "raw_output")
     assert got.content == "read ''"
     assert sorted(got.metadata["stderr"].splitlines()) == ["from a child", "raw"]
+
+
+def test_a_thread_that_prints_does_not_put_the_end_off(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python, "STOP_GRACE_S", 0.1)
+    assert answer(workspace, "leaves_a_thread").content == "answered"
 
 
 def test_half_a_pair_is_replaced_and_flagged(workspace: Path) -> None:

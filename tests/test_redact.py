@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena_cli.ground.protocol import Attachment
 from arena_cli.ground.redact import MARK, Redactor
 
 LETTERS = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
@@ -121,3 +122,17 @@ def test_redacting_twice_is_redacting_once_and_no_secret_is_left(text: str) -> N
     assert "hunter22" not in redacted
     assert "22hunter" not in redacted
     assert not re.search(r"\d\d-\d\d", redacted)
+
+
+def test_an_attachments_name_is_redacted_and_its_picture_is_not_touched() -> None:
+    redactor = Redactor(patterns=["hunter2", "iVBO"])
+    picture = Attachment(type="image", name="hunter2.png", data="iVBORw0KGgo=")
+    assert redactor.attachment(picture) == Attachment(
+        type="image", name="[redacted].png", data="iVBORw0KGgo="
+    )
+    drawn = Attachment(type="image", name="a.svg", data="<svg>hunter2</svg>")
+    assert redactor.attachment(drawn).data == "<svg>[redacted]</svg>"
+    listed = Attachment(type="json", name="a.json", data={"hunter2": ["hunter2", 1]})
+    assert redactor.attachment(listed).data == {"[redacted]": ["[redacted]", 1]}
+    raw = Attachment(name="a.bin", data=b"\xffhunter2")
+    assert redactor.attachment(raw).data == b"\xffhunter2"

@@ -24,6 +24,7 @@ from arena_cli.ground.protocol import AgentInput
 from arena_cli.session.outgoing import outgoing
 from arena_cli.team.model import Team
 from arena_cli.transcript import index
+from arena_cli.transcript.events import Event
 
 
 def deferrals() -> Team:
@@ -102,6 +103,33 @@ def test_killed_inside_any_write(tmp_path: Path, make: Callable[[], Team], messa
                 [] if length == len(line) - 1 else [line[:length]]
             )
             shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("people", [2, 3])
+def test_interrupted_before_any_reply_took_its_first_step(tmp_path: Path, people: int) -> None:
+    agents = ["a", "b", "c"][:people]
+    interrupted = False
+
+    async def waits(_: AgentInput) -> str:
+        if not interrupted:
+            await asyncio.Event().wait()
+        return "done"
+
+    puppets = Puppets(dict.fromkeys(agents, waits))
+    talk = Talk(tmp_path, team(*map(puppet, agents)), adapter_type=puppets)
+
+    def interrupt(event: Event) -> None:
+        if event.type == "reply_started":
+            running = asyncio.current_task()
+            assert running is not None
+            running.cancel()
+
+    talk.on_event = interrupt
+    with pytest.raises(asyncio.CancelledError):
+        talk.send(" ".join(f"@{agent}" for agent in agents))
+    assert talk.outcomes() == [(agent, "cancelled") for agent in agents]
+    interrupted, talk.on_event = True, lambda _: None
+    assert talk.resume().end == "quiet"
 
 
 def test_killed_twice(tmp_path: Path) -> None:

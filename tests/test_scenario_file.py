@@ -8,7 +8,7 @@ import pytest
 from stage import Stage
 
 from arena_cli.ground.errors import FileFaults, UsageError
-from arena_cli.scenario import file, select
+from arena_cli.scenario.load import file, select
 
 # Every key that the format has and that is not built yet, where it stands.
 NOT_BUILT = {

@@ -13,7 +13,8 @@ from stage import Stage, broken, printed
 
 from arena_cli.ground import yamlfile
 from arena_cli.ground.errors import FileFaults, UsageError
-from arena_cli.scenario import file, placeholders, select
+from arena_cli.scenario.expect import checks
+from arena_cli.scenario.load import file, placeholders, select
 from arena_cli.scenario.result import ScenarioResult
 
 
@@ -165,6 +166,29 @@ steps: [{send: "@dev ${vars.region}${vars.extra}", expect: {replies: {dev: [{con
     assert len(stage.sessions()) == 1
 
 
+def test_a_check_that_crashed_never_satisfies_xfail(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """scenario: x
+xfail: "#1"
+steps: [{send: "@dev hi", on_fail: continue, expect: {turns: 9}}]
+expect: {replies: {dev: [{contains: hi}]}}
+"""
+    assert stage.play(text).status == "xfailed"
+
+    def crash(*_: Any, **__: Any) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setitem(checks._CHECKS, "contains", crash)
+    assert stage.play(text).status == "error"
+    assert stage.play(text.replace('xfail: "#1"\n', "")).status == "failed"
+
+
+def test_an_empty_reason_skips_a_case_too(stage: Stage) -> None:
+    text = "scenario: x\ncases: [{id: a, skip: ''}]\nsteps: [{send: hi}]\n"
+    assert stage.play(text).status == "skipped"
+
+
 def test_ten_thousand_cases_share_one_team(stage: Stage) -> None:
     cases = "\n".join(f"  - {{id: c{n}, vars: {{n: {n}}}}}" for n in range(10_000))
     text = f"scenario: x\nvars: {{n: 0}}\ncases:\n{cases}\nsteps: [{{send: '@dev ${{vars.n}}'}}]\n"
@@ -271,6 +295,7 @@ def test_two_scenarios_of_one_stem_are_a_fault(stage: Stage) -> None:
         ("{send: hi, attach: [nope.png]}", "there is no file `nope.png`"),
         ("{check: {replied: [dve]}}", "nobody in this team has the id `dve`"),
         ("{send: hi, session: 'a b'}", "a name is made of letters, digits"),
+        ("{check: {turns: 0}, session: second}", "no step is played in the session `second`"),
     ],
 )
 def test_a_step_that_cannot_be_played_is_a_fault(stage: Stage, step: str, what: str) -> None:
@@ -436,12 +461,27 @@ def test_a_part_that_nobody_includes_says_so(stage: Stage) -> None:
     assert len(stage.load_selected(select.select(root, [], root))) == 1
 
 
+@pytest.mark.parametrize("regex", ["nomatch(.*)", "the plan is PLAN-42, 好的(.*)", "z*"])
+def test_what_the_whole_waits_for_and_nobody_saved_stops_nothing_else(
+    stage: Stage, regex: str
+) -> None:
+    text = f"""scenario: x
+steps: [{{send: "@plan go", on_fail: continue, save: {{x: {{from: plan, regex: '{regex}'}}}}}}]
+expect: {{replies: {{plan: [{{contains: "${{saved.x}}"}}]}}}}
+"""
+    told = stage.play_all(text, "scenario: y\nsteps: [{send: '@dev hi'}]\n")
+    assert [one.status for one in told] == ["failed", "passed"]
+    assert told[0].error
+    xfailed = stage.play_all(f"xfail: '#1'\n{text}")
+    assert [one.status for one in xfailed] == ["error"]
+
+
 def test_a_group_that_has_no_part_in_the_match_saves_nothing(stage: Stage) -> None:
     told = stage.play(
         "scenario: x\nsteps: [{send: '@plan go', save: {x: {from: plan, regex: 'the|(b)'}}}]\n"
     )
     assert told.status == "failed"
-    assert "no part" in broken(told)[0].actual
+    assert "nothing is matched" in broken(told)[0].actual
 
 
 @pytest.mark.parametrize("jobs", [1, 3, 50])

@@ -11,8 +11,8 @@ from stage import Stage, broken, printed
 
 from arena_cli.ground.errors import DiskRefused
 from arena_cli.scenario import result
+from arena_cli.scenario.play.run import Runner
 from arena_cli.scenario.result import ScenarioResult
-from arena_cli.scenario.run import Runner
 from arena_cli.session.session import Session
 
 

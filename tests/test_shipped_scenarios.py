@@ -15,9 +15,10 @@ from program import Program
 from pydantic import BaseModel
 from stage import Stage, broken, printed
 
-from arena_cli.scenario import expect_shapes, shapes
+from arena_cli.scenario.expect import shapes as expect_shapes
+from arena_cli.scenario.load import shapes
+from arena_cli.scenario.play.run import Runner
 from arena_cli.scenario.result import ScenarioResult
-from arena_cli.scenario.run import Runner
 
 ROOT = Path(__file__).parents[1]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))

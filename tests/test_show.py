@@ -19,7 +19,7 @@ from support import WORKED_MESSAGE, Puppets, Talk, member, puppet, team, worked_
 from arena_cli.ground.errors import AgentOverloaded, UsageError
 from arena_cli.ground.protocol import AgentInput
 from arena_cli.session import recall, store
-from arena_cli.transcript import follow, index, passage, read
+from arena_cli.transcript import concerning, follow, index, passage, read
 from arena_cli.transcript.events import Event, SessionEvent
 
 # Parts of a transcript
@@ -108,6 +108,15 @@ def test_lines_that_cannot_be_read_are_counted(talk: Talk) -> None:
     assert found.events[-1] == talk.events[-1]
 
 
+def test_a_turn_whose_heading_shares_a_line_is_found(talk: Talk) -> None:
+    whole = [passage.turn(talk.transcript, number).events for number in range(1, 6)]
+    lines = talk.transcript.read_bytes().splitlines(keepends=True)
+    start = next(at for at, line in enumerate(lines) if b'"turn_started"' in line)
+    lines[start - 1 : start + 1] = [lines[start - 1].rstrip(b"\n") + lines[start]]
+    talk.transcript.write_bytes(b"".join(lines))
+    assert [passage.turn(talk.transcript, number).events for number in range(1, 6)] == whole
+
+
 def test_who_talks_is_found_for_every_place(talk: Talk) -> None:
     sessions: list[SessionEvent] = talk.of("session")
     assert len(sessions) == 2
@@ -131,28 +140,28 @@ def test_a_session_event_is_not_mistaken_for_what_agents_say(tmp_path: Path) -> 
 
 def test_agents_go_by_id_and_name_those_of_earlier_teams_too(talk: Talk) -> None:
     for name in ("a", "A", "Ann", "@ann", "ａｎｎ"):
-        assert passage.agent_named(talk.transcript, name) == "a"
+        assert concerning.agent_named(talk.transcript, name) == "a"
     talk.team = team(member("c", [{"say": "here"}]))
     talk.send("@c go")
-    assert passage.agent_named(talk.transcript, "Ann") == "a"
+    assert concerning.agent_named(talk.transcript, "Ann") == "a"
     with pytest.raises(UsageError, match=r"no agent of this session is called 'Ane'\n .*`Ann`"):
-        passage.agent_named(talk.transcript, "Ane")
+        concerning.agent_named(talk.transcript, "Ane")
 
 
 def test_what_concerns_one_agent(talk: Talk) -> None:
-    def concerning(agent: str) -> list[tuple[str, int]]:
-        one = passage.OfAgent(agent)
+    def told_of(agent: str) -> list[tuple[str, int]]:
+        one = concerning.OfAgent(agent)
         found = [told for event in talk.events for told in one.take(event)]
         return [(event.type, event.seq) for event in found]
 
-    told = concerning("b")
+    told = told_of("b")
     kinds = [kind for kind, _ in told]
     replied = ["turn_started", "reply_started", "reply_finished", "turn_finished"]
     assert kinds == ["session", "message", *replied, "message", *replied, "session"]
     assert [seq for _, seq in told] == sorted(seq for _, seq in told)
     # Asked in phase B of the second chain: the heading comes, then who was asked.
     asked = ["turn_started", "candidates", "reply_started", "reply_finished", "turn_finished"]
-    assert [kind for kind, _ in concerning("a")][-8:-1] == ["turn_finished", "message", *asked]
+    assert [kind for kind, _ in told_of("a")][-8:-1] == ["turn_finished", "message", *asked]
 
 
 # Following

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from fasteners import InterProcessLock
 from program import Program
+
+from arena_cli.cli.streams import Stdout
+from arena_cli.ground.errors import DiskRefused
 
 
 @pytest.fixture
@@ -56,6 +61,48 @@ def test_closed_and_full_streams(program: Program) -> None:
     assert program.records("t")[-1]["end"] == "quiet"
     program.agent("dev", {"fail": "error"})
     assert shell("arena send -s t hello | true; exit ${PIPESTATUS[0]}") == ("", 3)
+
+
+class Refusing:
+    """A stdout that takes nothing, for that reason."""
+
+    def __init__(self, under: TextIO, why: int) -> None:
+        self.fileno = under.fileno
+        self.why = why
+        self.asked = 0
+
+    def write(self, text: str) -> None:
+        self.asked += 1
+        raise OSError(self.why, "no")
+
+
+@pytest.mark.parametrize(
+    ("platform", "why", "refused"),
+    [
+        ("linux", errno.EPIPE, False),
+        ("win32", errno.EINVAL, False),  # what `arena show | more` gives when more is left
+        ("linux", errno.EINVAL, True),
+        ("win32", errno.ENOSPC, True),
+    ],
+)
+def test_a_pipe_that_is_read_no_more_is_no_refusal(
+    platform: str, why: int, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "out").open("w", encoding="utf-8") as under:
+        stdout = Refusing(under, why)
+        monkeypatch.setattr("sys.stdout", stdout)
+        monkeypatch.setattr("sys.platform", platform)
+        out = Stdout()
+        out.write("first\n")
+        out.write("second\n")
+        monkeypatch.undo()
+    assert stdout.asked == 1
+    assert not out.is_read
+    if refused:
+        with pytest.raises(DiskRefused, match="stdout: could not write"):
+            out.check()
+    else:
+        out.check()
 
 
 def test_a_sessions_place_that_cannot_be_written(program: Program) -> None:

@@ -267,8 +267,8 @@ def hostile_events() -> Iterable[dict[str, Any]]:
 @pytest.mark.parametrize("event", list(hostile_events()), ids=lambda event: event["type"])
 def test_no_text_steers_a_terminal_or_a_ci_runner(event: dict[str, Any]) -> None:
     timeline = Timeline()
-    told(started(HOSTILE), timeline=timeline)
-    text = told(session(), event, ended("no_reply"), timeline=timeline)
+    told(session(), started(HOSTILE), timeline=timeline)
+    text = told(event, ended("no_reply"), timeline=timeline)
     assert "\\x1b[31m" in text
     for line in text.splitlines():
         assert line.isprintable()
@@ -426,6 +426,18 @@ def leaves(data: Any) -> Iterator[Any]:
             yield from leaves(one)
     else:
         yield data
+
+
+def test_an_attempt_is_a_second_one_only_of_the_same_reply() -> None:
+    """Each session counts its replies from 1; a session whose team changed goes on counting."""
+    timeline = Timeline()
+    again = "  dev: attempt 2\n"
+    tried = [session(), sent(), turn("dev"), started("dev")]
+    told(*tried, timeline=timeline)
+    assert told(session(team=None), started("dev", 2), timeline=timeline).endswith(again)
+    for other in (session(session="t"), session(), sent(chain=2)):
+        assert "attempt" not in told(other, started("dev"), timeline=timeline)
+        assert told(started("dev", 2), timeline=timeline) == again
 
 
 def test_avatars_stand_before_names_and_addresses_do_not() -> None:

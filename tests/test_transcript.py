@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import WORKED_MESSAGE, CountingClock, Talk, member, team, worked_team
 
+from arena_cli.ground import filenames
 from arena_cli.ground.errors import DiskRefused, SessionBusy
 from arena_cli.ground.protocol import Attachment, Message
 from arena_cli.session.outgoing import outgoing
@@ -302,24 +303,36 @@ def test_attachments_are_kept_in_their_folder(tmp_path: Path) -> None:
         ("", "attachment"),
         ("CON", "_CON"),
         ("con.txt", "_con.txt"),
+        ("CON .x", "_CON .x"),
+        ("com¹.log", "_com¹.log"),
         ("a:b", "a_b"),
         ("x\x1b[31m.py", "x_[31m.py"),
         ("报告.md", "报告.md"),
         ("a" * 300 + ".py", "a" * 97 + ".py"),
+        ("文" * 96 + ".txt", "文" * 65 + ".txt"),
+        ("a ." + "b" * 99, "b" * 99),
     ],
 )
 def test_attachment_names_cannot_leave_their_folder(name: str, safe: str) -> None:
-    assert attachments.safe_name(name) == safe
+    assert filenames.safe(name) == safe
 
 
 @settings(deadline=None)
 @given(st.text())
 def test_any_attachment_name_is_one_part_of_a_path(name: str) -> None:
-    safe = attachments.safe_name(name)
+    safe = filenames.safe(name)
     assert safe
     assert Path(safe).name == safe
     assert safe not in {".", ".."}
-    assert len(safe) <= attachments.LONGEST_NAME + 1
+    assert len(safe) <= filenames.LONGEST + 1
+    assert len(safe.encode()) <= filenames.LONGEST_BYTES + 1
+
+
+def test_an_attachment_of_any_name_can_be_stored(tmp_path: Path) -> None:
+    parts = [Attachment(name="文" * 96 + ".txt", data=str(number)) for number in range(12)]
+    stored = attachments.store(parts, "m1", session=tmp_path / "s", workspace=tmp_path)
+    assert [(tmp_path / str(one.path)).read_text() for one in stored] == list(map(str, range(12)))
+    assert {one.name for one in stored} == {parts[0].name}
 
 
 def test_two_attachments_with_one_name_are_both_kept(tmp_path: Path) -> None:

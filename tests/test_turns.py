@@ -352,6 +352,20 @@ def test_a_late_agent_is_ended_and_the_others_go_on(tmp_path: Path) -> None:
     assert "0.05 s" in error
 
 
+def test_a_limit_is_told_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timeout = asyncio.timeout
+    monkeypatch.setattr(asyncio, "timeout", lambda _: timeout(0))
+
+    async def never(_: AgentInput) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    people = team(puppet("a", timeout_s=1200), selection="none")
+    talk = Talk(tmp_path, people, adapter_type=Puppets({"a": never}))
+    talk.send("@a go")
+    assert "no answer within 1200 s" in talk.last("reply_finished").error
+
+
 def test_an_attempt_has_a_limit_of_its_own(tmp_path: Path) -> None:
     async def slow_at_first(shown: AgentInput) -> str:
         if shown.call == 1:

@@ -18,7 +18,7 @@ from arena_cli.context import window
 from arena_cli.ground.errors import AgentProtocolError, AgentTimeout
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Message
 from arena_cli.team.model import Team
-from arena_cli.transcript import index, opening
+from arena_cli.transcript import index, loading
 
 IDS = ("a", "b", "c", "d", "e")
 WORDS = ("parse", "cache", "disk")
@@ -168,7 +168,7 @@ def test_old_messages_are_read_back_as_they_were_told(
         seen: list[list[str]] = []
         for _ in range(2):
             messages: list[Message] = []
-            opening.fold_of(
+            loading.fold_of(
                 talk.transcript, on_message=messages.append, weigh=window.weigh, budget=10**9
             )
             seen.append([message.id for message in messages])

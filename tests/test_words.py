@@ -15,6 +15,8 @@ from arena_cli.report.words import Words
 from arena_cli.transcript.events import End, ReplyStatus
 
 REPORT = Path(words.__file__).parent
+# The commands' own words are English: theirs is another `say`.
+SPEAKERS = {*REPORT.glob("*.py"), REPORT.parent / "cli" / "dry_run.py"}
 SPEAK = {"say", "_say", "spans", "_phase"}
 
 
@@ -32,7 +34,7 @@ def texts() -> tuple[set[str], set[str]]:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else None
             name = node.func.id if isinstance(node.func, ast.Name) else name
             first = node.args[0]
-            if path.parent == REPORT and name in SPEAK and isinstance(first, ast.Constant):
+            if path in SPEAKERS and name in SPEAK and isinstance(first, ast.Constant):
                 said.add(first.value)
     return said, standing
 

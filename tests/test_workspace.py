@@ -477,7 +477,12 @@ def test_fill_leaves_the_fields_of_scripted_texts_alone() -> None:
             {"say": "$${env:V}", "structured": [{"type": "diff", "data": "$${a}"}]},
         ],
     }
-    filled, _ = environ.fill(adapter, {"V": "${message}"}, agent_id="a")
+    filled, _ = environ.fill(
+        adapter,
+        {"V": "${message}"},
+        agent_id="a",
+        is_template=registry.adapter_type("scripted").settings_type.is_template,
+    )
     assert filled["replies"] == [
         "$${a} ${message} $${message}",
         {"say": "$${env:V}", "structured": [{"type": "diff", "data": "${a}"}]},

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from arena_cli.adapters.cli import CliSettings
 from arena_cli.ground import excerpt, yamlfile
 from arena_cli.ground.errors import FileFaults
-from arena_cli.scenario.shapes import ScenarioFile
+from arena_cli.scenario.load.shapes import ScenarioFile
 from arena_cli.team.model import AgentProfile, TeamFile, WorkspaceFile
 
 SHAPES: dict[str, type[BaseModel]] = {

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit
+from arena_cli.ground.yamlnodes import Loc
 
 Render = Callable[[AgentInput], tuple[str, str]]
 
@@ -23,6 +24,14 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     type: str
+
+    @classmethod
+    def is_template(cls, loc: Loc) -> bool:  # noqa: ARG003 - for kinds that have templates
+        """Whether the adapter fills the text at `loc` (under `adapter:`) once more by itself.
+
+        A `$${` is left to it there, as are placeholders other than `${env:NAME}` everywhere.
+        """
+        return False
 
 
 @dataclass(frozen=True)
@@ -63,10 +72,18 @@ class Adapter(Protocol):
 
     def __init__(self, setup: Setup) -> None: ...
 
-    async def start(self) -> None: ...
+    async def start(self) -> None:
+        """Get ready, before the first call; `stop` follows in any case."""
+        ...
 
-    async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput: ...
+    async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
+        """One call. `emit` takes what is known before the answer: status, text, notes."""
+        ...
 
-    async def health(self) -> Health: ...
+    async def health(self) -> Health:
+        """Whether it could be called now, said within seconds; neither started nor called."""
+        ...
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        """End within seconds whatever runs between calls; no call follows."""
+        ...

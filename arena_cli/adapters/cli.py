@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from arena_cli.adapters import process, programs
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.cli_output import Kind, NotAnAnswerError, Output, Reading
+from arena_cli.adapters.cli_output import Format, Kind, NotAnAnswerError, ProgramOutput
 from arena_cli.adapters.process import Process, Program
 from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit, TextDelta
@@ -88,7 +88,7 @@ class CliAdapter:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._settings: CliSettings = setup.settings
-        self._reading = Reading(
+        self._format = Format(
             kind=self._settings.output,
             answer=self._settings.answer,
             where=self._settings.where,
@@ -100,7 +100,7 @@ class CliAdapter:
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """One run of the program. Text is told as it comes; what came of it when it is cut off."""
-        output = Output(self._reading)
+        output = ProgramOutput(self._format)
         program = self._program()
         with self._call(program, input) as call:
             running = await self._started(call)
@@ -226,7 +226,7 @@ class CliAdapter:
                 f"{call.argv[0]} could not be started: {error}", "try the command in a shell"
             ) from error
 
-    async def _drained(self, running: Process, output: Output, emit: Emit) -> _End:
+    async def _drained(self, running: Process, output: ProgramOutput, emit: Emit) -> _End:
         """Read until the program has ended, or is silent though its result is there."""
         open_streams = {"stdout", "stderr"}
         clock = asyncio.get_running_loop().time
@@ -250,7 +250,7 @@ class CliAdapter:
         _tell(output.finish(), emit)
         return _End(running.returncode, after_result=running.returncode is None)
 
-    def _answered(self, call: _Call, output: Output, end: _End) -> AgentOutput:
+    def _answered(self, call: _Call, output: ProgramOutput, end: _End) -> AgentOutput:
         if end.code:
             raise self._error(
                 call, NotAnAnswerError(f"its program {programs.how_it_ended(end.code)}"), output
@@ -265,7 +265,9 @@ class CliAdapter:
             update={"metadata": {**answer.metadata, "ended_after_result": True}}
         )
 
-    def _error(self, call: _Call, error: NotAnAnswerError, output: Output) -> AgentProtocolError:
+    def _error(
+        self, call: _Call, error: NotAnAnswerError, output: ProgramOutput
+    ) -> AgentProtocolError:
         notes = output.notes()
         partial = output.partial()
         lines = (notes.get("stderr") or partial.strip()).splitlines()
@@ -278,7 +280,7 @@ class CliAdapter:
             metadata={**notes, **({"partial": partial} if partial else {})},
         )
 
-    def _tell_rest(self, running: Process, output: Output, emit: Emit) -> None:
+    def _tell_rest(self, running: Process, output: ProgramOutput, emit: Emit) -> None:
         """What the program had written when it was cut off, and was not read yet."""
         with contextlib.suppress(NotAnAnswerError):
             while event := running.waiting_event():

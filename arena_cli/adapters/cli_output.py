@@ -34,8 +34,8 @@ class NotAnAnswerError(ValueError):
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How output is read: see the keys of `cli.CliSettings`."""
+class Format:
+    """What form an answer has: see the keys of `cli.CliSettings`."""
 
     kind: Kind = "text"
     answer: str | None = None
@@ -43,11 +43,11 @@ class Reading:
     max_output_mb: float = 32
 
 
-class Output:
+class ProgramOutput:
     """What a program wrote, read as it comes."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
+    def __init__(self, format: Format) -> None:
+        self._format = format
         self._size = {"stdout": 0, "stderr": 0}
         self._streams = {"stdout": _TextStream(), "stderr": _TextStream()}
         self._stderr_tail = ByteTail()
@@ -61,22 +61,22 @@ class Output:
 
         Raises NotAnAnswerError where stdout grows over the limit.
         """
-        limit = self._reading.max_output_mb * _MB
+        limit = self._format.max_output_mb * _MB
         self._size[source] += len(data)
         if source == "stderr":
             self._stderr_tail.add(data)
-            if self._reading.kind == "text" or self._size["stderr"] > limit:
+            if self._format.kind == "text" or self._size["stderr"] > limit:
                 return ""
         elif self._size["stdout"] > limit:
             raise NotAnAnswerError(
-                f"wrote more than {self._reading.max_output_mb:g} MB to stdout",
+                f"wrote more than {self._format.max_output_mb:g} MB to stdout",
                 "raise `max_output_mb` if its answers are so long",
             )
         return self._read(source, self._streams[source].feed(data))
 
     def finish(self) -> str:
         """No more comes; the rest of the answer's text."""
-        if self._reading.kind != "text":
+        if self._format.kind != "text":
             self._read("stderr", self._streams["stderr"].finish())
             self._objects["stderr"].finish()
         rest = self._read("stdout", self._streams["stdout"].finish())
@@ -88,13 +88,13 @@ class Output:
 
         Never so for plain text, whose end cannot be known.
         """
-        if self._reading.kind == "text":
+        if self._format.kind == "text":
             return False
         objects = self._objects["stdout"]
         whole = objects.is_complete()
         if objects.last is None:
             return False
-        if self._reading.where:
+        if self._format.where:
             return True
         try:
             self._read_object(objects.last)
@@ -104,22 +104,22 @@ class Output:
 
     def answer(self) -> AgentOutput:
         """The answer, with `notes` in its metadata, after `finish`. Raises NotAnAnswerError."""
-        output = self._text_answer() if self._reading.kind == "text" else self._json_answer()
+        output = self._text_answer() if self._format.kind == "text" else self._json_answer()
         return output.model_copy(update={"metadata": {**output.metadata, **self.notes()}})
 
     def notes(self) -> dict[str, Any]:
         """What stands beside the answer: `log`, `stderr`, `replaced_bytes`, where there are any."""
-        log = "" if self._reading.kind == "text" else self._objects["stdout"].log.text
+        log = "" if self._format.kind == "text" else self._objects["stdout"].log.text
         bad = self._streams["stdout"].replaced or self._replaced
         notes = {"log": log, "stderr": self._stderr_tail.text, "replaced_bytes": bad}
         return {name: note for name, note in notes.items() if note}
 
     def partial(self) -> str:
         """What came on stdout; in JSON only its end."""
-        return "".join(self._text) if self._reading.kind == "text" else self._tail.text
+        return "".join(self._text) if self._format.kind == "text" else self._tail.text
 
     def _read(self, source: Source, text: str) -> str:
-        if self._reading.kind == "text":
+        if self._format.kind == "text":
             self._text.append(text)
             return text
         if source == "stdout":
@@ -129,7 +129,7 @@ class Output:
 
     def _fits(self, value: dict[str, Any]) -> bool:
         return all(
-            _is_equal(_at(value, place), wanted) for place, wanted in self._reading.where.items()
+            _is_equal(_at(value, place), wanted) for place, wanted in self._format.where.items()
         )
 
     def _text_answer(self) -> AgentOutput:
@@ -151,7 +151,7 @@ class Output:
         count = sum(objects.count for objects in self._objects.values())
         if count:
             return NotAnAnswerError(
-                f"none of its {count} JSON objects has {_words(self._reading.where)}",
+                f"none of its {count} JSON objects has {_words(self._format.where)}",
                 "compare `where` with what the program writes",
             )
         if not self._size["stdout"]:
@@ -161,7 +161,7 @@ class Output:
         )
 
     def _read_object(self, value: dict[str, Any]) -> AgentOutput:
-        place = self._reading.answer
+        place = self._format.answer
         if place is None:
             return output_of(value)
         found = _at(value, place)

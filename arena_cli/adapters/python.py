@@ -7,6 +7,7 @@ off, or that breaks the process, ends it; the next call starts another.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.machinery
 import importlib.util
 import json
@@ -26,7 +27,7 @@ from arena_cli.ground import text as texts
 from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit
 
-_STOP_GRACE_S = 0.5
+STOP_GRACE_S = 0.5
 _END_GRACE_S = 1.0
 _LINES_SHOWN = 5
 
@@ -96,12 +97,14 @@ class PythonAdapter:
         return Health(ok=True)
 
     async def stop(self) -> None:
-        """End the process, which may first end in peace."""
+        """End the process, which may first end in peace, whatever its threads still print."""
         worker = self._worker
         if worker is not None:
             worker.write(b"")
-            while worker.returncode is None and await worker.event(_STOP_GRACE_S):
-                pass
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_GRACE_S):
+                    while worker.returncode is None:
+                        await worker.event()
         await self._end()
 
     async def _answer(self, input: AgentInput, printed: ByteTail) -> dict[str, Any]:

@@ -7,6 +7,7 @@ of it is shown, stored or hashed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,12 @@ from pydantic import ValidationError
 from arena_cli.adapters import reading, registry
 from arena_cli.adapters.base import Adapter, Health, Render, Setup
 from arena_cli.ground import text as texts
-from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentUnavailable
+from arena_cli.ground.errors import (
+    AgentError,
+    AgentProtocolError,
+    AgentUnavailable,
+    DiskRefused,
+)
 from arena_cli.ground.growing import GrowingText
 from arena_cli.ground.protocol import (
     AgentInput,
@@ -29,6 +35,9 @@ from arena_cli.ground.protocol import (
 from arena_cli.ground.redact import Redactor
 from arena_cli.team import environ
 from arena_cli.team.model import Member
+
+HEALTH_LIMIT_S = 20.0
+STOP_LIMIT_S = 20.0
 
 
 @dataclass
@@ -115,16 +124,16 @@ class Runtime:
         self._running: dict[str, Adapter] = {}
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
-        """One call of one agent. Raises AgentError, redacted, and nothing else."""
+        """One call of one agent. Raises AgentError, redacted; DiskRefused where `heard` does."""
         try:
             adapter = await self._adapter(member)
             output = await adapter.invoke(input, heard)
-        except AgentError as error:
-            raise self._redacted(error) from error
+            if not isinstance(output, AgentOutput):
+                raise TypeError(f"it answered {type(output).__name__}, no AgentOutput")
+        except DiskRefused:
+            raise
         except Exception as error:
-            what = f"its adapter failed: {type(error).__name__}: {error}"
-            mend = "this is a fault of the adapter"
-            raise self._redacted(AgentProtocolError(member.id, what, mend=mend)) from error
+            raise self._failure(member, error) from error
         answer = reading.read(output, input.invocation)
         said = self._redacted_output(answer.output)
         if answer.error:
@@ -133,32 +142,45 @@ class Runtime:
         return Answer(said, answer.declined)
 
     async def health(self, member: Member) -> Health:
-        """Whether the agent could be called now."""
+        """Whether the agent could be called now; one whose adapter fails at that could not."""
         try:
-            health = await self._made(member).health()
-        except AgentError as error:
-            return Health(False, str(self._redacted(error)))
-        return Health(health.ok, self.redactor.text(texts.clean(health.detail)[0]))
+            async with asyncio.timeout(HEALTH_LIMIT_S):
+                health = await self._made(member).health()
+            return Health(health.ok, self.redactor.text(texts.clean(health.detail)[0]))
+        except TimeoutError:
+            return Health(False, f"its adapter did not say within {HEALTH_LIMIT_S:g} s")
+        except Exception as error:  # noqa: BLE001 - whatever a foreign adapter raises
+            return Health(False, str(self._failure(member, error)))
 
     async def stop(self) -> None:
-        """End whatever is still running for these agents."""
+        """End whatever is still running for these agents; what fails at that is left alone."""
         running, self._running = self._running, {}
-        await asyncio.gather(*(adapter.stop() for adapter in running.values()))
+        await asyncio.gather(*(_stop(adapter) for adapter in running.values()))
 
     async def _adapter(self, member: Member) -> Adapter:
         adapter = self._running.get(member.id)
         if adapter is None:
             adapter = self._made(member)
-            await adapter.start()
+            try:
+                await adapter.start()
+            except BaseException:
+                await _stop(adapter)
+                raise
             self._running[member.id] = adapter
         return adapter
 
     def _made(self, member: Member) -> Adapter:
         kind = str(member.profile.adapter["type"])
-        filled, _ = environ.fill(member.profile.adapter, self._environ, agent_id=member.id)
         adapter_type = self._adapter_type(kind)
+        shape = adapter_type.settings_type
+        filled, _ = environ.fill(
+            member.profile.adapter,
+            self._environ,
+            agent_id=member.id,
+            is_template=shape.is_template,
+        )
         try:
-            settings = adapter_type.settings_type.model_validate(filled)
+            settings = shape.model_validate(filled)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
@@ -176,6 +198,14 @@ class Runtime:
             environ=self._environ,
         )
         return adapter_type(setup)
+
+    def _failure(self, member: Member, error: Exception) -> AgentError:
+        """What an adapter raised, as a failure that it may raise, redacted."""
+        if isinstance(error, AgentError):
+            return self._redacted(error)
+        what = f"its adapter failed: {type(error).__name__}: {error}"
+        mend = "this is a fault of the adapter"
+        return self._redacted(AgentProtocolError(member.id, what, mend=mend))
 
     def _redacted(self, error: AgentError) -> AgentError:
         for name in ("what", "asked", "came", "mend", "metadata"):
@@ -196,17 +226,17 @@ class Runtime:
                 for status in output.status_updates
             ]
         if output.attachments:
-            changed["attachments"] = [
-                part
-                if part.type == "image"
-                else part.model_copy(
-                    update={"name": redact.text(part.name), "data": redact.value(part.data)}
-                )
-                for part in output.attachments
-            ]
+            changed["attachments"] = [redact.attachment(part) for part in output.attachments]
         if output.structured:
             changed["structured"] = [
                 part.model_copy(update={"data": redact.value(part.data)})
                 for part in output.structured
             ]
         return output.model_copy(update=changed)
+
+
+async def _stop(adapter: Adapter) -> None:
+    """Stop an adapter that nobody needs any more, so that its failure is nobody's either."""
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(STOP_LIMIT_S):
+            await adapter.stop()

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.ground import templates
 from arena_cli.ground.errors import (
     AgentOverloaded,
     AgentProtocolError,
@@ -36,10 +37,10 @@ from arena_cli.ground.protocol import (
     TextDelta,
     Usage,
 )
+from arena_cli.ground.yamlnodes import Loc
 
 Failure = Literal["timeout", "error", "overloaded", "refused", "empty"]
 
-_PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}\n]*)\}")
 _NAMES = ("message", "author", "turn")
 
 
@@ -143,22 +144,21 @@ class Rule(BaseModel):
         return self
 
 
-class Line(Rule):
+class Once(Rule):
     """A rule that was written as a mere text; it fits once in a session."""
 
 
 def _entry(value: Any) -> Any:
     if isinstance(value, str):
-        return Line(say=_checked(value))
+        return Once(say=_checked(value))
     if isinstance(value, (dict, Rule)):
         return value
     raise ValueError("a reply is a text (in quotes, if YAML reads it as something else) or a rule")
 
 
 def _checked(text: str) -> str:
-    for match in _PLACEHOLDER.finditer(text):
-        name = match[1]
-        if name is not None and name not in _NAMES and not name.startswith("env:"):
+    for name in templates.names(text):
+        if name not in _NAMES and not name.startswith("env:"):
             known = ", ".join(f"${{{known}}}" for known in _NAMES)
             raise ValueError(f"unknown ${{{name}}}: there are {known}; a literal ${{ is $${{")
     return text
@@ -174,6 +174,11 @@ class ScriptedSettings(Settings):
 
     replies: list[Annotated[Rule, BeforeValidator(_entry, json_schema_input_type=str | Rule)]]
     strict: bool = False
+
+    @classmethod
+    def is_template(cls, loc: Loc) -> bool:
+        """Texts, and what a rule says: they have placeholders of their own (`${message}`)."""
+        return loc[0] == "replies" and (len(loc) == 2 or loc[2:] == ("say",))
 
 
 class ScriptedAdapter:
@@ -225,7 +230,7 @@ class ScriptedAdapter:
     def _fitting(self, input: AgentInput, text: str) -> int:
         used = self._used()
         for index, rule in enumerate(self._replies):
-            if isinstance(rule, Line):
+            if isinstance(rule, Once):
                 if index not in used:
                     return index
             elif rule.when is None or rule.when.holds(input, text):
@@ -251,13 +256,9 @@ class ScriptedAdapter:
 
 
 def _filled(say: str, input: AgentInput, text: str) -> str:
-    if "$" not in say:
+    if "${" not in say:
         return say
     last = next(reversed(input.triggers()), None)
     author = (last.author_name or last.author_id) if last else ""
     values = {"message": text, "author": author, "turn": str(input.turn)}
-
-    def value(match: re.Match[str]) -> str:
-        return "${" if match[1] is None else values.get(match[1], match[0])
-
-    return _PLACEHOLDER.sub(value, say)
+    return templates.filled(say, values.get)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from arena_cli.ground.text import shown, shown_line
+from arena_cli.report.spans import INDENT
+from arena_cli.report.words import Words
 from arena_cli.session.preview import Asked, Judged, Preview
-
-INDENT = "  "
 
 
 def document(preview: Preview) -> dict[str, Any]:
@@ -40,85 +40,103 @@ def document(preview: Preview) -> dict[str, Any]:
     }
 
 
-def lines(preview: Preview) -> Iterator[str]:
+def lines(preview: Preview, say: Words) -> Iterator[str]:
     """The preview as text, without line ends."""
-    session = "a new session" if preview.is_new else "session"
-    if preview.session:
-        session += f" {shown_line(preview.session)}"
-    team = f"team {shown_line(preview.team)}" if preview.team else "every agent"
-    yield "dry run: nobody is called, nothing is written"
-    yield f"{session} · {team}"
+    name = shown_line(preview.session or "")
+    if preview.is_new:
+        session = say("a new session {name}", name=name) if name else say("a new session")
+    else:
+        session = say("session {name}", name=name)
+    team = preview.team and say("team {name}", name=shown_line(preview.team))
+    yield say("dry run: nobody is called, nothing is written")
+    yield f"{session} · {team or say('every agent')}"
     if preview.interrupts:
-        yield f"chain {preview.interrupts}, which was cut short, would be closed as interrupted"
+        yield say(
+            "chain {chain}, which was cut short, would be closed as interrupted",
+            chain=preview.interrupts,
+        )
     yield ""
-    yield from _message(preview)
+    yield from _message(preview, say)
     yield ""
-    yield from _must(preview)
-    yield from _others(preview)
+    yield from _must(preview, say)
+    yield from _others(preview, say)
     yield ""
-    yield from _sums(preview)
+    yield from _sums(preview, say)
 
 
-def _message(preview: Preview) -> Iterator[str]:
+def _message(preview: Preview, say: Words) -> Iterator[str]:
     message = preview.message
-    yield f"{shown_line(message.author_name)}{' · redacted' if preview.redacted else ''}"
+    redacted = f" · {say('redacted')}" if preview.redacted else ""
+    yield f"{shown_line(message.author_name)}{redacted}"
     for line in shown(message.content).split("\n") if message.content else ():
         yield INDENT + line if line else ""
     for part in message.attachments:
-        yield f"{INDENT}[{part.type}: {shown_line(part.name)}, {part.size} bytes]"
+        size = say("{count} bytes", count=part.size)
+        yield f"{INDENT}[{say.enum(part.type)}: {shown_line(part.name)}, {size}]"
     if preview.unresolved:
-        said = ", ".join(f"@{shown_line(name)}" for name in preview.unresolved)
-        yield f"{INDENT}nobody is called {said}"
+        said = say(", ").join(f"@{shown_line(name)}" for name in preview.unresolved)
+        yield f"{INDENT}{say('nobody is called {names}', names=said)}"
 
 
-def _must(preview: Preview) -> Iterator[str]:
-    yield "must reply:" if preview.must else "nobody must reply"
+def _must(preview: Preview, say: Words) -> Iterator[str]:
+    yield say("must reply:") if preview.must else say("nobody must reply")
     for one in preview.must:
-        yield f"{INDENT}{_name(one)} · {_context(one)}"
+        yield f"{INDENT}{_name(one)} · {_context(one, say)}"
     if preview.deferred:
-        deferred = ", ".join(shown_line(agent) for agent in preview.deferred)
-        yield f"deferred to the next turn: {deferred}"
+        deferred = say(", ").join(shown_line(agent) for agent in preview.deferred)
+        yield say("deferred to the next turn: {who}", who=deferred)
 
 
-def _others(preview: Preview) -> Iterator[str]:
+def _others(preview: Preview, say: Words) -> Iterator[str]:
     if not preview.others:
         return
-    changes = "; what is answered first may change it" if preview.must else ""
-    yield f"may reply, judged by this message alone{changes}:"
+    if preview.must:
+        yield say("may reply, judged by this message alone; what is answered first may change it:")
+    else:
+        yield say("may reply, judged by this message alone:")
     for one in preview.others:
-        facts = [_name(one), "asked" if one.asked else "passed over", _judgement(one, preview)]
+        decision = say("asked") if one.asked else say("passed over")
+        told = [_name(one), decision, _judgement(one, preview, say)]
         if one.hits:
-            facts.append(f"found: {', '.join(shown_line(word) for word in one.hits)}")
-        yield INDENT + " · ".join(facts)
+            words = say(", ").join(shown_line(word) for word in one.hits)
+            told.append(say("found: {words}", words=words))
+        yield INDENT + " · ".join(told)
         if one.asked:
-            yield INDENT * 2 + _context(one.asked)
+            yield INDENT * 2 + _context(one.asked, say)
 
 
-def _judgement(one: Judged, preview: Preview) -> str:
+def _judgement(one: Judged, preview: Preview, say: Words) -> str:
+    relevance, threshold = f"{one.relevance:g}", f"{one.threshold:g}"
+    measured = say("relevance {relevance}", relevance=relevance)
     if preview.selection == "relevance":
         sign = "<" if one.relevance < one.threshold else ">="
-        measured = f"relevance {one.relevance:g} {sign} {one.threshold:g}"
-    else:
-        measured = f"relevance {one.relevance:g}"
-    return measured if one.asked or one.below else f"{measured}, {one.reason}"
+        measured += f" {sign} {threshold}"
+    if one.asked or one.below:
+        return measured
+    return say("{measured}, {reason}", measured=measured, reason=say(one.reason))
 
 
-def _context(one: Asked) -> str:
+def _context(one: Asked, say: Words) -> str:
     """What of the session it is shown."""
-    word = "message" if one.of == 1 else "messages"
+    if one.of == 1:
+        told = say("{count} of 1 message", count=one.messages)
+    else:
+        told = say("{count} of {all} messages", count=one.messages, all=one.of)
     left_out = one.of - one.messages
-    rest = f" ({left_out} older do not fit its window)" if left_out else ""
-    return f"{one.messages} of {one.of} {word}{rest} · ~{one.input_tokens} tokens"
+    rest = say(" ({count} older do not fit its window)", count=left_out) if left_out else ""
+    return f"{told}{rest} · ~{one.input_tokens} tokens"
 
 
-def _sums(preview: Preview) -> Iterator[str]:
-    asked = [one.asked for one in preview.others if one.asked]
-    if not preview.must and not asked:
+def _sums(preview: Preview, say: Words) -> Iterator[str]:
+    must = _sum(preview.must)
+    may = _sum([one.asked for one in preview.others if one.asked])
+    if not preview.must and not may:
         first = next((one.agent for one in preview.others), "id")
-        yield f"Nobody would be asked. To call one, name it in the message: @{shown_line(first)}"
+        call = say("To call one, name it in the message: {name}", name=f"@{shown_line(first)}")
+        yield say("Nobody would be asked. {call}", call=call)
         return
-    total = f"~{_sum(preview.must) + _sum(asked)} tokens in turn 1"
-    parts = f": ~{_sum(preview.must)} must, ~{_sum(asked)} may" if preview.must and asked else ""
+    total = say("~{tokens} tokens in turn 1", tokens=must + may)
+    parts = say(": ~{must} must, ~{may} may", must=must, may=may) if preview.must and may else ""
     yield f"{total}{parts}"
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: end what runs in good order, then exit 130."""
+"""Ctrl-C and SIGTERM: end what runs in good order, then exit."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
+from arena_cli.ground import exits
 from arena_cli.ground.errors import ArenaError
 
 T = TypeVar("T")
@@ -18,7 +19,7 @@ T = TypeVar("T")
 class Interrupted(ArenaError):
     """The user, or the system, asked arena to stop."""
 
-    exit_code = 130
+    exit_code = exits.INTERRUPTED
 
 
 def install() -> None:

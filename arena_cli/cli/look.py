@@ -7,105 +7,124 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arena_cli.cli import common, complete
-from arena_cli.cli.common import Output, Printer
 from arena_cli.cli.interrupt import Interrupted
+from arena_cli.cli.screen import Printer
+from arena_cli.ground import exits
 from arena_cli.ground.errors import UsageError
 
 if TYPE_CHECKING:
+    from arena_cli.session.recall import Recalled
     from arena_cli.session.store import Stored
+
+_SESSIONS = complete.complete_sessions
 
 OneSession = Annotated[
     str | None,
-    typer.Argument(
-        help="The session; without one, the last.", autocompletion=complete.complete_sessions
+    typer.Argument(help="The session; without one, the last.", autocompletion=_SESSIONS),
+]
+OneTurn = Annotated[
+    str | None,
+    typer.Option(
+        "--turn",
+        metavar="N",
+        help="Only this turn of the session: 7, t7, or `last` (-1).",
     ),
+]
+OneAgent = Annotated[
+    str | None,
+    typer.Option(
+        "--agent",
+        metavar="AGENT",
+        help="Only what this agent, by id or name, said, and how it was called.",
+        autocompletion=complete.complete_agents,
+    ),
+]
+AfterSeq = Annotated[
+    int | None,
+    typer.Option("--after-seq", metavar="N", min=0, help="Only what comes after event N."),
+]
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow",
+        "-f",
+        help="Print what others append, as it comes, until Ctrl-C. Begins with the last "
+        "message's chain, or after --after-seq.",
+    ),
+]
+WithContext = Annotated[
+    bool,
+    typer.Option(
+        "--context",
+        help="What --agent was shown at its last call, or in --turn: its system text and "
+        "prompt, made again from the transcript.",
+    ),
+]
+EventsOrInputAsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print the events as in the transcript, one a line; of --context the input.",
+    ),
+]
+SessionsAsJson = Annotated[bool, typer.Option("--json", help="Print them as one JSON list.")]
+ItsTranscript = Annotated[
+    str | None,
+    typer.Argument(
+        help="A session, whose transcript it is; without one, the workspace.",
+        autocompletion=_SESSIONS,
+    ),
+]
+WholeSession = Annotated[
+    str | None,
+    typer.Argument(help="Read the whole of this session's transcript.", autocompletion=_SESSIONS),
 ]
 
 
 def show(
     context: typer.Context,
     session: OneSession = None,
-    turn: Annotated[
-        str | None,
-        typer.Option(
-            "--turn",
-            metavar="N",
-            help="Only this turn of the session: 7, t7, or `last` (-1).",
-        ),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option(
-            "--agent",
-            metavar="AGENT",
-            help="Only what this agent, by id or name, said, and how it was called.",
-            autocompletion=complete.complete_agents,
-        ),
-    ] = None,
-    after_seq: Annotated[
-        int | None,
-        typer.Option("--after-seq", metavar="N", min=0, help="Only what comes after event N."),
-    ] = None,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow",
-            "-f",
-            help="Print what others append, as it comes, until Ctrl-C. Begins with the last "
-            "message's chain, or after --after-seq.",
-        ),
-    ] = False,
-    shown_context: Annotated[
-        bool,
-        typer.Option(
-            "--context",
-            help="What --agent was shown at its last call, or in --turn: its system text and "
-            "prompt, made again from the transcript.",
-        ),
-    ] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="Print the events as in the transcript, one a line; of --context the input.",
-        ),
-    ] = False,
+    turn: OneTurn = None,
+    agent: OneAgent = None,
+    after_seq: AfterSeq = None,
+    follow: Follow = False,
+    shown_context: WithContext = False,
+    as_json: EventsOrInputAsJson = False,
 ) -> None:
     """Print a session's timeline from its transcript."""
-    from arena_cli.cli import reading
-    from arena_cli.transcript import passage
+    from arena_cli.cli import showing
+    from arena_cli.transcript import concerning
 
-    wanted = reading.turn_of(turn) if turn is not None else None
+    wanted = showing.turn_of(turn) if turn is not None else None
     _check_together(
         turn=wanted, agent=agent, after_seq=after_seq, follow=follow, shown_context=shown_context
     )
     stored = _one(context, session)
-    agent_id = passage.agent_named(stored.transcript, agent) if agent is not None else None
+    agent_id = concerning.agent_named(stored.transcript, agent) if agent is not None else None
     if shown_context and agent_id:
         _show_context(context, stored, agent_id, wanted, as_json=as_json)
         return
-    output = Output()
     avatars = {} if as_json else common.avatars_of(context)
-    printer = Printer(output, as_json=as_json, avatars=avatars)
-    reader = reading.Reader(stored, printer.goes_on)
+    printer = Printer(as_json=as_json, avatars=avatars)
+    chosen = showing.ShownEvents(stored, printer.goes_on)
     if wanted is not None:
-        events = reader.turn(wanted)
+        events = chosen.turn(wanted)
     elif follow:
-        events = reader.following(after_seq)
+        events = chosen.following(after_seq)
     elif after_seq is not None:
-        events = reader.after(after_seq)
+        events = chosen.after(after_seq)
     else:
-        events = reader.everything()
+        events = chosen.everything()
     try:
-        for event in reading.told(events, agent_id):
+        for event in showing.told(events, agent_id):
             printer.event(event)
-            if follow and not output.is_read:
+            if follow and not printer.out.is_read:
                 break
     except Interrupted:
         if not follow:
             raise
-        raise typer.Exit(Interrupted.exit_code) from None  # the way to end it; nothing to explain
-    output.check()
+        raise typer.Exit(exits.INTERRUPTED) from None  # the way to end it; nothing to explain
+    printer.out.check()
 
 
 def _check_together(
@@ -141,30 +160,46 @@ def _check_together(
 def _show_context(
     context: typer.Context, stored: Stored, agent: str, turn: int | None, *, as_json: bool
 ) -> None:
-    from arena_cli.cli import reading
     from arena_cli.session import recall
     from arena_cli.transcript import passage
 
     number = None if turn is None else passage.turn_number(stored.transcript, turn)
     loaded = common.workspace_of(context)
-    reading.print_context(
-        recall.recall(stored, agent, number, team_of=loaded.team), as_json=as_json
+    _print_context(recall.recall(stored, agent, number, team_of=loaded.team), as_json=as_json)
+
+
+def _print_context(recalled: Recalled, *, as_json: bool) -> None:
+    """What an agent was shown: the system text and the prompt, or the input as JSON."""
+    from arena_cli.context import render
+    from arena_cli.ground.text import shown, shown_line
+
+    planned = recalled.planned
+    if not recalled.same:
+        common.warn(
+            f"{shown_line(planned.agent)}, turn {planned.turn}: its files or the team's have "
+            "changed since; this is what it would be shown now"
+        )
+    if as_json:
+        common.say_json(planned.input.model_dump(mode="json"))
+        return
+    system, prompt = render.render(planned.input)
+    common.say(
+        f"{shown_line(planned.agent)} · turn {planned.turn} {planned.phase} · "
+        f"~{planned.input_tokens} tokens"
     )
+    for name, text in (("system", system), ("prompt", prompt)):
+        common.say(f"\n── {name}\n{shown(text.rstrip())}")
 
 
 def sessions(
     context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print them as one JSON list.")] = False,
+    as_json: SessionsAsJson = False,
 ) -> None:
     """List the sessions, the last written first."""
     from arena_cli.ground.text import shown_line
     from arena_cli.session import store
-    from arena_cli.transcript import opening
 
-    found = [
-        {"session": one.name, **opening.summary_of(one.transcript)}
-        for one in store.stored(common.root_of(context))
-    ]
+    found = store.summaries(common.root_of(context))
     if as_json:
         common.say_json(found)
         return
@@ -177,13 +212,7 @@ def sessions(
 
 def path(
     context: typer.Context,
-    session: Annotated[
-        str | None,
-        typer.Argument(
-            help="A session, whose transcript it is; without one, the workspace.",
-            autocompletion=complete.complete_sessions,
-        ),
-    ] = None,
+    session: ItsTranscript = None,
 ) -> None:
     """Print the workspace's folder, or where a session's transcript lies."""
     from arena_cli.session import store
@@ -194,18 +223,12 @@ def path(
 
 def doctor(
     context: typer.Context,
-    session: Annotated[
-        str | None,
-        typer.Argument(
-            help="Read the whole of this session's transcript.",
-            autocompletion=complete.complete_sessions,
-        ),
-    ] = None,
+    session: WholeSession = None,
 ) -> None:
     """Check the workspace and its agents, or every line of one session. Exits 1 on a problem."""
     sound = _check_session(context, session) if session else _check_workspace(context)
     if not sound:
-        raise typer.Exit(1)
+        raise typer.Exit(exits.NOT_HELD)
 
 
 def _check_workspace(context: typer.Context) -> bool:

@@ -11,11 +11,19 @@ from typing import Annotated
 import typer
 
 from arena_cli import __version__
-from arena_cli.cli import common, interrupt, look, scenarios, streams, talk, workspace
+from arena_cli.cli import (
+    common,
+    interrupt,
+    look,
+    messages,
+    scenarios,
+    streams,
+    talk,
+    workspace,
+)
 from arena_cli.cli.common import Options
-from arena_cli.ground.errors import ArenaError, DiskRefused
-
-FAULT = 3
+from arena_cli.ground import exits
+from arena_cli.ground.errors import ArenaError
 
 app = typer.Typer(
     name="arena",
@@ -27,7 +35,7 @@ app = typer.Typer(
 )
 
 app.command("init")(workspace.init)
-app.command("send")(talk.send)
+app.command("send", cls=messages.Command)(talk.send)
 app.command("resume")(talk.resume)
 app.command("run")(scenarios.run)
 app.command("show")(look.show)
@@ -67,7 +75,8 @@ def options(
     ] = False,
 ) -> None:
     """Options that every command takes."""
-    context.obj = Options(workspace=workspace, debug=debug)
+    asked = context.ensure_object(Options)
+    asked.workspace, asked.debug = workspace, debug
 
 
 def run() -> None:
@@ -77,24 +86,26 @@ def run() -> None:
     gc.set_threshold(50_000, 20, 20)
     streams.prepare()
     interrupt.install()
+    asked = Options()
     try:
-        app(prog_name="arena")  # also as `python -m arena_cli`: completion goes by this name
-    except ArenaError as error:
-        if "--debug" in sys.argv:
+        # Also as `python -m arena_cli` it is called arena: completion goes by this name.
+        app(prog_name="arena", obj=asked)
+    except Exception as error:  # noqa: BLE001 - a fault of arena is told in one line too
+        if asked.debug:
             traceback.print_exception(error)
+        sys.exit(_told(error))
+
+
+def _told(error: Exception) -> int:
+    """Tell an error on stderr; the exit code that it makes."""
+    if isinstance(error, ArenaError):
         common.warn(f"arena: {error}")
-        sys.exit(error.exit_code)
-    except OSError as error:
-        if "--debug" in sys.argv:
-            traceback.print_exception(error)
+        return error.exit_code
+    if isinstance(error, OSError):
         streams.drop(sys.stdout)  # what it refused would be written, and refused, at exit again
         place = f"{error.filename}: " if error.filename else ""
         common.warn(f"arena: {place}{error.strerror or error}")
-        sys.exit(DiskRefused.exit_code)
-    except Exception as error:  # noqa: BLE001 - a fault of arena is told in one line too
-        if "--debug" in sys.argv:
-            traceback.print_exception(error)
-        what = f"{type(error).__name__}: {error}"
-        common.warn(f"arena: a fault of arena itself: {what}")
-        common.warn("  Run it again with --debug before the command to see where.")
-        sys.exit(FAULT)
+        return exits.REFUSED
+    common.warn(f"arena: a fault of arena itself: {type(error).__name__}: {error}")
+    common.warn("  Run it again with --debug before the command to see where.")
+    return exits.FAILED

@@ -15,85 +15,87 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from arena_cli.cli import common, complete, interrupt, streams
-from arena_cli.cli.common import Output
 from arena_cli.cli.interrupt import Interrupted
+from arena_cli.cli.screen import Screen
+from arena_cli.cli.streams import Stdout
 from arena_cli.ground import nearest
 from arena_cli.ground.errors import UsageError
 
 if TYPE_CHECKING:
+    from arena_cli.ground.clock import Clock
     from arena_cli.report.progress import Progress
     from arena_cli.report.spans import Line
-    from arena_cli.report.terminal import Terminal, Ticker
+    from arena_cli.report.terminal import Ticker
+    from arena_cli.scenario.load.scenario import Scenario
     from arena_cli.scenario.result import RunResult, ScenarioResult, ScenarioStatus
-    from arena_cli.scenario.scenario import Scenario
     from arena_cli.session.session import Place
+
+
+Scenarios = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SCENARIO]...",
+        help="Files, folders, or names of files in `scenarios/`; without any, all of them.",
+        autocompletion=complete.complete_scenarios,
+    ),
+]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", "-t", help="Only those with this tag; repeat for more."),
+]
+WithWords = Annotated[
+    str | None,
+    typer.Option(
+        "-k",
+        metavar="WORDS",
+        help="Only those whose title, file or case has these words (`a and not b or c`).",
+    ),
+]
+Jobs = Annotated[
+    int, typer.Option("--jobs", "-j", min=1, metavar="N", help="How many to play at a time.")
+]
+FailFast = Annotated[
+    bool, typer.Option("--fail-fast", "-x", help="Stop after the first that does not pass.")
+]
+Kept = Annotated[
+    Literal["failed", "all", "none"],
+    typer.Option("--keep", help="Which sessions are kept to look at."),
+]
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Say of each step whom each `@` named, and why who was asked or passed over.",
+    ),
+]
+AsList = Annotated[
+    bool, typer.Option("--list", help="List what would be played, and play nothing.")
+]
+ResultAsJson = Annotated[
+    bool, typer.Option("--json", help="Print the result as one JSON document.")
+]
 
 
 def run(
     context: typer.Context,
-    scenarios: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SCENARIO]...",
-            help="Files, folders, or names of files in `scenarios/`; without any, all of them.",
-            autocompletion=complete.complete_scenarios,
-        ),
-    ] = None,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option("--tag", "-t", help="Only those with this tag; repeat for more."),
-    ] = None,
-    words: Annotated[
-        str | None,
-        typer.Option(
-            "-k",
-            metavar="WORDS",
-            help="Only those whose title, file or case has these words (`a and not b or c`).",
-        ),
-    ] = None,
-    jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=1, metavar="N", help="How many to play at a time.")
-    ] = 1,
-    fail_fast: Annotated[
-        bool, typer.Option("--fail-fast", "-x", help="Stop after the first that does not pass.")
-    ] = False,
-    keep: Annotated[
-        Literal["failed", "all", "none"],
-        typer.Option("--keep", help="Which sessions are kept to look at."),
-    ] = "failed",
-    explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain",
-            help="Say of each step whom each `@` named, and why who was asked or passed over.",
-        ),
-    ] = False,
-    as_list: Annotated[
-        bool, typer.Option("--list", help="List what would be played, and play nothing.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as one JSON document.")
-    ] = False,
+    scenarios: Scenarios = None,
+    tag: Tags = None,
+    words: WithWords = None,
+    jobs: Jobs = 1,
+    fail_fast: FailFast = False,
+    keep: Kept = "failed",
+    explain: Explain = False,
+    as_list: AsList = False,
+    as_json: ResultAsJson = False,
 ) -> None:
     """Play scenarios and check what they expect. Exits 1 where an expectation failed."""
     selected, place = _selected(context, scenarios or [], tag or [], words)
     if as_list:
         _list(selected, as_json=as_json)
         return
-    teller = _Teller(len(selected), as_json=as_json, explain=explain)
-    began = place.clock.monotonic()
+    teller = _Teller(len(selected), place.clock, as_json=as_json, explain=explain)
 
-    def conclude(*, interrupted: bool) -> int:
-        from arena_cli.scenario import result
-
-        seconds = place.clock.monotonic() - began
-        whole = result.of_run(
-            teller.results, selected=len(selected), seconds=seconds, interrupted=interrupted
-        )
-        teller.conclude(whole)
-        return whole.exit_code
-
-    from arena_cli.scenario.run import Runner
+    from arena_cli.scenario.play.run import Runner
 
     runner = Runner(
         selected,
@@ -108,12 +110,12 @@ def run(
     try:
         interrupt.run(runner.run(), hint="")
     except Interrupted:
-        conclude(interrupted=True)
+        teller.conclude(interrupted=True)
         raise
     finally:
         teller.close()
-    exit_code = conclude(interrupted=False)
-    teller.output.check()
+    exit_code = teller.conclude()
+    teller.out.check()
     if exit_code:
         raise typer.Exit(exit_code)
 
@@ -122,7 +124,7 @@ def _selected(
     context: typer.Context, wanted: list[str], tags: list[str], words: str | None
 ) -> tuple[list[Scenario], Place]:
     """The scenarios, and where they are played. Raises UsageError, FileFaults with every fault."""
-    from arena_cli.scenario import select
+    from arena_cli.scenario.load import select
 
     meant = select.by_words(words) if words is not None else None
     files = select.select(common.root_of(context), wanted, Path.cwd())
@@ -166,43 +168,28 @@ def _list(selected: list[Scenario], *, as_json: bool) -> None:
         return
     from arena_cli.report import overview, words
 
-    output = Output()
-    say = words.here()
-    _print(output, _screen_of(output), [overview.listed(one, say) for one in selected])
-    output.check()
-
-
-def _screen_of(output: Output) -> Terminal | None:
-    """The terminal that stdout is, if it is one."""
-    if not streams.is_terminal(sys.stdout):
-        return None
-    from arena_cli.report.terminal import Terminal
-
-    return Terminal(output.write, sys.stdout, colour=not os.environ.get("NO_COLOR"))
-
-
-def _print(output: Output, screen: Terminal | None, lines: Iterable[Line]) -> None:
-    if screen:
-        screen.show(lines)
-    else:
-        output.write("".join([f"{line.text}\n" for line in lines]))
+    out, say = Stdout(), words.here()
+    Screen(out, say).show([overview.listed(one, say) for one in selected])
+    out.check()
 
 
 class _Teller:
-    """Prints each result as it comes, and how the run ended.
+    """Prints each result of `count` scenarios as it comes, and how the run ended.
 
     Where stderr is a terminal, a line there tells how far it is, until `close`.
     """
 
-    def __init__(self, count: int, *, as_json: bool, explain: bool) -> None:
+    def __init__(self, count: int, clock: Clock, *, as_json: bool, explain: bool) -> None:
         from arena_cli.report import words
 
-        self.results: list[ScenarioResult] = []
-        self.output = Output()
-        self._as_json = as_json
+        self.out = Stdout()
+        self._count = count
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._results: list[ScenarioResult] = []
         self._explain = explain
         self._say = words.here()
-        self._screen = None if as_json else _screen_of(self.output)
+        self._screen = None if as_json else Screen(self.out, self._say)
         self._progress: Progress | None = None
         self._ticker: Ticker | None = None
         if not os.environ.get("NO_COLOR") and streams.is_terminal(sys.stderr):
@@ -223,8 +210,8 @@ class _Teller:
 
     def result(self, result: ScenarioResult) -> None:
         """What came of a scenario, in the order of selection."""
-        self.results.append(result)
-        if self._as_json:
+        self._results.append(result)
+        if self._screen is None:
             return
         from arena_cli.report import results
 
@@ -233,31 +220,44 @@ class _Teller:
             width = shutil.get_terminal_size((width, 0)).columns
             faces = {member.id: member.profile.avatar for member in result.team.members}
             avatars = streams.encodable(faces, sys.stdout)
-        self._print(results.drawn(result, self._say, width=width, avatars=avatars))
+        self._show(results.drawn(result, self._say, width=width, avatars=avatars))
         if self._explain:
             from arena_cli.report import explain
 
-            self._print(explain.drawn(result, self._say))
+            self._show(explain.drawn(result, self._say))
 
-    def conclude(self, whole: RunResult) -> None:
-        """How the run ended."""
+    def conclude(self, *, interrupted: bool = False) -> int:
+        """Print how the run ended; its exit code."""
+        from arena_cli.scenario import result
+
         self.close()
-        if not self._as_json:
+        whole = result.of_run(
+            self._results,
+            selected=self._count,
+            seconds=self._clock.monotonic() - self._began,
+            interrupted=interrupted,
+        )
+        if self._screen is None:
+            streams.speak_utf8()
+            self.out.write(f"{self._document(whole)}\n")
+        else:
             from arena_cli.report import overview
 
-            self._print(overview.closing(whole, self._say))
-            return
-        streams.speak_utf8()
-        text = whole.model_dump_json(indent=2)
-        if self._explain:
-            from arena_cli.report import reasons
+            self._show(overview.closing(whole, self._say))
+        return whole.exit_code
 
-            document = json.loads(text)
-            for one, result in zip(document["scenarios"], whole.scenarios, strict=True):
-                for step, told in zip(one["steps"], reasons.document(result), strict=True):
-                    step["reasons"] = told
-            text = json.dumps(document, ensure_ascii=False, indent=2)
-        self.output.write(f"{text}\n")
+    def _document(self, whole: RunResult) -> str:
+        """The result as JSON."""
+        text = whole.model_dump_json(indent=2)
+        if not self._explain:
+            return text
+        from arena_cli.report import reasons
+
+        document = json.loads(text)
+        for one, result in zip(document["scenarios"], whole.scenarios, strict=True):
+            for step, told in zip(one["steps"], reasons.document(result), strict=True):
+                step["reasons"] = told
+        return json.dumps(document, ensure_ascii=False, indent=2)
 
     def close(self) -> None:
         """Take the line away."""
@@ -267,6 +267,7 @@ class _Teller:
         if self._progress:
             self._progress.close()
 
-    def _print(self, lines: Iterable[Line]) -> None:
+    def _show(self, lines: Iterable[Line]) -> None:
+        assert self._screen
         with self._progress.aside() if self._progress else contextlib.nullcontext():
-            _print(self.output, self._screen, lines)
+            self._screen.show(lines)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Mapping
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Literal, TextIO
+
+from arena_cli.ground.errors import DiskRefused
 
 # Windows has no TERM; elsewhere a terminal that does not say what it is can do nothing for sure.
 _TERM = "windows" if sys.platform == "win32" else ""
@@ -47,6 +50,45 @@ def encodable(texts: Mapping[str, str], stream: TextIO) -> dict[str, str]:
             text.encode(stream.encoding)
             kept[name] = text
     return kept
+
+
+class Stdout:
+    """stdout that may go away: whoever reads it may stop, the chain goes on.
+
+    `failed` keeps the error of a stdout that refused to take what was printed.
+    """
+
+    def __init__(self) -> None:
+        self._open = True
+        self.failed: OSError | None = None
+
+    def write(self, text: str) -> None:
+        """Print lines, `\\n` included, at once."""
+        if not self._open:
+            return
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError as error:
+            self._open = False
+            self.failed = None if _nobody_reads(error) else error
+            drop(sys.stdout)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether what is printed still reaches anybody."""
+        return self._open
+
+    def check(self) -> None:
+        """Raise DiskRefused if stdout could not be written (a full disk behind `>`)."""
+        if self.failed:
+            raise DiskRefused(f"stdout: could not write: {self.failed.strerror or self.failed}")
+
+
+def _nobody_reads(error: OSError) -> bool:
+    """Whether a pipe was closed at its other end, for which Windows has an error of its own."""
+    windows = sys.platform == "win32" and error.errno == errno.EINVAL
+    return windows or isinstance(error, BrokenPipeError)
 
 
 def _nowhere(mode: Literal["r", "w"]) -> TextIO:

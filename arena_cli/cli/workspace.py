@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from arena_cli.cli import common, interrupt
+from arena_cli.ground import exits
 
 if TYPE_CHECKING:
-    from arena_cli.adapters.base import Health
     from arena_cli.team.model import AgentProfile
     from arena_cli.team.search import Match
     from arena_cli.team.workspace import Workspace
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON list.")]
+ListAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON list.")]
 
 agents_app = typer.Typer(help="List, find or check the agents.", rich_markup_mode=None)
 
@@ -46,7 +46,7 @@ def init(
 
 
 @agents_app.callback(invoke_without_command=True)
-def agents(context: typer.Context, as_json: Json = False) -> None:
+def agents(context: typer.Context, as_json: ListAsJson = False) -> None:
     """List the agents of the workspace."""
     if context.invoked_subcommand is not None:
         return
@@ -82,7 +82,7 @@ def find(
         list[str],
         typer.Argument(metavar="KEYWORD", help="What one of them should know or be called."),
     ],
-    as_json: Json = False,
+    as_json: ListAsJson = False,
 ) -> None:
     """Find agents by skill, keyword, name or role prompt, best first. Exits 1 if there is none."""
     from arena_cli.team import search
@@ -99,7 +99,7 @@ def find(
         common.say(_line_of(one.profile, f"found: {', '.join(map(_told, one.matches))}"))
     if not found:
         common.warn("no agent matches; `arena agents` lists all of them with their skills")
-        raise typer.Exit(1)
+        raise typer.Exit(exits.NOT_HELD)
 
 
 def _told(match: Match) -> str:
@@ -111,51 +111,32 @@ def _told(match: Match) -> str:
 @agents_app.command("check")
 def check(context: typer.Context) -> None:
     """Check every file of the workspace and ask each agent whether it could be called now."""
-    from arena_cli.scenario import select
+    from arena_cli.scenario.load import select
 
     loaded, _ = common.scenarios_of(context, select.everything(common.root_of(context)))
     for warning in loaded.warnings:
         common.warn(f"warning: {warning}")
     if not print_health(loaded):
-        raise typer.Exit(1)
+        raise typer.Exit(exits.NOT_HELD)
 
 
 def print_health(loaded: Workspace) -> bool:
     """A line per agent; whether all of them could be called."""
     from arena_cli.ground.text import shown_line
+    from arena_cli.session import health
 
     sound = True
-    for agent, health in interrupt.run(_health(loaded), hint="").items():
-        sound = sound and health.ok
-        state = "ok" if health.ok else "NOT OK"
-        detail = f" · {shown_line(health.detail)}" if health.detail else ""
+    place = common.place_of(loaded, wait_s=0)
+    asked = health.of(place, loaded.profiles.values())
+    for agent, one in interrupt.run(asked, hint="").items():
+        sound = sound and one.ok
+        state = "ok" if one.ok else "NOT OK"
+        detail = f" · {shown_line(one.detail)}" if one.detail else ""
         common.say(f"{state:6} {shown_line(agent)}{detail}")
     return sound
 
 
-async def _health(loaded: Workspace) -> dict[str, Health]:
-    from arena_cli.adapters.runtime import Runtime
-    from arena_cli.context import render
-    from arena_cli.ground.redact import Redactor
-    from arena_cli.team import environ
-    from arena_cli.team.model import Member
-
-    place = common.place_of(loaded, wait_s=0)
-    profiles = loaded.profiles.values()
-    secrets = (environ.secrets(profile.adapter, place.environ) for profile in profiles)
-    runtime = Runtime(
-        workspace=loaded.root,
-        scratch=loaded.root / "sessions",
-        records=loaded.root / "sessions",
-        render=render.render,
-        redactor=Redactor(set().union(*secrets), place.redact),
-        environ=place.environ,
-    )
-    everyone = [Member(profile, profile.name) for profile in profiles]
-    return {member.id: await runtime.health(member) for member in everyone}
-
-
-def teams(context: typer.Context, as_json: Json = False) -> None:
+def teams(context: typer.Context, as_json: ListAsJson = False) -> None:
     """List the teams of the workspace."""
     from arena_cli.ground.text import shown_line
 
@@ -196,7 +177,7 @@ def schema(
 def _schemas() -> dict[str, dict[str, Any]]:
     """The JSON Schema of every kind of file."""
     from arena_cli.adapters import registry
-    from arena_cli.scenario import file as scenario_file
+    from arena_cli.scenario.load import file as scenario_file
     from arena_cli.team import schema as schemas
 
     kinds = {kind: registry.settings_type(kind) for kind in registry.known()}

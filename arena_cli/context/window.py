@@ -52,7 +52,7 @@ class Head(NamedTuple):
     @classmethod
     def of(cls, team: Team, member: Member) -> Head:
         """The head for a member of the team."""
-        members = [MemberInfo(id=one.id, name=one.name, role=one.role) for one in team.members]
+        members = team.infos
         settings = member.profile.context
         system = render.system_text(member.id, member.role_prompt, members)
         used = tokens.estimate(system) + _PROMPT_TOKENS
@@ -114,6 +114,11 @@ class History:
         self._views: dict[str, _View] = {}
         self._forgotten = 0
         self._number: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, team: Team) -> History:
+        """An empty one that reaches as far as the widest window of the team's members."""
+        return cls(budget_of(team))
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -233,6 +238,11 @@ def build(head: Head, history: History, call: Call) -> Built:
         deadline_s=call.deadline_s,
     )
     return Built(built, input_hash, head.tokens + used)
+
+
+def budget_of(team: Team) -> int:
+    """The widest window of the team's members, in tokens."""
+    return max((member.profile.context.window_tokens for member in team.members), default=0)
 
 
 def weigh(message: Message) -> int:

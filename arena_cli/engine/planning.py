@@ -6,23 +6,14 @@ A plan is a function of the open chain, the team and the history; nobody is call
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from arena_cli.context import window
 from arena_cli.engine import rules
+from arena_cli.engine.scene import Scene
 from arena_cli.ground.protocol import AgentInput
 from arena_cli.team.model import AgentProfile, Member, Team
 from arena_cli.transcript.events import Phase
-from arena_cli.transcript.fold import ChainState, Fold
-
-
-class Scene(NamedTuple):
-    """A session as plans are made of it; `history` is told of messages by the fold."""
-
-    session_id: str
-    team: Team
-    fold: Fold
-    history: window.History
+from arena_cli.transcript.fold import ChainState
 
 
 @dataclass
@@ -64,7 +55,7 @@ def plan(agent: str, phase: Phase, chain: ChainState, scene: Scene) -> Planned:
             trigger=trigger,
             invocation="must_reply" if phase == "A" else "may_reply",
             mentioned_by=turn.started.mentioned_by.get(agent, []) if phase == "A" else [],
-            deadline_s=attempt_limit_s(member, team),
+            deadline_s=attempt_limit_s(limit_s(member, team), team),
         ),
     )
     return Planned(
@@ -88,11 +79,10 @@ def limit_s(member: Member | None, team: Team) -> float:
     return (member.profile.timeout_s if member else None) or team.config.turn_timeout_s
 
 
-def attempt_limit_s(member: Member | None, team: Team) -> float:
-    """Seconds that the first attempt at a reply may take."""
-    limit = limit_s(member, team)
-    attempt_limit = team.config.attempt_timeout_s
-    return limit if attempt_limit is None else min(limit, attempt_limit)
+def attempt_limit_s(left: float, team: Team) -> float:
+    """Seconds that an attempt may take, of the `left` that its reply has."""
+    limit = team.config.attempt_timeout_s
+    return left if limit is None else min(left, limit)
 
 
 def _gone(agent: str) -> Member:

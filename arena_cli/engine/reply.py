@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
-from arena_cli.adapters.runtime import Answer, Heard, Runtime
+from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import tokens
 from arena_cli.engine import calling, planning
 from arena_cli.engine.planning import Planned
+from arena_cli.engine.scene import Room
 from arena_cli.ground.clock import Clock
 from arena_cli.ground.errors import (
     AgentError,
@@ -21,44 +20,19 @@ from arena_cli.ground.errors import (
     AgentTimeout,
     DiskRefused,
 )
-from arena_cli.ground.protocol import (
-    AgentOutput,
-    Attachment,
-    Message,
-    StatusEvent,
-    Usage,
-)
-from arena_cli.team.mentions import Roster
-from arena_cli.team.model import Member, Team
+from arena_cli.ground.protocol import AgentOutput, Message, StatusEvent, Usage
+from arena_cli.team.model import Member
 from arena_cli.transcript.events import (
     ReplyFinished,
     ReplyStarted,
     ReplyStatus,
     StatusReported,
 )
-from arena_cli.transcript.journal import Journal
 from arena_cli.transcript.log import Stamp
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
 LONGEST_RETRY_AFTER_S = 60.0
-
-Keep = Callable[[list[Attachment], str], list[Attachment]]
-
-
-class Room(NamedTuple):
-    """What every reply of a session works with. `keep` stores attachments of a message id.
-
-    `on_text` is told an agent's id and the end of its text so far.
-    """
-
-    team: Team
-    roster: Roster
-    journal: Journal
-    runtime: Runtime
-    clock: Clock
-    keep: Keep
-    on_text: Callable[[str, str], None] | None = None
 
 
 @dataclass
@@ -118,9 +92,9 @@ async def run(planned: Planned, room: Room) -> None:
 async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) -> _Ending:
     if planned.member is None:
         return _Ending("error", f"{planned.agent} is no longer in the team")
-    config = room.team.config
+    config = room.scene.team.config
     profile = planned.member.profile
-    limit = planning.limit_s(planned.member, room.team)
+    limit = planning.limit_s(planned.member, room.scene.team)
     retries = 0
     if (profile.on_failure or config.on_failure) == "retry":
         retries = config.retries if profile.retries is None else profile.retries
@@ -151,8 +125,7 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
 async def _attempt(
     planned: Planned, member: Member, room: Room, heard: Heard, left: float
 ) -> Answer:
-    attempt_limit = room.team.config.attempt_timeout_s
-    limit = left if attempt_limit is None else min(left, attempt_limit)
+    limit = planning.attempt_limit_s(left, room.scene.team)
     shown = planned.input
     if planned.failed:
         call = shown.call + planned.failed
@@ -163,7 +136,7 @@ async def _attempt(
     except TimeoutError as error:
         raise AgentTimeout(
             member.id,
-            f"no answer within {limit:.3g} s",
+            f"no answer within {round(limit, 3):.10g} s",
             mend="raise its timeout_s, or the team's turn_timeout_s, if it needs longer",
         ) from error
 
@@ -202,7 +175,9 @@ def _finish(planned: Planned, room: Room, began: float, ending: _Ending) -> None
     answer = ending.answer
     output = answer.output if answer and ending.status == "success" else None
     calls = (
-        calling.calls_of(output, planned.member, room.team, room.roster, opener=planned.opener)
+        calling.calls_of(
+            output, planned.member, room.scene.team, room.roster, opener=planned.opener
+        )
         if output and planned.member
         else calling.Calls((), (), {}, ())
     )

@@ -32,15 +32,19 @@ class SystemClock:
     """The machine's own."""
 
     def now(self) -> datetime:
+        """The time of the machine, in UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
+        """Seconds since some moment before; setting the machine's time does not change them."""
         return time.monotonic()
 
     def jitter(self) -> float:
+        """A fraction in [0, 1), in millionths."""
         return secrets.randbelow(1_000_000) / 1_000_000
 
     def token(self, digits: int) -> str:
+        """So many random hexadecimal digits."""
         return secrets.token_hex((digits + 1) // 2)[:digits]
 
 

@@ -20,17 +20,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from arena_cli.ground import exits
+
 
 class ArenaError(Exception):
     """Something that the user is told in one message, without a traceback."""
 
-    exit_code = 1
+    exit_code = exits.NOT_HELD
 
 
 class UsageError(ArenaError):
     """Wrong use or a wrong file. `what` says what happened, `mend` what to do about it."""
 
-    exit_code = 2
+    exit_code = exits.USAGE
 
     def __init__(self, what: str, mend: str = "") -> None:
         super().__init__(f"{what}\n  {mend}" if mend else what)
@@ -77,13 +79,13 @@ class FileFaults(UsageError):
 class SessionBusy(ArenaError):
     """Another process holds the session's lock; nothing was written."""
 
-    exit_code = 5
+    exit_code = exits.REFUSED
 
 
 class DiskRefused(ArenaError):
     """The operating system refused a write; the transcript ends with its last whole line."""
 
-    exit_code = 5
+    exit_code = exits.REFUSED
 
 
 class AgentError(ArenaError):

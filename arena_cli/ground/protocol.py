@@ -60,6 +60,17 @@ class Attachment(Shape):
     size: int | None = None
     sha256: str | None = None
 
+    def picture(self) -> bytes | None:
+        """The content of an image that comes as base64; None for all else."""
+        if self.type != "image" or not isinstance(self.data, str):
+            return None
+        import base64  # noqa: PLC0415 - few messages carry a picture
+
+        try:
+            return base64.b64decode(self.data, validate=True)
+        except ValueError:
+            return None
+
 
 class StructuredContent(Shape):
     """A part of a message that is data, not prose; the timeline draws each type."""

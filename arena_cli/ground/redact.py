@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from arena_cli.ground import text as texts
+from arena_cli.ground.protocol import Attachment
 
 MARK = "[redacted]"
 
@@ -80,6 +81,11 @@ class Redactor:
     def value(self, value: Any) -> Any:
         """`text` for nested data, keys included; bytes stay as they are."""
         return texts.map_text(value, self.text)
+
+    def attachment(self, part: Attachment) -> Attachment:
+        """Its name, and its content unless that is a picture, which a replacement would break."""
+        data = part.data if part.picture() is not None else self.value(part.data)
+        return part.model_copy(update={"name": self.text(part.name), "data": data})
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """(start, end) of each secret; they may overlap."""

@@ -14,10 +14,8 @@ from typing import Any
 from arena_cli.ground import protocol
 from arena_cli.ground.protocol import Attachment, Message, StructuredContent
 from arena_cli.ground.text import shown, shown_line
-from arena_cli.report.spans import EMPTY, Line, Span, line
+from arena_cli.report.spans import EMPTY, INDENT, Line, Span, line
 from arena_cli.report.words import Words
-
-INDENT = "  "
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _TITLES = ("title", "text", "task", "name", "content", "description", "summary")

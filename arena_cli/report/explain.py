@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from arena_cli.ground.text import cut, shown_line
-from arena_cli.report import reasons
-from arena_cli.report.reasons import Called, Judged, Named, Others, Said
-from arena_cli.report.spans import Line, Span, line
+from arena_cli.report import facts, reasons
+from arena_cli.report.reasons import Called, Named, Naming, Other, Others
+from arena_cli.report.spans import INDENT, Line, Span, line
 from arena_cli.report.words import Words
 from arena_cli.scenario.result import ScenarioResult
 from arena_cli.team.model import Team
 
-INDENT = "  "
 EXCERPT = 60  # characters of a message that tell which one it is
 
 
@@ -22,20 +21,19 @@ def drawn(result: ScenarioResult, say: Words) -> Iterator[Line]:
         told = reasons.of(step, result.team)
         if not told:
             continue
-        name = f"{say(': ')}{shown_line(step.name)}" if step.name else ""
-        title = f"{say('step {number}', number=step.number)}{name}"
+        title = facts.step(step.number, step.name, say)
         yield line(INDENT, Span(say("why, in {step}", step=title), "dim"))
         for one in told:
             match one:
-                case Said():
-                    yield from _said(one, result.team, say)
+                case Naming():
+                    yield from _naming(one, result.team, say)
                 case Called():
                     yield from _called(one, say)
                 case Others():
                     yield from _others(one, say)
 
 
-def _said(said: Said, team: Team, say: Words) -> Iterator[Line]:
+def _naming(said: Naming, team: Team, say: Words) -> Iterator[Line]:
     text = shown_line(cut(said.content, EXCERPT)) + ("…" if len(said.content) > EXCERPT else "")
     planted = f" ({say('planted')})" if said.planted else ""
     head = Span(f"{said.message} {shown_line(said.author)}{planted}{say(': ')}", "strong")
@@ -94,7 +92,7 @@ def _others(others: Others, say: Words) -> Iterator[Line]:
         yield line(INDENT * 3, f"{_listed(agents, say)}{say(': ')}", told, hang=8)
 
 
-def _judged(one: Judged, relevance: float, selection: str, say: Words) -> Line:
+def _judged(one: Other, relevance: float, selection: str, say: Words) -> Line:
     decision = Span(say(one.decision), "added" if one.decision == "asked" else "dim")
     told = f" · {_sum(one, relevance, selection, say)}"
     if one.why and one.why != reasons.UNDER:
@@ -102,7 +100,7 @@ def _judged(one: Judged, relevance: float, selection: str, say: Words) -> Line:
     return line(INDENT * 3, f"{shown_line(one.agent)}{say(': ')}", decision, told, hang=8)
 
 
-def _sum(one: Judged, relevance: float, selection: str, say: Words) -> str:
+def _sum(one: Other, relevance: float, selection: str, say: Words) -> str:
     """`3 hits: 1 - 0.6^3 = 0.784 >= 0.6`."""
     count = len(one.found)
     hits = say("1 hit") if count == 1 else say("{count} hits", count=count)

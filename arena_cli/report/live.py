@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from arena_cli.ground.text import shown_line
 from arena_cli.report import cells
-from arena_cli.report.spans import Line, Span, line
+from arena_cli.report.spans import BETWEEN, Line, Span, line
 from arena_cli.report.words import Words
 from arena_cli.transcript.events import Event, ReplyFinished, ReplyStarted, StatusReported
 
 _LEAST = 6
-_BETWEEN = Span(" · ", "dim")
 
 
 @dataclass
@@ -85,7 +84,7 @@ class AtWork:
         left = width - sum(cells.width_of(span.text) for span in face) - len(took) - 4
         name = name._replace(text=cells.fit(name.text, max(_LEAST, width // 3)))
         left -= cells.width_of(name.text)
-        spans = [*face, name, _BETWEEN, Span(took, "dim")]
+        spans = [*face, name, BETWEEN, Span(took, "dim")]
         tail = " ".join(shown_line(working.tail.replace("\n", " ")).split())
         for text, fit, share in (
             (working.status, cells.fit, left // 2 if tail else left),
@@ -93,7 +92,7 @@ class AtWork:
         ):
             room = min(share, left) - 3
             if text and room >= _LEAST:
-                spans += [_BETWEEN, Span(fit(text, room), "dim" if text is tail else "")]
+                spans += [BETWEEN, Span(fit(text, room), "dim" if text is tail else "")]
                 left -= 3 + cells.width_of(spans[-1].text)
         return line(spans)
 

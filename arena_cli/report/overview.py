@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from arena_cli.ground.text import shown_line
 from arena_cli.report import results
-from arena_cli.report.spans import EMPTY, Line, Span, line
+from arena_cli.report.spans import BETWEEN, EMPTY, Line, Span, line
 from arena_cli.report.words import Words
+from arena_cli.scenario.load.scenario import Scenario
 from arena_cli.scenario.result import WRONG, RunResult, ScenarioResult
-from arena_cli.scenario.scenario import Scenario
 
 
 def listed(scenario: Scenario, say: Words) -> Line:
@@ -23,7 +23,7 @@ def listed(scenario: Scenario, say: Words) -> Line:
             facts.append(Span(f"{status}{say(': ')}{shown_line(reason)}", "warned"))
     spans = [Span(shown_line(scenario.title), "strong")]
     for fact in facts:
-        spans += [results.BETWEEN, fact]
+        spans += [BETWEEN, fact]
     return Line(tuple(spans), 4)
 
 
@@ -35,7 +35,7 @@ def closing(whole: RunResult, say: Words | None = None) -> Iterator[Line]:
         yield EMPTY
         for result in wrong:
             title = Span(shown_line(result.title), "dim")
-            told = [*results.label(result.status), Span(_why(result)), results.BETWEEN, title]
+            told = [*results.label(result.status), Span(_why(result)), BETWEEN, title]
             yield Line(tuple(told), results.LABEL_WIDTH)
     yield line(Span(summary(whole, say), "failed" if whole.exit_code else "strong"))
 

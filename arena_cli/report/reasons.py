@@ -47,7 +47,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Said:
+class Naming:
     """A message and whom it names. `calls` are the agents whom a reply calls after all limits,
     `refused` those whom it may not call, with the reason; None: it is no reply.
     """
@@ -72,7 +72,7 @@ class Called:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundWord:
     """A word of a member that was found, and in which messages."""
 
     word: str
@@ -81,7 +81,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Other:
     """A member that did not have to reply: what was found of it, and what came of it.
 
     `decision` is `asked`, `passed over` or `no candidate`; `relevance` None: it was not measured.
@@ -92,7 +92,7 @@ class Judged:
     why: str = ""
     relevance: float | None = None
     threshold: float | None = None
-    found: list[Found] = field(default_factory=list)
+    found: list[FoundWord] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,10 @@ class Others:
     turn: int
     selection: str
     searched: list[str]
-    others: list[Judged]
+    others: list[Other]
 
 
-Told = Said | Called | Others
+Told = Naming | Called | Others
 
 
 def of(step: StepResult, team: Team) -> list[Told]:
@@ -128,7 +128,7 @@ def _told(events: Iterable[Event], team: Team) -> Iterator[Told]:
                 yield _message(event, team)
             case ReplyFinished(message=Message() as message) if chain:
                 names = _names(message, chain.opening.message.author_id, team)
-                yield _said(message, names, calls=event.next_mentions, refused=event.refused)
+                yield _naming(message, names, calls=event.next_mentions, refused=event.refused)
             case Candidates() if chain and chain.turns:
                 yield _others(event, chain, team)
             case _:
@@ -138,15 +138,15 @@ def _told(events: Iterable[Event], team: Team) -> Iterator[Told]:
             yield _called(event, fold.open, team)
 
 
-def _message(event: MessageEvent, team: Team) -> Said:
+def _message(event: MessageEvent, team: Team) -> Naming:
     message = event.message
     opener = "user" if event.chain is None else message.author_id
-    return _said(message, _names(message, opener, team), planted=event.planted)
+    return _naming(message, _names(message, opener, team), planted=event.planted)
 
 
-def _said(message: Message, names: list[Named], **more: Any) -> Said:
+def _naming(message: Message, names: list[Named], **more: Any) -> Naming:
     more = {"planted": False, **more}
-    return Said(
+    return Naming(
         message=message.id,
         author=message.author_id,
         content=message.content,
@@ -209,7 +209,7 @@ def _others(event: Candidates, chain: ChainState, team: Team) -> Others:
     judged = [
         _judged(member, event, whole, parts)
         if member.id in order
-        else Judged(member.id, "no candidate", _why_none(member, chain, team))
+        else Other(member.id, "no candidate", _why_none(member, chain, team))
         for member in team.members
         if member.id not in turn.started.must
     ]
@@ -219,13 +219,13 @@ def _others(event: Candidates, chain: ChainState, team: Team) -> Others:
 
 def _judged(
     member: Member, event: Candidates, whole: Haystack, parts: dict[str, Haystack]
-) -> Judged:
+) -> Other:
     found = [
-        Found(hit.word, hit.kind, [name for name, part in parts.items() if hit.is_in(part)])
+        FoundWord(hit.word, hit.kind, [name for name, part in parts.items() if hit.is_in(part)])
         for hit in relevance.found(whole, member)
     ]
     over = event.passed_over.get(member.id)
-    return Judged(
+    return Other(
         agent=member.id,
         decision="passed over" if over else "asked",
         why=(over.reason or UNDER) if over else "",

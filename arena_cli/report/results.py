@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from arena_cli.ground.text import shown, shown_line
-from arena_cli.report import columns
-from arena_cli.report.spans import EMPTY, Line, Span, line
+from arena_cli.report import columns, facts
+from arena_cli.report.spans import BETWEEN, EMPTY, INDENT, Line, Span, line
 from arena_cli.report.timeline import Timeline
 from arena_cli.report.words import Words
 from arena_cli.scenario.result import (
@@ -22,7 +22,6 @@ from arena_cli.scenario.result import (
 )
 from arena_cli.transcript.events import SessionEvent
 
-INDENT = "  "
 WIDTH = 80
 
 LABELS = {
@@ -46,7 +45,6 @@ STYLES = {
     "warned": "warned",
 }
 LABEL_WIDTH = 8
-BETWEEN = Span(" · ", "dim")
 _ROW = re.compile(r"^timeline(?:_exact)?(?:\[(\d+)\])?$")
 
 
@@ -97,17 +95,17 @@ class _Report:
 
     def _headline(self) -> Line:
         result, say = self._result, self._say
-        facts = [shown_line(result.file)]
+        told = [shown_line(result.file)]
         if result.status != "skipped":
-            facts.append(say("{seconds} s", seconds=f"{result.seconds:.2f}"))
+            told.append(say("{seconds} s", seconds=f"{result.seconds:.2f}"))
         if result.reason and result.status in ("skipped", "xfailed"):
-            facts.append(shown_line(result.reason))
+            told.append(shown_line(result.reason))
         warned = sum(check.status == "warned" for check in result.all_checks())
         if warned and result.status != "xfailed":
-            facts.append(counted(say, warned, "1 warning", "{count} warnings"))
+            told.append(counted(say, warned, "1 warning", "{count} warnings"))
         title = Span(shown_line(result.title), "strong" if result.status in WRONG else "")
         spans = [*label(result.status), title]
-        for fact in facts:
+        for fact in told:
             spans += [BETWEEN, Span(fact, "dim")]
         return Line(tuple(spans), LABEL_WIDTH)
 
@@ -188,7 +186,7 @@ class _Report:
             timeline = self._timelines[step.session] = Timeline(self._say, self._avatars)
             if self._result.opening:
                 list(timeline.drawn(self._result.opening))
-        told = self._say("timeline of {step}", step=_name(step, self._say))
+        told = self._say("timeline of {step}", step=facts.step(step.number, step.name, self._say))
         yield line(INDENT * 2, Span(told, "dim"))
         for event in step.events:
             if not isinstance(event, SessionEvent):
@@ -212,19 +210,11 @@ def label(status: str) -> list[Span]:
 
 
 def _title(step: StepResult, say: Words) -> str:
-    facts = [] if step.kind == "send" else [step.kind]
+    kind = [] if step.kind == "send" else [step.kind]
     if step.session is not None:
-        facts.append(say("session {name}", name=shown_line(step.session)))
-    kind = f" ({', '.join(facts)})" if facts else ""
-    return f"{say('step {number}', number=step.number)}{kind}{_after_colon(step, say)}"
-
-
-def _name(step: StepResult, say: Words) -> str:
-    return f"{say('step {number}', number=step.number)}{_after_colon(step, say)}"
-
-
-def _after_colon(step: StepResult, say: Words) -> str:
-    return f"{say(': ')}{shown_line(step.name)}" if step.name else ""
+        kind.append(say("session {name}", name=shown_line(step.session)))
+    told = f" ({', '.join(kind)})" if kind else ""
+    return facts.step(step.number, step.name, say, told)
 
 
 def place_of(check: CheckResult) -> str:

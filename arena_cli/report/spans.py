@@ -33,6 +33,8 @@ class Line(NamedTuple):
 
 
 EMPTY = Line(())
+INDENT = "  "
+BETWEEN = Span(" · ", "dim")
 
 
 def line(*parts: str | Span | Iterable[Span], hang: int | None = None) -> Line:

@@ -8,21 +8,18 @@ A reader of events, whether they come live or from a file. It makes lines of pie
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterator, Mapping
 
-from arena_cli.ground.protocol import Message, Usage
+from arena_cli.ground.protocol import Message
 from arena_cli.ground.text import shown_line
-from arena_cli.report import content
-from arena_cli.report.content import INDENT
-from arena_cli.report.spans import EMPTY, Line, Span, line
+from arena_cli.report import content, facts
+from arena_cli.report.spans import BETWEEN, EMPTY, INDENT, Line, Span, line
 from arena_cli.report.words import Words
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
     Event,
     MessageEvent,
-    PassedOver,
     Recovered,
     ReplyFinished,
     ReplyStarted,
@@ -33,11 +30,9 @@ from arena_cli.transcript.events import (
 )
 
 AGENT_STYLES = 10
-LONGEST_AVATAR = 12
 
 _HEADING = 3
 _UNDER_THE_NAME = len("00:00:00  ")
-_BETWEEN = Span(" · ", "dim")
 
 
 class Timeline:
@@ -49,10 +44,14 @@ class Timeline:
 
     def __init__(self, say: Words | None = None, avatars: Mapping[str, str] | None = None) -> None:
         self._say = say or Words()
-        self._avatars = {agent: _avatar(one) for agent, one in (avatars or {}).items()}
+        self._avatars = {agent: facts.avatar(one) for agent, one in (avatars or {}).items()}
         self._names: dict[str, str] = {}
         self._styles: dict[str, str] = {}
         self._config: dict[str, object] = {}
+        self._session_name: str | None = None
+        self._new_chain()
+
+    def _new_chain(self) -> None:
         self._chain_turn = 0
         self._turn = 0
         self._tried_before: set[int] = set()
@@ -97,11 +96,12 @@ class Timeline:
 
     def named(self, agent: str) -> list[Span]:
         """An agent's avatar and name."""
-        avatar = self._avatars.get(agent)
-        face = [Span(f"{avatar} ")] if avatar else []
-        return [*face, self._short(agent)]
+        return [*self._face(agent), self._short(agent)]
 
     def _session(self, event: SessionEvent) -> Iterator[Line]:
+        if event.session != self._session_name:  # each session counts its replies from 1
+            self._session_name = event.session
+            self._new_chain()
         self._names = {member.id: member.name for member in event.members}
         self._styles = {
             member.id: f"agent{place % AGENT_STYLES}" for place, member in enumerate(event.members)
@@ -113,16 +113,15 @@ class Timeline:
             else self._say("every agent")
         )
         session = self._say("session {name}", name=shown_line(event.session))
-        yield line(Span(session, "strong"), _BETWEEN, Span(team, "dim"))
+        yield line(Span(session, "strong"), BETWEEN, Span(team, "dim"))
         yield EMPTY
 
     def _message(self, event: MessageEvent) -> Iterator[Line]:
         message = event.message
         if event.chain is not None:
-            self._chain_turn = 0
-            self._why = {}
-        facts = [Span(self._say("planted"))] if event.planted else []
-        yield _heading(event.ts, self._author(message), facts)
+            self._new_chain()
+        planted = [Span(self._say("planted"))] if event.planted else []
+        yield _heading(event.ts, self._author(message), planted)
         yield from content.drawn(message, self._say)
         yield from self._unresolved(event.unresolved)
         yield EMPTY
@@ -130,7 +129,7 @@ class Timeline:
     def _turn_started(self, event: TurnStarted) -> Iterator[Line]:
         self._chain_turn = event.depth + 1
         self._turn = event.turn
-        must = _joined((self._called(agent, event) for agent in event.must), self._say(", "))
+        must = facts.joined((self._called(agent, event) for agent in event.must), self._say(", "))
         yield self._phase("must reply: {who}", must or [Span(self._say("nobody"))])
         if event.deferred:
             who = self._list(event.deferred)
@@ -141,7 +140,7 @@ class Timeline:
         if self._turn != self._chain_turn:
             turn = f"{turn} (t{self._turn})"
         said = self._say.spans(what, who=who)
-        return line(Span("── ", "rule"), Span(turn, "strong"), _BETWEEN, said, hang=_HEADING)
+        return line(Span("── ", "rule"), Span(turn, "strong"), BETWEEN, said, hang=_HEADING)
 
     def _called(self, agent: str, event: TurnStarted) -> list[Span]:
         by = event.mentioned_by.get(agent)
@@ -159,21 +158,19 @@ class Timeline:
 
     def _reply_finished(self, event: ReplyFinished) -> Iterator[Line]:
         say = self._say
-        facts = [
+        told = [
             Span(say("turn {turn} {phase}", turn=self._chain_turn, phase=event.phase), "dim"),
             Span(say("{seconds} s", seconds=f"{event.latency_ms / 1000:.1f}"), "dim"),
         ]
         if event.usage:
-            facts.append(Span(_tokens(event.usage), "dim"))
+            told.append(Span(facts.tokens(event.usage), "dim"))
         if event.status != "success":
             style = "dim" if event.status == "declined" else "failed"
-            facts.append(Span(say.enum(event.status), style))
+            told.append(Span(say.enum(event.status), style))
             self._why[event.agent] = say.enum(event.status)
         if event.attempts > 1:
-            facts.append(Span(say("{count} attempts", count=event.attempts), "dim"))
-        avatar = self._avatars.get(event.agent)
-        face = [Span(f"{avatar} ")] if avatar else []
-        yield _heading(event.ts, [*face, self._name(event.agent)], facts)
+            told.append(Span(say("{count} attempts", count=event.attempts), "dim"))
+        yield _heading(event.ts, [*self._face(event.agent), self._name(event.agent)], told)
         yield from content.text(event.error or "", style="failed")
         if event.message:
             yield from content.drawn(event.message, say)
@@ -193,10 +190,10 @@ class Timeline:
     def _candidates(self, event: Candidates) -> Iterator[Line]:
         told = []
         for agent, why in event.passed_over.items():
-            self._why[agent] = _passed_over(why, self._say)
+            self._why[agent] = facts.passed_over(why, self._say)
             told.append([self._short(agent), Span(f" ({self._why[agent]})", "dim")])
         if told:
-            who = _joined(told, self._say(", "))
+            who = facts.joined(told, self._say(", "))
             yield line(INDENT, self._say.spans("passed over: {who}", "dim", who=who))
         if event.asked:
             yield EMPTY
@@ -206,10 +203,10 @@ class Timeline:
         say = self._say
         end = Span(say.enum(event.end), "failed" if event.end == "failed" else "strong")
         awaits = f"{say(': ')}{say(', ').join(map(shown_line, event.awaits))}"
-        facts = [end, Span(awaits)] if event.end == "awaiting_human" else [end]
+        ended = [end, Span(awaits)] if event.end == "awaiting_human" else [end]
         counts = Span(self._counts(event), "dim")
-        tokens = Span(_tokens(event.usage), "dim")
-        yield line(Span("══ ", "rule"), facts, _BETWEEN, counts, _BETWEEN, tokens, hang=_HEADING)
+        tokens = Span(facts.tokens(event.usage), "dim")
+        yield line(Span("══ ", "rule"), ended, BETWEEN, counts, BETWEEN, tokens, hang=_HEADING)
         if event.end == "no_reply":
             for agent in self._names:
                 why = f"{say(': ')}{self._why.get(agent) or self._unasked()}"
@@ -260,6 +257,10 @@ class Timeline:
         text = f"{name} ({agent})" if name != agent else agent
         return Span(shown_line(text), self._style(agent))
 
+    def _face(self, agent: str) -> list[Span]:
+        avatar = self._avatars.get(agent)
+        return [Span(f"{avatar} ")] if avatar else []
+
     def _short(self, agent: str) -> Span:
         return Span(shown_line(self._names.get(agent, agent)), self._style(agent))
 
@@ -269,48 +270,11 @@ class Timeline:
         return known or f"agent{zlib.crc32(agent.encode()) % AGENT_STYLES}"
 
     def _list(self, agents: list[str]) -> list[Span]:
-        return _joined(([self._short(agent)] for agent in agents), self._say(", "))
+        return facts.joined(([self._short(agent)] for agent in agents), self._say(", "))
 
 
-def _heading(ts: str, author: list[Span], facts: list[Span]) -> Line:
-    spans = [Span(f"{_clock(ts)}  ", "dim"), *author]
-    for fact in facts:
-        spans += [_BETWEEN, fact]
+def _heading(ts: str, author: list[Span], more: list[Span]) -> Line:
+    spans = [Span(f"{facts.clock(ts)}  ", "dim"), *author]
+    for fact in more:
+        spans += [BETWEEN, fact]
     return Line(tuple(spans), _UNDER_THE_NAME)
-
-
-def _joined(parts: Iterable[list[Span]], between: str) -> list[Span]:
-    spans: list[Span] = []
-    for part in parts:
-        spans += [Span(between, "dim"), *part] if spans else part
-    return spans
-
-
-def _clock(ts: str) -> str:
-    """The time of day, in the zone of whoever looks."""
-    try:
-        return f"{datetime.fromisoformat(ts).astimezone():%H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return "--:--:--"
-
-
-def _tokens(usage: Usage) -> str:
-    """Tokens in and out; `~` before an estimate; the cost where it is known."""
-    about = "~" if usage.estimated else ""
-    cost = f" · ${usage.cost_usd:.4f}" if usage.cost_usd is not None else ""
-    sent = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    return f"{about}{sent} → {about}{usage.output_tokens} tokens{cost}"
-
-
-def _passed_over(why: PassedOver, say: Words) -> str:
-    relevance = f"{why.relevance:g}"
-    if why.threshold is not None:
-        threshold = f"{why.threshold:g}"
-        return say("relevance {relevance} < {threshold}", relevance=relevance, threshold=threshold)
-    reason = shown_line(why.reason or "")
-    return say("relevance {relevance}, {reason}", relevance=relevance, reason=reason)
-
-
-def _avatar(avatar: str) -> str:
-    text = shown_line(avatar.strip())
-    return "" if len(text) > LONGEST_AVATAR or "/" in text or "." in text else text

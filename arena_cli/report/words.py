@@ -11,11 +11,9 @@ import os
 import string
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Literal
 
 from arena_cli.report.spans import Span
-
-Language = Literal["en", "zh"]
+from arena_cli.team.model import Language
 
 _WINDOWS_CHINESE = 0x04
 _WINDOWS_PRIMARY = 0x3FF
@@ -101,6 +99,34 @@ _CHINESE = {
     "who may reply, judged by {messages}": "谁可回应，依据 {messages}",
     "who opened the chain": "发起人",
     "why, in {step}": "为什么 · {step}",
+    # what a message would do
+    " ({count} older do not fit its window)": "（更早的 {count} 条放不进它的窗口）",
+    "{count} of 1 message": "1 条消息中的 {count} 条",
+    "{count} of {all} messages": "{all} 条消息中的 {count} 条",
+    "{measured}, {reason}": "{measured}，{reason}",
+    "~{tokens} tokens in turn 1": "第 1 轮 ~{tokens} tokens",
+    ": ~{must} must, ~{may} may": "：须回应的 ~{must}，可回应的 ~{may}",
+    "a new session": "新会话",
+    "a new session {name}": "新会话 {name}",
+    "below its threshold": "低于它的阈值",
+    "chain {chain}, which was cut short, would be closed as interrupted": (
+        "第 {chain} 条链中途断了，会以 interrupted（被中断）结束"
+    ),
+    "dry run: nobody is called, nothing is written": "试运行：不叫任何人，不写任何东西",
+    "found: {words}": "命中：{words}",
+    "it answers only when it is named (auto_respond: false)": (
+        "只有被点名才回应 (auto_respond: false)"
+    ),
+    "may reply, judged by this message alone:": "可回应（只按这条消息判断）：",
+    "may reply, judged by this message alone; what is answered first may change it:": (
+        "可回应（只按这条消息判断；先有的回应可能改变结果）："
+    ),
+    "must reply:": "须回应：",
+    "nobody must reply": "没有人须回应",
+    "Nobody would be asked. {call}": "不会问任何人。{call}",
+    "redacted": "已脱敏",
+    "relevance {relevance}": "relevance（相关度）{relevance}",
+    "the team's selection is none": "团队的 selection 是 none",
 }
 
 _BESIDE = {

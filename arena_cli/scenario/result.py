@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, computed_field
 
+from arena_cli.ground import exits
 from arena_cli.ground.protocol import Shape
 from arena_cli.transcript.events import SessionEvent
 
@@ -139,11 +140,11 @@ def of_run(
     counts = Counter[str](dict.fromkeys(statuses, 0))
     counts.update(one.status for one in results)
     if interrupted or counts["interrupted"]:
-        exit_code = 130
+        exit_code = exits.INTERRUPTED
     elif counts["failed"]:
-        exit_code = 1
+        exit_code = exits.NOT_HELD
     else:
-        exit_code = 3 if counts["error"] else 0
+        exit_code = exits.FAILED if counts["error"] else 0
     return RunResult(
         exit_code=exit_code,
         not_run=selected - len(results),

@@ -11,6 +11,7 @@ from arena_cli.ground.text import shown_line
 from arena_cli.transcript import index, read
 from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished
 from arena_cli.transcript.fold import Fold
+from arena_cli.transcript.read import Line
 
 
 @dataclass
@@ -29,24 +30,25 @@ def examine(transcript: Path, workspace: Path) -> Examined:
     """Read a whole transcript and the attachments that it names. Writes nothing."""
     found = Examined()
     fold = Fold()
-    end = 0
+    end = unread = 0
     for line in read.lines(transcript):
         found.lines += 1
         end = line.end
+        place = f"{transcript}:{found.lines}"
         if line.problem:
-            found.problems.append(f"{transcript}:{line.problem.line}: {line.problem.what}")
+            found.problems.append(f"{place}: {line.problem.what}")
+        loses = _loses_an_event(line)
+        unread += loses
         for event in line.events:
             found.events += 1
-            if event.seq <= fold.seq:
-                found.problems.append(
-                    f"{transcript}:{found.lines}: event {event.seq} after event {fold.seq}"
-                )
-            elif event.seq != fold.seq + 1 and not found.problems:
-                found.problems.append(
-                    f"{transcript}:{found.lines}: event {fold.seq + 1} is missing"
-                )
+            what = _out_of_step(event.seq, fold.seq, unread)
+            if what:
+                found.problems.append(f"{place}: {what}")
+            # What earlier lines lost stood before this event.
+            gap = event.seq - fold.seq - 1
+            unread = min(loses, max(0, unread - gap))
             fold.apply(event)
-            found.problems.extend(_attachments(event, f"{transcript}:{found.lines}", workspace))
+            found.problems.extend(_attachments(event, place, workspace))
     found.chains, found.replies = fold.chain, fold.reply
     rest = transcript.stat().st_size - end
     if rest:
@@ -63,6 +65,24 @@ def examine(transcript: Path, workspace: Path) -> Examined:
     for torn in sorted(transcript.parent.glob(f"{transcript.stem}.torn-*")):
         found.notes.append(f"set aside earlier: {torn.name}")
     return found
+
+
+def _loses_an_event(line: Line) -> bool:
+    """Whether a number is used up in a line by what could not be read, or is of a later version."""
+    return not line.problem.is_mended if line.problem else not line.events
+
+
+def _out_of_step(seq: int, last: int, unread: int) -> str:
+    """What is wrong with the number of an event after `last`, with `unread` lines between."""
+    if seq <= last:
+        return f"event {seq} after event {last}"
+    missing = seq - last - 1 - unread
+    if missing <= 0:
+        return ""
+    if unread:
+        return f"events are missing between event {last} and event {seq}"
+    gone = f"event {last + 1} is" if missing == 1 else f"events {last + 1} to {seq - 1} are"
+    return f"{gone} missing"
 
 
 def _attachments(event: Event, place: str, workspace: Path) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from arena_cli.engine.scene import Keep
 from arena_cli.ground import nearest, text
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.protocol import Attachment, AuthorType, Message
@@ -14,8 +15,6 @@ from arena_cli.team import mentions
 from arena_cli.team.model import Human, Team
 from arena_cli.transcript.events import MessageEvent
 from arena_cli.transcript.log import Stamp
-
-Keep = Callable[[Sequence[Attachment], str], list[Attachment]]
 
 # Made without its checks, which would cost more than all the rest of this module.
 USER = Human.model_construct(id="user", name="user")
@@ -83,13 +82,8 @@ def outgoing(
 
 def redacted(sent: Outgoing, redactor: Redactor) -> Outgoing:
     """The message as it may be shown and stored."""
-    parts = (
-        part.model_copy(
-            update={"name": redactor.text(part.name), "data": redactor.value(part.data)}
-        )
-        for part in sent.attachments
-    )
-    return sent._replace(content=redactor.text(sent.content), attachments=tuple(parts))
+    parts = tuple(redactor.attachment(part) for part in sent.attachments)
+    return sent._replace(content=redactor.text(sent.content), attachments=parts)
 
 
 def event(

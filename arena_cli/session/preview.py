@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena_cli.context import window
-from arena_cli.engine import loop, planning, rules
-from arena_cli.engine.planning import Scene
+from arena_cli.engine import milestones, planning, rules
+from arena_cli.engine.scene import Scene
 from arena_cli.ground.clock import timestamp
 from arena_cli.ground.protocol import Message
 from arena_cli.session import outgoing, session, store
@@ -19,7 +19,7 @@ from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import Place
 from arena_cli.team import mentions, relevance
 from arena_cli.team.model import Member, Team
-from arena_cli.transcript import attachments, opening
+from arena_cli.transcript import attachments, loading
 from arena_cli.transcript.events import Phase
 from arena_cli.transcript.fold import ChainState, Fold
 from arena_cli.transcript.log import Stamp
@@ -77,16 +77,19 @@ class Preview(NamedTuple):
 def of(place: Place, name: str | None, team: Team, sent: Outgoing) -> Preview:
     """What a send of that message to that session would do; None is a new session."""
     folder = store.sessions_of(place.workspace) / (name or NEW)
-    scene = _scene(folder, name, team)
+    is_new = name is None or not (folder / store.TRANSCRIPT).is_file()
+    scene = _scene(folder, team, is_new=is_new)
     cut_short = scene.fold.open
-    clean = outgoing.redacted(sent, session.redactor_of(place, team))
+    clean = outgoing.redacted(
+        sent, session.redactor_of(place, [one.profile for one in team.members])
+    )
     chain = _opened(scene, clean, folder, place)
     step = rules.next_step(chain, team)
     assert isinstance(step, rules.StartTurn)
-    scene.fold.apply(loop.turn_started(step, chain, scene.fold, _stamp(scene.fold, place)))
+    scene.fold.apply(milestones.turn_started(step, chain, scene.fold, _stamp(scene.fold, place)))
     return Preview(
         session=name,
-        is_new=not (folder / store.TRANSCRIPT).is_file(),
+        is_new=is_new,
         team=team.name,
         interrupts=cut_short.number if cut_short else None,
         message=chain.opening.message,
@@ -99,24 +102,26 @@ def of(place: Place, name: str | None, team: Team, sent: Outgoing) -> Preview:
     )
 
 
-def _scene(folder: Path, name: str | None, team: Team) -> Scene:
+def _scene(folder: Path, team: Team, *, is_new: bool) -> Scene:
     """The session as it is."""
-    transcript = folder / store.TRANSCRIPT
-    budget = max((m.profile.context.window_tokens for m in team.members), default=0)
-    history = window.History(budget)
-    if name is None or not transcript.is_file():
-        return Scene(name or NEW, team, Fold(history.append), history)
-    fold = opening.fold_of(
-        transcript, on_message=history.append, weigh=window.weigh, budget=budget, keep=False
+    history = window.History.of(team)
+    if is_new:
+        return Scene(folder.name, team, Fold(history.append), history)
+    fold = loading.fold_of(
+        folder / store.TRANSCRIPT,
+        on_message=history.append,
+        weigh=window.weigh,
+        budget=window.budget_of(team),
+        keep=False,
     )
-    return Scene(name, team, fold, history)
+    return Scene(folder.name, team, fold, history)
 
 
 def _opened(scene: Scene, sent: Outgoing, folder: Path, place: Place) -> ChainState:
     """The chain that the message opens, after the one that was cut short, if there is one."""
     fold = scene.fold
     if fold.open:
-        ended = loop.chain_finished(fold.open, "interrupted", (), fold, _stamp(fold, place))
+        ended = milestones.chain_finished(fold.open, "interrupted", (), fold, _stamp(fold, place))
         fold.apply(ended)
     fold.apply(
         outgoing.event(

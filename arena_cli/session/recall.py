@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from arena_cli.context import window
 from arena_cli.engine import planning
-from arena_cli.engine.planning import Planned, Scene
+from arena_cli.engine.planning import Planned
+from arena_cli.engine.scene import Scene
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.text import shown_line
 from arena_cli.session.store import Stored
 from arena_cli.team.model import Member, Team
-from arena_cli.transcript import events, opening, passage, read
+from arena_cli.transcript import loading, passage, read
 from arena_cli.transcript.events import ReplyStarted
 from arena_cli.transcript.fold import Fold
 
@@ -67,9 +68,9 @@ def _scene(stored: Stored, started: ReplyStarted, member: Member, team: Team) ->
     fold = Fold(history.append)
     if since:
         before = passage.offset_after(transcript, since[0].seq - 1)
-        for message in opening.newest_messages(transcript, before, window.weigh, budget):
+        for message in loading.newest_messages(transcript, before, window.weigh, budget):
             history.append(message)
-    whole = opening.fold_of(
+    whole = loading.fold_of(
         transcript, on_message=lambda _: None, weigh=lambda _: 1, budget=0, keep=False
     )
     later = Fold()
@@ -85,7 +86,9 @@ def _scene(stored: Stored, started: ReplyStarted, member: Member, team: Team) ->
 def _call(transcript: Path, agent: str, turn: int | None) -> ReplyStarted:
     """The last `reply_started` of an agent, or its last in a turn."""
     called: dict[str, None] = {}
-    for started in _newest_first(transcript):
+    for started in read.newest_first(transcript, read.tail(transcript)[1], {"reply_started"}):
+        if not isinstance(started, ReplyStarted):
+            continue
         if turn is not None and started.turn < turn:
             break
         if turn in (None, started.turn):
@@ -96,10 +99,3 @@ def _call(transcript: Path, agent: str, turn: int | None) -> ReplyStarted:
     names = ", ".join(shown_line(name) for name in reversed(called))
     mend = f"called were: {names}" if called else "nobody was"
     raise UsageError(f"{shown_line(agent)} was not called in {where}", mend)
-
-
-def _newest_first(transcript: Path) -> Iterator[ReplyStarted]:
-    for raw in read.backwards(transcript, read.tail(transcript)[1]):
-        if events.type_of(raw) in ("reply_started", None):
-            found = reversed(read.events_of(raw))
-            yield from (event for event in found if isinstance(event, ReplyStarted))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -12,18 +13,17 @@ from arena_cli.adapters import registry, strays
 from arena_cli.adapters.base import Adapter
 from arena_cli.adapters.runtime import Runtime
 from arena_cli.context import render, window
-from arena_cli.engine import loop
+from arena_cli.engine import milestones
 from arena_cli.engine.loop import Engine
-from arena_cli.engine.reply import Room
+from arena_cli.engine.scene import Room, Scene
 from arena_cli.ground.clock import Clock, SystemClock
-from arena_cli.ground.errors import UsageError
-from arena_cli.ground.protocol import Attachment, MemberInfo, Message
+from arena_cli.ground.protocol import Attachment, Message
 from arena_cli.ground.redact import Redactor
-from arena_cli.session import lock, names, outgoing, store
+from arena_cli.session import lock, outgoing, store
 from arena_cli.session.outgoing import USER, Outgoing, Planted
 from arena_cli.team import environ, mentions
-from arena_cli.team.model import Durability, Language, Team
-from arena_cli.transcript import attachments, index, log, opening, read
+from arena_cli.team.model import AgentProfile, Durability, Language, Team
+from arena_cli.transcript import attachments, index, loading, log, read
 from arena_cli.transcript.events import (
     ChainFinished,
     Event,
@@ -35,8 +35,6 @@ from arena_cli.transcript.fold import ChainState
 from arena_cli.transcript.journal import Journal
 from arena_cli.transcript.log import Log
 from arena_cli.transcript.read import Problem
-
-PROCESSES = ".processes"
 
 
 @dataclass(frozen=True)
@@ -81,52 +79,45 @@ class Session:
         self._scenario = scenario
         self.problems: list[Problem] = []
         self._place = place
-        self.folder = _made(place, name)
+        self.folder = store.made(place.workspace, name, place.clock)
         self.name = self.folder.name
-        self._lock = lock.acquire(
-            self.folder, wait_s=place.wait_s, on_wait=lambda: on_wait(self.name)
-        )
-        try:
-            self._open(on_event, on_text)
-        except BaseException:
-            self._lock.release()
-            raise
+        with contextlib.ExitStack() as held:
+            own = lock.acquire(self.folder, wait_s=place.wait_s, on_wait=lambda: on_wait(self.name))
+            held.callback(own.release)
+            self._open(held, on_event, on_text)
+            self._held = held.pop_all()
 
     def _open(
         self,
+        held: contextlib.ExitStack,
         on_event: Callable[[Event], None],
         on_text: Callable[[str, str], None] | None,
     ) -> None:
         place, team = self._place, self.team
         self._roster = mentions.roster_of(team)
-        self._redactor = redactor_of(place, team)
-        budget = max((m.profile.context.window_tokens for m in team.members), default=0)
-        self._history = window.History(budget)
-        records = store.sessions_of(place.workspace) / PROCESSES
-        strays.end_recorded(records)
+        self._redactor = redactor_of(place, [member.profile for member in team.members])
+        self._history = window.History.of(team)
+        strays.end_recorded(records_of(place))
         transcript = self.folder / store.TRANSCRIPT
         repair = log.repair(transcript, read.last_seq(transcript) + 1)
-        fold = opening.fold_of(
+        fold = loading.fold_of(
             transcript,
             on_message=self._history.append,
             weigh=window.weigh,
-            budget=budget,
+            budget=window.budget_of(team),
             on_problem=self.problems.append,
         )
         self._log = Log(transcript, clock=place.clock, durability=place.durability, seq=fold.seq)
+        held.enter_context(contextlib.closing(self._log))
         self.journal = Journal(self._log, fold, on_event)
-        self._runtime = Runtime(
-            workspace=place.workspace,
+        self._runtime = runtime_of(
+            place,
+            self._redactor,
             scratch=self.folder / "scratch",
-            records=records,
-            render=render.render,
-            redactor=self._redactor,
-            environ=place.environ,
             used=lambda agent: frozenset(fold.scripted_used.get(agent, ())),
-            adapter_type=place.adapter_type,
         )
-        self._room = Room(
-            team=team,
+        room = Room(
+            scene=Scene(self.name, team, fold, self._history),
             roster=self._roster,
             journal=self.journal,
             runtime=self._runtime,
@@ -134,9 +125,7 @@ class Session:
             keep=self._keep,
             on_text=on_text,
         )
-        self._engine = Engine(
-            self._room, session_id=self.name, history=self._history, language=place.language
-        )
+        self._engine = Engine(room, language=place.language)
         self._tell_who_talks()
         if repair:
             self.journal.write(lambda stamp: log.recovered(repair, stamp))
@@ -154,7 +143,8 @@ class Session:
         sent = outgoing.redacted(message, self._redactor)
         chain = self.journal.fold.open
         if chain:
-            loop.finish_chain(self._room, chain, "interrupted", ())
+            ended = partial(milestones.chain_finished, chain, "interrupted", (), self.journal.fold)
+            self.journal.write(ended)
         self.journal.write(
             lambda stamp: outgoing.event(
                 sent,
@@ -209,9 +199,8 @@ class Session:
 
     def close(self) -> None:
         """Let go of the session."""
-        with contextlib.closing(self._log):
+        with self._held:
             index.save(self._log.path, self.journal.fold, self._log.size)
-        self._lock.release()
 
     def __enter__(self) -> Session:
         return self
@@ -225,10 +214,7 @@ class Session:
         self.close()
 
     def _tell_who_talks(self) -> None:
-        members = [
-            MemberInfo(id=member.id, name=member.name, role=member.role)
-            for member in self.team.members
-        ]
+        members = self.team.infos
         config = self.team.config.model_dump()
         known = self.journal.fold.session
         now = (self.name, self.team.name, members, config)
@@ -252,43 +238,36 @@ class Session:
         )
 
 
-def _made(place: Place, name: str | None) -> Path:
-    sessions = store.sessions_of(place.workspace)
-    if name is not None:
-        name = names.checked(name)
-        folder = names.existing(sessions, name) or sessions / name
-    try:
-        if name is None:
-            folder = _claimed(sessions, place.clock)
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{sessions}: cannot make a folder here: {error.strerror or error}",
-            "arena keeps transcripts there; mend the rights, or choose another --workspace.",
-        ) from error
-    return folder
+def records_of(place: Place) -> Path:
+    """Where it is recorded which processes run, so that those left behind are ended."""
+    return store.sessions_of(place.workspace) / ".processes"
 
 
-def _claimed(sessions: Path, clock: Clock) -> Path:
-    """A new folder that no other process has, even one that started in the same second."""
-    while True:
-        folder = sessions / names.automatic(clock)
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            continue
-        except FileNotFoundError:
-            sessions.mkdir(parents=True, exist_ok=True)
-            continue
-        return folder
+def runtime_of(
+    place: Place,
+    redactor: Redactor,
+    *,
+    scratch: Path,
+    used: Callable[[str], frozenset[int]] = lambda _: frozenset(),
+) -> Runtime:
+    """What calls agents there; `used` tells which scripted entries an agent has used up."""
+    return Runtime(
+        workspace=place.workspace,
+        scratch=scratch,
+        records=records_of(place),
+        render=render.render,
+        redactor=redactor,
+        environ=place.environ,
+        used=used,
+        adapter_type=place.adapter_type,
+    )
 
 
-def redactor_of(place: Place, team: Team) -> Redactor:
-    """What takes out the secrets of these members and of the workspace."""
+def redactor_of(place: Place, profiles: Iterable[AgentProfile]) -> Redactor:
+    """What takes out the secrets of these agents and of the workspace."""
     secrets = (
-        environ.secrets(member.profile.adapter, place.environ)
-        for member in team.members
-        if member.profile.asks_environment
+        environ.secrets(profile.adapter, place.environ)
+        for profile in profiles
+        if profile.asks_environment
     )
     return Redactor(set().union(*secrets), place.redact)

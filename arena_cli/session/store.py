@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from arena_cli.ground.clock import Clock
 from arena_cli.ground.errors import UsageError
 from arena_cli.session import names
-from arena_cli.transcript import read
+from arena_cli.transcript import passage, read
 from arena_cli.transcript.events import SessionEvent
 
 TRANSCRIPT = "transcript.jsonl"
+
+# What is told of a session that was there a moment ago, such as one of a scenario that passed;
+# Windows refuses a file that is being removed.
+_GONE = (FileNotFoundError, PermissionError) if sys.platform == "win32" else (FileNotFoundError,)
 
 
 class Stored(NamedTuple):
@@ -33,13 +40,28 @@ def sessions_of(workspace: Path) -> Path:
 
 def stored(workspace: Path) -> list[Stored]:
     """Every session that has a transcript, the last written first."""
-    found = []
     folder = sessions_of(workspace)
-    for entry in folder.iterdir() if folder.is_dir() else ():
-        transcript = entry / TRANSCRIPT
-        if not entry.is_symlink() and transcript.is_file():
-            found.append(Stored(entry.name, entry, transcript.stat().st_mtime))
+    entries = folder.iterdir() if folder.is_dir() else ()
+    found = [one for entry in entries if not entry.is_symlink() and (one := _stored(entry))]
     return sorted(found, key=lambda one: (-one.changed, one.name))
+
+
+def _stored(folder: Path) -> Stored | None:
+    """The session in that folder; None where there is none, or no longer."""
+    transcript = folder / TRANSCRIPT
+    with contextlib.suppress(*_GONE):
+        if transcript.is_file():
+            return Stored(folder.name, folder, transcript.stat().st_mtime)
+    return None
+
+
+def summaries(workspace: Path) -> list[dict[str, str | None]]:
+    """What a list of sessions says of each (see `passage.summary_of`), the last written first."""
+    found = []
+    for one in stored(workspace):
+        with contextlib.suppress(*_GONE):
+            found.append({"session": one.name, **passage.summary_of(one.transcript)})
+    return found
 
 
 def last(workspace: Path) -> Stored:
@@ -48,8 +70,9 @@ def last(workspace: Path) -> Stored:
     Raises UsageError where there is none.
     """
     for one in stored(workspace):
-        if not _is_of_scenario(one.transcript):
-            return one
+        with contextlib.suppress(*_GONE):
+            if not _is_of_scenario(one.transcript):
+                return one
     raise UsageError("there is no session to go on with", "Start one: `arena send MESSAGE`.")
 
 
@@ -62,11 +85,48 @@ def _is_of_scenario(transcript: Path) -> bool:
 def find(workspace: Path, name: str) -> Stored:
     """The session with that name. Raises UsageError, with the nearest name."""
     folder = names.existing(sessions_of(workspace), names.checked(name))
-    if folder is not None and (folder / TRANSCRIPT).is_file():
-        return Stored(folder.name, folder, (folder / TRANSCRIPT).stat().st_mtime)
+    there = _stored(folder) if folder is not None else None
+    if there is not None:
+        return there
     known = [one.name for one in stored(workspace)]
     near = difflib.get_close_matches(name, known, n=1)
     raise UsageError(
         f"there is no session {name!r}",
         f"Did you mean {near[0]!r}?" if near else "`arena sessions` lists those there are.",
     )
+
+
+def made(workspace: Path, name: str | None, clock: Clock) -> Path:
+    """The folder of the session with that name, made if need be; None is a new one.
+
+    Raises UsageError.
+    """
+    sessions = sessions_of(workspace)
+    if name is not None:
+        name = names.checked(name)
+        folder = names.existing(sessions, name) or sessions / name
+    try:
+        if name is None:
+            folder = _claimed(sessions, clock)
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{sessions}: cannot make a folder here: {error.strerror or error}",
+            "arena keeps transcripts there; mend the rights, or choose another --workspace.",
+        ) from error
+    return folder
+
+
+def _claimed(sessions: Path, clock: Clock) -> Path:
+    """A new folder that no other process has, even one that started in the same second."""
+    while True:
+        folder = sessions / names.automatic(clock)
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        except FileNotFoundError:
+            sessions.mkdir(parents=True, exist_ok=True)
+            continue
+        return folder

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from arena_cli.ground import dotenv
+from arena_cli.ground import dotenv, templates
 from arena_cli.ground.errors import AgentUnavailable
+from arena_cli.ground.yamlnodes import Loc
 
 SHORTEST_SECRET = 8
 
-_REFERENCE = re.compile(r"\$\$\{|\$\{env:([^{}\n]*)\}")
+_ENV = "env:"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 _SECRET_PLACES = frozenset({"api_key", "headers", "env"})
@@ -29,73 +30,61 @@ def read_dotenv(root: Path) -> dict[str, str]:
 
 def is_open(value: object) -> bool:
     """Whether a setting is a text whose value, and so its type, the environment decides."""
-    return isinstance(value, str) and any(found[1] is not None for found in _found(value))
+    return isinstance(value, str) and any(name.startswith(_ENV) for name in templates.names(value))
 
 
 def fill(
-    settings: Mapping[str, Any], environ: Mapping[str, str], *, agent_id: str
+    settings: Mapping[str, Any],
+    environ: Mapping[str, str],
+    *,
+    agent_id: str,
+    is_template: Callable[[Loc], bool] = lambda _: False,
 ) -> tuple[dict[str, Any], set[str]]:
     """The settings with every `${env:NAME}` replaced, and those of the values that are secrets.
 
     A secret has 8 or more characters and stands in `api_key`, a header or `env`, or its variable's
-    name ends in KEY, TOKEN, SECRET or PASSWORD. `$${` becomes `${`, save in the texts of scripted
-    replies, where it is taken as such when the reply is given. Raises AgentUnavailable for a
-    variable that is not set.
+    name ends in KEY, TOKEN, SECRET or PASSWORD. `$${` becomes `${`, save where the text
+    `is_template`, which its adapter fills once more (`Settings.is_template`). Raises
+    AgentUnavailable for a variable that is not set.
     """
-    filler = _Filler(environ, agent_id, templates=settings.get("type") == "scripted")
-    filled = {key: filler.value(value, (key,)) for key, value in settings.items()}
-    return filled, filler.secrets
+    filler = _Filler(environ, agent_id, is_template)
+    return templates.mapped(settings, filler.text), filler.secrets
 
 
 def secrets(settings: Mapping[str, Any], environ: Mapping[str, str]) -> set[str]:
     """The values that `fill` would call secrets; variables that are not set are passed over."""
-    filler = _Filler(environ, "", templates=False)
-    for loc, text in _texts(settings, ()):
+    filler = _Filler(environ)
+    for loc, text in templates.texts(settings):
         with contextlib.suppress(AgentUnavailable):
-            filler.value(text, loc)
+            filler.text(text, loc)
     return filler.secrets
 
 
-def _texts(value: Any, loc: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    if isinstance(value, str):
-        yield loc, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _texts(item, (*loc, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _texts(item, (*loc, index))
-
-
 class _Filler:
-    def __init__(self, environ: Mapping[str, str], agent_id: str, *, templates: bool) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        agent_id: str = "",
+        is_template: Callable[[Loc], bool] = lambda _: False,
+    ) -> None:
         self.secrets: set[str] = set()
         self._environ = environ
         self._agent_id = agent_id
-        self._templates = templates
+        self._is_template = is_template
 
-    def value(self, value: Any, loc: tuple[str | int, ...]) -> Any:
-        if isinstance(value, str):
-            return self._text(value, loc) if "${" in value else value
-        if isinstance(value, dict):
-            return {key: self.value(item, (*loc, key)) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.value(item, (*loc, index)) for index, item in enumerate(value)]
-        return value
+    def text(self, text: str, loc: Loc) -> str:
+        """A text with its variables filled in."""
+        filled_later = self._is_template(loc)
 
-    def _text(self, text: str, loc: tuple[str | int, ...]) -> str:
-        template = self._templates and _is_reply_text(loc)
+        def value_of(name: str) -> str | None:
+            if not name.startswith(_ENV):
+                return None
+            value = self._variable(name.removeprefix(_ENV), loc)
+            return templates.escaped(value) if filled_later else value
 
-        def replaced(match: re.Match[str]) -> str:
-            name = match[1]
-            if name is None:
-                return match[0] if template else "${"
-            value = self._variable(name, loc)
-            return value.replace("${", "$${") if template else value
+        return templates.filled(text, value_of, literal="$${" if filled_later else "${")
 
-        return _REFERENCE.sub(replaced, text)
-
-    def _variable(self, name: str, loc: tuple[str | int, ...]) -> str:
+    def _variable(self, name: str, loc: Loc) -> str:
         place = ".".join(str(part) for part in ("adapter", *loc))
         if not _NAME.fullmatch(name):
             what = f"{place}: `${{env:{name}}}` names no variable"
@@ -108,12 +97,3 @@ class _Filler:
         if len(value) >= SHORTEST_SECRET and (named or not _SECRET_PLACES.isdisjoint(loc)):
             self.secrets.add(value)
         return value
-
-
-def _is_reply_text(loc: tuple[str | int, ...]) -> bool:
-    """Whether a scripted text with fields of its own (`${message}`) stands at `loc`."""
-    return loc[0] == "replies" and (len(loc) == 2 or (len(loc) == 3 and loc[2] == "say"))
-
-
-def _found(text: str) -> list[re.Match[str]]:
-    return list(_REFERENCE.finditer(text)) if "${" in text else []

@@ -8,6 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from arena_cli.ground.protocol import MemberInfo
+
 
 def _spoken(name: str) -> str:
     if name.startswith(("@", "＠")):
@@ -180,6 +182,11 @@ class Team:
     def member(self, agent_id: str) -> Member | None:
         """The member with that id, or None."""
         return self._by_id.get(agent_id)
+
+    @cached_property
+    def infos(self) -> list[MemberInfo]:
+        """The members as they know each other."""
+        return [MemberInfo(id=one.id, name=one.name, role=one.role) for one in self.members]
 
     @cached_property
     def _by_id(self) -> dict[str, Member]:

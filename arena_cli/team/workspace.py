@@ -20,6 +20,7 @@ from arena_cli.team.teams import Draft, Findings
 
 VARIABLE = "ARENA_WORKSPACE"
 
+_NO_TEAMS = f"there is no file in {files.TEAMS}; without a team, every agent is in it"
 _MEND = "run `arena init` to make one here, or name one with --workspace DIR"
 
 
@@ -97,7 +98,8 @@ class Workspace:
                 return self.teams[name]
             draft = self.drafts[name]
         else:
-            raise UsageError(f"there is no team `{name}`", nearest.hint(name, self.drafts))
+            mend = nearest.hint(name, self.drafts) or _NO_TEAMS
+            raise UsageError(f"there is no team `{name}`", mend)
         return self._built(draft, overrides, humans, humans_part)
 
     def team_of(

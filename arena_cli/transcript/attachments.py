@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
+from arena_cli.ground import filenames
 from arena_cli.ground.errors import DiskRefused
 from arena_cli.ground.protocol import Attachment
-
-LONGEST_NAME = 100
-DEVICE_NAMES = frozenset(
-    {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
-)
-FORBIDDEN = frozenset('/\\:*?"<>|')
-
-
-def safe_name(name: str) -> str:
-    """A file name that stays in its folder on every platform, as near to `name` as can be."""
-    last = unicodedata.normalize("NFC", name).replace("\\", "/").rsplit("/", 1)[-1]
-    kept = "".join("_" if c in FORBIDDEN or not c.isprintable() else c for c in last)
-    stem = kept.strip(" .")[-LONGEST_NAME:]
-    if not stem:
-        return "attachment"
-    return f"_{stem}" if stem.split(".")[0].casefold() in DEVICE_NAMES else stem
 
 
 def store(
@@ -62,7 +45,7 @@ def planned(
             Attachment(
                 type=attachment.type,
                 name=attachment.name,
-                path=(folder / _unique(safe_name(attachment.name), taken)).as_posix(),
+                path=(folder / filenames.unique(filenames.safe(attachment.name), taken)).as_posix(),
                 size=len(content),
                 sha256=hashlib.sha256(content).hexdigest(),
             )
@@ -77,22 +60,5 @@ def content_of(attachment: Attachment) -> bytes:
         return data
     if not isinstance(data, str):
         return json.dumps(data, ensure_ascii=False, indent=2).encode("utf-8", "replace")
-    if attachment.type == "image":
-        import base64  # noqa: PLC0415 - few messages carry a picture
-
-        with contextlib.suppress(ValueError):
-            return base64.b64decode(data, validate=True)
-    return data.encode("utf-8", "replace")
-
-
-def _unique(name: str, taken: set[str]) -> str:
-    stem, dot, ending = name.rpartition(".")
-    if not stem:
-        stem, dot, ending = name, "", ""
-    free = name
-    count = 1
-    while free.casefold() in taken:
-        count += 1
-        free = f"{stem}-{count}{dot}{ending}"
-    taken.add(free.casefold())
-    return free
+    picture = attachment.picture()
+    return data.encode("utf-8", "replace") if picture is None else picture

@@ -32,14 +32,23 @@ def path_of(transcript: Path) -> Path:
 def save(transcript: Path, fold: Fold, offset: int) -> None:
     """Keep the fold of the first `offset` bytes, if they are many and no chain is open there.
 
-    A disk that refuses is no error: it is a cache.
+    A disk that refuses, or a transcript that is gone, is no error: it is a cache.
     """
     if fold.open is not None or offset < WORTH_BYTES:
         return
-    record = {
+    target = path_of(transcript)
+    part = target.with_name(target.name + ".part")
+    with contextlib.suppress(OSError):
+        record = _record(fold, offset, _check(transcript, offset))
+        part.write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
+        part.replace(target)
+
+
+def _record(fold: Fold, offset: int, check: str) -> dict[str, Any]:
+    return {
         "format": FORMAT,
         "offset": offset,
-        "check": _check(transcript, offset),
+        "check": check,
         "seq": fold.seq,
         "chain": fold.chain,
         "turn": fold.turn,
@@ -50,11 +59,6 @@ def save(transcript: Path, fold: Fold, offset: int) -> None:
         "scripted_used": {agent: sorted(used) for agent, used in fold.scripted_used.items()},
         "usage": fold.usage.model_dump() if fold.usage else None,
     }
-    target = path_of(transcript)
-    part = target.with_name(target.name + ".part")
-    with contextlib.suppress(OSError):
-        part.write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
-        part.replace(target)
 
 
 def load(transcript: Path, fold: Fold) -> int:

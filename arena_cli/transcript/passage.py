@@ -6,33 +6,27 @@ How long the transcript is does not matter for the newest parts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from arena_cli.ground import nearest
 from arena_cli.ground.errors import UsageError
-from arena_cli.ground.text import shown_line
-from arena_cli.team import roster
 from arena_cli.transcript import events, index, read
 from arena_cli.transcript.events import (
-    Candidates,
     ChainFinished,
     Event,
+    EventTypes,
     MessageEvent,
-    ReplyFinished,
-    ReplyStarted,
+    Recovered,
     SessionEvent,
-    StatusReported,
-    TurnFinished,
     TurnStarted,
 )
 from arena_cli.transcript.fold import Fold
 
 BLOCK = 1_048_576
 
-# Where parts begin and end; None is a line that arena did not write.
-_BORDERS = frozenset({"message", "turn_started", "chain_finished", None})
+# Where parts begin and end.
+_BORDERS = frozenset({"message", "turn_started", "chain_finished"})
 _SEQ = re.compile(rb'\{"seq":(\d+),')
 _SESSION = b'"type":"session",'
 # What stands before that in its line.
@@ -50,24 +44,27 @@ class Passage(NamedTuple):
 
 def last_chain(path: Path) -> Passage:
     """From the message that opened the last chain to the end; all there is where none did."""
-    end = read.tail(path)[1]
-    held: list[bytes | Event] = []
-    for one in _newest_first(path, end):
-        held.append(one)
-        if _opens_a_chain(one):
-            break
-    return _passage(held, end)
+    return _back_to(path, read.tail(path)[1], _opens_a_chain)
 
 
 def from_chain_of(path: Path, seq: int) -> Passage:
     """From the message that opened the chain of an event to the end; empty where none did."""
-    end = read.tail(path)[1]
-    held: list[bytes | Event] = []
-    for one in _newest_first(path, end):
+
+    def opens(event: Event) -> bool:
+        return _opens_a_chain(event) and event.seq < seq
+
+    found = _back_to(path, read.tail(path)[1], opens)
+    return found if any(map(opens, found.events)) else Passage([], found.end, 0)
+
+
+def _back_to(path: Path, end: int, begins: Callable[[Event], bool]) -> Passage:
+    """From the last border before byte `end` with which it begins; all there is where none is."""
+    held: list[Event | bytes] = []
+    for one in read.newest_first(path, end, _BORDERS):
         held.append(one)
-        if isinstance(one, MessageEvent) and one.chain is not None and one.seq < seq:
-            return _passage(held, end)
-    return Passage([], end, 0)
+        if isinstance(one, Event) and begins(one):
+            break
+    return _passage(held, end)
 
 
 def turn_number(path: Path, wanted: int) -> int:
@@ -75,7 +72,7 @@ def turn_number(path: Path, wanted: int) -> int:
 
     Raises UsageError with the range that there is.
     """
-    found = _newest_first(path, read.tail(path)[1])
+    found = read.newest_first(path, read.tail(path)[1], _BORDERS)
     newest = next((one.turn for one in found if isinstance(one, TurnStarted)), 0)
     number = wanted if wanted > 0 else newest + 1 + wanted
     if 1 <= number <= newest:
@@ -94,8 +91,8 @@ def turn(path: Path, number: int) -> Passage:
     Empty where the line with its heading cannot be read.
     """
     end = read.tail(path)[1]
-    held: list[bytes | Event] = []
-    whole = _newest_first(path, end)
+    held: list[Event | bytes] = []
+    whole = read.newest_first(path, end, _BORDERS)
     for one in whole:
         if _opens_a_chain(one) or isinstance(one, ChainFinished):
             held = []
@@ -110,9 +107,9 @@ def turn(path: Path, number: int) -> Passage:
     return Passage([], end, 1)
 
 
-def _back_to_opening(whole: Iterator[bytes | Event], turn: TurnStarted) -> list[bytes | Event]:
+def _back_to_opening(whole: Iterator[Event | bytes], turn: TurnStarted) -> list[Event | bytes]:
     """What stands before a chain's first turn, back to the message that opened it."""
-    held: list[bytes | Event] = []
+    held: list[Event | bytes] = []
     for one in whole if turn.depth == 0 else ():
         held.append(one)
         if isinstance(one, MessageEvent) and one.chain == turn.chain:
@@ -122,21 +119,11 @@ def _back_to_opening(whole: Iterator[bytes | Event], turn: TurnStarted) -> list[
     return []
 
 
-def _opens_a_chain(one: bytes | Event) -> bool:
+def _opens_a_chain(one: Event | bytes) -> bool:
     return isinstance(one, MessageEvent) and one.chain is not None
 
 
-def _newest_first(path: Path, end: int) -> Iterator[bytes | Event]:
-    """Events from the end backwards; lines that are no border of a part as they stand."""
-    for raw in read.backwards(path, end):
-        if events.type_of(raw) in _BORDERS:
-            found, what = read.parsed(raw)
-            yield from reversed(found) if found and not what else [raw]
-        else:
-            yield raw
-
-
-def _passage(newest_first: list[bytes | Event], end: int) -> Passage:
+def _passage(newest_first: list[Event | bytes], end: int) -> Passage:
     found: list[Event] = []
     skipped = 0
     for one in reversed(newest_first):
@@ -183,16 +170,33 @@ def _seq_of(raw: bytes) -> int | None:
 
 def fold_before(path: Path, offset: int) -> Fold:
     """Who talks, and the chain that is open, at the byte `offset` where a line begins."""
-    held: list[bytes | Event] = []
-    for one in _newest_first(path, offset):
-        held.append(one)
-        if _opens_a_chain(one) or isinstance(one, ChainFinished):
-            break
     fold = Fold()
-    for event in _passage(held, offset).events:
+    for event in _back_to(path, offset, _begins_or_ends_a_chain).events:
         fold.apply(event)
     fold.session = fold.session or session_before(path, fold.seq + 1)
     return fold
+
+
+def _begins_or_ends_a_chain(event: Event) -> bool:
+    return _opens_a_chain(event) or isinstance(event, ChainFinished)
+
+
+def summary_of(path: Path) -> dict[str, str | None]:
+    """What a list of sessions says of one: its team, how it ended, when it last changed."""
+    session = session_of(path)
+    end, changed = "no messages", ""
+    for one in read.newest_first(path, path.stat().st_size, EventTypes.by_name):
+        if isinstance(one, Event):
+            changed = changed or one.ts
+            if not isinstance(one, (SessionEvent, Recovered)):
+                end = one.end if isinstance(one, ChainFinished) else "open"
+                break
+    return {"team": session.team if session else None, "end": end, "changed": changed}
+
+
+def session_of(path: Path) -> SessionEvent | None:
+    """Who talks in a session, as its transcript last said; takes no lock and writes nothing."""
+    return session_before(path, read.last_seq(path) + 1)
 
 
 def session_before(path: Path, seq: int) -> SessionEvent | None:
@@ -244,61 +248,3 @@ def _first_of(path: Path) -> SessionEvent | None:
     first = next(read.lines(path), None)
     found = first.events if first else ()
     return next((event for event in found if isinstance(event, SessionEvent)), None)
-
-
-def agent_named(path: Path, name: str) -> str:
-    """The id of a member, now or earlier, with that id or name. Raises UsageError."""
-    wanted = roster.folded_name(name.removeprefix("@").removeprefix("＠"))
-    known: dict[str, None] = {}
-    seq = read.last_seq(path) + 1
-    while (session := session_before(path, seq)) and session.seq < seq:
-        seq = session.seq
-        for member in session.members:
-            known.update({member.id: None, member.name: None})
-            if wanted in (roster.folded_name(member.id), roster.folded_name(member.name)):
-                return member.id
-    raise UsageError(
-        f"no agent of this session is called {shown_line(name)!r}", nearest.hint(name, known)
-    )
-
-
-class OfAgent:
-    """Takes events in order and gives those that concern one agent.
-
-    That is its calls and replies, and before each the message and the turn in which it was called;
-    `found` says whether there was any. `session` events are always given: they hold the names.
-    """
-
-    def __init__(self, agent: str) -> None:
-        self.found = False
-        self._agent = agent
-        self._held: list[Event] = []
-        self._is_called = False
-
-    def take(self, event: Event) -> Iterable[Event]:
-        """What is to be told now."""
-        match event:
-            case SessionEvent():
-                return [event]
-            case MessageEvent() if event.chain is not None:
-                self._held, self._is_called = [event], False
-            case TurnStarted():
-                self._held = [one for one in self._held if isinstance(one, MessageEvent)]
-                self._held.append(event)
-                self._is_called = self._agent in (*event.must, *event.deferred)
-                return self._released() if self._is_called else ()
-            case Candidates() if self._agent in event.asked:
-                self._is_called = True
-                return [*self._released(), event]
-            case ReplyStarted() | StatusReported() | ReplyFinished() if event.agent == self._agent:
-                return [*self._released(), event]
-            case TurnFinished() if self._is_called:
-                return [event]
-            case _:
-                pass
-        return ()
-
-    def _released(self) -> list[Event]:
-        self.found = True
-        released, self._held = self._held, []
-        return released

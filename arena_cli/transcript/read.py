@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,11 +21,20 @@ TAIL_BLOCK = 65_536
 _decoder = json.JSONDecoder()
 
 
+NULS = "NUL bytes were passed over"
+TWO_RECORDS = "two records on one line"
+
+
 class Problem(NamedTuple):
     """A line that was skipped, or mended while it was read. `line` counts from 1."""
 
     line: int
     what: str
+
+    @property
+    def is_mended(self) -> bool:
+        """Whether all that stands in the line could be read."""
+        return self.what in (NULS, TWO_RECORDS)
 
 
 class Line(NamedTuple):
@@ -36,19 +45,20 @@ class Line(NamedTuple):
     problem: Problem | None = None
 
 
-def lines(path: Path, *, start: int = 0, first_line: int = 1) -> Iterator[Line]:
-    """Every whole line from byte `start` on, in order. A last line without newline is left out."""
+def lines(path: Path, *, start: int = 0) -> Iterator[Line]:
+    """Every whole line from byte `start` on, in order, numbered from there.
+
+    A last line without newline is left out.
+    """
     offset = start
-    number = first_line
     with path.open("rb") as file:
         file.seek(start)
-        for raw in file:
+        for number, raw in enumerate(file, 1):
             if not raw.endswith(b"\n"):
                 return
             offset += len(raw)
             found, what = parsed(raw)
             yield Line(found, offset, Problem(number, what) if what else None)
-            number += 1
 
 
 def backwards(path: Path, end: int) -> Iterator[bytes]:
@@ -66,6 +76,20 @@ def backwards(path: Path, end: int) -> Iterator[bytes]:
             unfinished.append(first)
             end = start
         yield from filter(None, [b"".join(reversed(unfinished))])
+
+
+def newest_first(path: Path, end: int, types: Container[str]) -> Iterator[Event | bytes]:
+    """The events of these types before byte `end`, backwards; every other line as it stands.
+
+    Lines that arena did not write are read whatever their type.
+    """
+    for raw in backwards(path, end):
+        kind = events.type_of(raw)
+        found = events_of(raw) if kind is None or kind in types else ()
+        if found:
+            yield from reversed(found)
+        else:
+            yield raw
 
 
 def tail(path: Path) -> tuple[bytes, int]:
@@ -88,7 +112,7 @@ def tail(path: Path) -> tuple[bytes, int]:
 def records(raw: bytes) -> tuple[list[dict[str, Any]], str]:
     """The JSON objects in one line, and what was wrong with it (empty: nothing)."""
     text = raw.decode("utf-8", "replace").strip("\x00 \t\r\n")
-    what = "NUL bytes were passed over" if b"\x00" in raw else ""
+    what = NULS if b"\x00" in raw else ""
     try:
         record = json.loads(text)
         return ([record], what) if isinstance(record, dict) else ([], "not a JSON object")
@@ -98,7 +122,7 @@ def records(raw: bytes) -> tuple[list[dict[str, Any]], str]:
         return [], "empty" if not text else "not JSON"
     if text[position:].strip("\x00 \t"):
         return found, "the end of the line is not JSON"
-    return found, "two records on one line"
+    return found, TWO_RECORDS
 
 
 def whole_prefix(raw: bytes) -> int:

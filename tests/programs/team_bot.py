@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -93,3 +94,13 @@ def hangs(input: AgentInput) -> str:
     whole.rename(marker)
     while True:
         time.sleep(0.01)
+
+
+def leaves_a_thread(input: AgentInput) -> str:
+    def print_on() -> None:
+        while True:
+            print("still here")
+            time.sleep(0.01)
+
+    threading.Thread(target=print_on).start()
+    return "answered"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from arena_cli.scenario.expect_shapes import AgentId, Expect, Pattern
+from arena_cli.scenario.expect.shapes import AgentId, ByAgent, Expect, Pattern
 from arena_cli.team.model import FileShape, Human, TeamConfig
 
 StepKind = Literal["send", "say", "system", "check"]
@@ -130,7 +130,7 @@ class TeamPart(FileShape):
         default_factory=dict,
         json_schema_extra=lambda schema: schema.update(TeamConfig.model_json_schema()),
     )
-    profiles: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    profiles: ByAgent[dict[str, Any]] = Field(default_factory=dict)
 
 
 class Frame(FileShape):

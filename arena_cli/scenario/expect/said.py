@@ -6,13 +6,14 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 from arena_cli.ground.yamlnodes import Loc
-from arena_cli.scenario import checks
-from arena_cli.scenario.checks import Check, Verdict
-from arena_cli.scenario.conversation import Call, Conversation
-from arena_cli.scenario.expect_shapes import EVERYBODY, TextCheck, Which, key_of
+from arena_cli.scenario.expect import checks
+from arena_cli.scenario.expect.checks import Check, Verdict
+from arena_cli.scenario.expect.conversation import Call, Conversation
+from arena_cli.scenario.expect.shapes import EVERYBODY, TextCheck, Which, key_of
 
 
 def replies(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
+    """The checks on what agents said, by agent."""
     for agent, wanted in expected.items():
         if isinstance(wanted, list):
             yield from _of_replies((agent,), agent, "all", wanted)
@@ -23,17 +24,22 @@ def replies(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
 
 def _of_replies(loc: Loc, agent: str, which: str, wanted: list[TextCheck]) -> Iterable[Check]:
     if which == "any" or not wanted:
-        judge = functools.partial(_any_passes, agent, wanted)
-        yield Check(loc, judge, warns=_warn(wanted))
+        for some, warns in _by_level(wanted):
+            yield Check(loc, functools.partial(_any_passes, agent, some), warns=warns)
         return
     for index, check in enumerate(wanted):
         place = (*loc, index, key_of(check.kind))
         judge = functools.partial(_each_passes, agent, which, check)
-        yield Check(place, judge, warns=_warn([check]))
+        yield Check(place, judge, warns=check.level == "warn")
 
 
-def _warn(wanted: Sequence[TextCheck]) -> bool:
-    return bool(wanted) and all(check.level == "warn" for check in wanted)
+def _by_level(wanted: Sequence[TextCheck]) -> Iterable[tuple[Sequence[TextCheck], bool]]:
+    """What must hold of one text; then all of it, if some of that only warns."""
+    musts = [check for check in wanted if check.level == "fail"]
+    if musts or not wanted:
+        yield musts, False
+    if len(musts) < len(wanted):
+        yield wanted, True
 
 
 def _each_passes(agent: str, which: str, check: TextCheck, told: Conversation) -> Verdict:
@@ -51,7 +57,7 @@ def _of_reply(reply: Call, check: TextCheck) -> Verdict:
     return verdict._replace(actual=f"{_who(reply)}: {verdict.actual}")
 
 
-def _any_passes(agent: str, wanted: list[TextCheck], told: Conversation) -> Verdict:
+def _any_passes(agent: str, wanted: Sequence[TextCheck], told: Conversation) -> Verdict:
     """One reply passes all checks; shows the first one that does, or why each does not."""
     replies = _replies_of(agent, told)
     if not replies:
@@ -95,11 +101,14 @@ def _who(reply: Call) -> str:
 
 
 def system(expected: Sequence[TextCheck]) -> Iterable[Check]:
-    def check(told: Conversation) -> Verdict:
-        if not expected:
-            there = "; ".join(map(checks.excerpt, told.system))
-            return Verdict(not there, "no system message", there or "no system message")
-        texts = ((text, "a system message") for text in told.system)
-        return _one_passes(texts, expected, "a system message", "no system message")
+    """The checks on system messages: one of them passes all; without checks there is none."""
+    for some, warns in _by_level(expected):
+        yield Check((), functools.partial(_system_says, some), warns=warns)
 
-    yield Check((), check, warns=_warn(expected))
+
+def _system_says(wanted: Sequence[TextCheck], told: Conversation) -> Verdict:
+    if not wanted:
+        there = "; ".join(map(checks.excerpt, told.system))
+        return Verdict(not there, "no system message", there or "no system message")
+    texts = ((text, "a system message") for text in told.system)
+    return _one_passes(texts, wanted, "a system message", "no system message")

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from arena_cli.ground.yamlnodes import Loc
-from arena_cli.scenario import carried, patterns, rows, said
-from arena_cli.scenario.checks import Check, Verdict
-from arena_cli.scenario.conversation import Conversation
-from arena_cli.scenario.expect_shapes import (
+from arena_cli.scenario.expect import carried, patterns, rows, said
+from arena_cli.scenario.expect.checks import Check, Verdict
+from arena_cli.scenario.expect.conversation import Conversation
+from arena_cli.scenario.expect.shapes import (
     EVERYBODY,
     Cost,
     Exactly,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arena_cli.scenario import checks
-from arena_cli.scenario.checks import Verdict
-from arena_cli.scenario.conversation import Call, Conversation
-from arena_cli.scenario.expect_shapes import Exactly, Row
+from arena_cli.scenario.expect import checks
+from arena_cli.scenario.expect.checks import Verdict
+from arena_cli.scenario.expect.conversation import Call, Conversation
+from arena_cli.scenario.expect.shapes import Exactly, Row
 
 
 def among(wanted: Sequence[Row], told: Conversation) -> Verdict:
@@ -57,6 +57,8 @@ def _against(row: Row, call: Call) -> str:
     for key, actual in facts.items():
         if key in given and getattr(row, key) != actual:
             return f"{key} is {actual}"
+    if done.message is None and (row.kinds or "mentions" in given):
+        return f"said nothing: {done.status}"
     mentions = done.message.mentions if done.message else []
     if isinstance(row.mentions, Exactly):
         if set(row.mentions.exactly) != set(mentions):

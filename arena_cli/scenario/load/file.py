@@ -13,12 +13,12 @@ from arena_cli.ground.document import Document
 from arena_cli.ground.errors import Fault, FileFaults
 from arena_cli.ground.yamlfile import Part
 from arena_cli.ground.yamlnodes import Loc
-from arena_cli.scenario import cast, include, named, placeholders, select
-from arena_cli.scenario.include import Reader
-from arena_cli.scenario.parts import tried
-from arena_cli.scenario.scenario import Scenario, Sent, sent_of
-from arena_cli.scenario.select import Selected
-from arena_cli.scenario.shapes import Case, Frame, ScenarioFile, Step, TeamPart
+from arena_cli.scenario.load import cast, include, named, placeholders, select
+from arena_cli.scenario.load.include import Reader
+from arena_cli.scenario.load.parts import tried
+from arena_cli.scenario.load.scenario import Scenario, Sent, sent_of
+from arena_cli.scenario.load.select import Selected
+from arena_cli.scenario.load.shapes import Case, Frame, ScenarioFile, Step, TeamPart
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import Planted
 from arena_cli.team import schema as schemas
@@ -226,13 +226,13 @@ class _Loader:
             for index, said in enumerate(file.given.messages)
         ]
         waits = any(part.document.has_placeholders for part in parts)
-        waiting = frozenset(loc for loc, _ in placeholders.saved_names(data if waits else {}))
-        later = {loc[1] for loc in waiting if loc[0] == "steps" and loc[2] not in _JUDGED}
+        waiting = list(placeholders.saved_names(data)) if waits else []
+        later = {loc[1] for loc, _ in waiting if loc[0] == "steps" and loc[2] not in _JUDGED}
         sent = [
             None if index in later else self._sent(parts, index, step, team, faults)
             for index, step in enumerate(file.steps)
         ]
-        for loc, what, mend in named.unknown(file, team, data if waiting else {}):
+        for loc, what, mend in named.unknown(file, team, waiting):
             faults.append(yamlfile.holder(parts, loc).fault(loc, what, mend))
         if faults:
             return None, faults
@@ -247,7 +247,7 @@ class _Loader:
             profiles=workspace.loaded,
             past=tuple(one for one in past if one is not None),
             sent=tuple(sent),
-            waiting=waiting,
+            waiting=frozenset(loc for loc, _ in waiting),
         )
         return scenario, []
 

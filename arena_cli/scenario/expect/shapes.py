@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from arena_cli.scenario import language, patterns
+from arena_cli.scenario.expect import language, patterns
 from arena_cli.team import ids
 from arena_cli.team.model import FileShape
 from arena_cli.transcript.events import End, Phase, ReplyStatus
@@ -49,6 +49,17 @@ def _without_defaults(schema: dict[str, Any]) -> None:
         key.pop("default", None)
 
 
+def _once(value: Any) -> Any:
+    """Keys that are one id in two spellings would be one key, and the other be lost."""
+    if isinstance(value, dict):
+        seen: set[str] = set()
+        for key in value:
+            if ids.normal(str(key)) in seen:
+                raise ValueError(f"`{key}` stands twice, in two spellings")
+            seen.add(ids.normal(str(key)))
+    return value
+
+
 AgentId = Annotated[str, AfterValidator(ids.normal)]
 Wanted = Annotated[str, AfterValidator(_wanted)]
 WantedTexts = Annotated[
@@ -62,6 +73,10 @@ Ends = Annotated[
     BeforeValidator(_listed, json_schema_input_type=End | list[End]),
     Field(min_length=1),
 ]
+
+
+T = TypeVar("T")
+ByAgent = Annotated[dict[AgentId, T], BeforeValidator(_once)]
 
 
 class Sparse(FileShape):
@@ -251,9 +266,9 @@ class Expect(Sparse):
     replied: list[AgentId] | Replied = Field(default_factory=list)
     must: list[list[AgentId]] = Field(default_factory=list)
     asked: list[AgentId] = Field(default_factory=list)
-    silent: list[AgentId] = Field(default_factory=list)
-    outcome: dict[AgentId, Outcome] = Field(default_factory=dict)
-    passed_over: dict[AgentId, PassedOverBy] = Field(default_factory=dict)
+    silent: list[AgentId] = Field(default_factory=list, min_length=1)
+    outcome: ByAgent[Outcome] = Field(default_factory=dict, min_length=1)
+    passed_over: ByAgent[PassedOverBy] = Field(default_factory=dict, min_length=1)
     turns: Count = 0
     replies_count: Count = 0
     tokens: Count = 0
@@ -263,9 +278,9 @@ class Expect(Sparse):
     awaits: list[AgentId] = Field(default_factory=list)
     unresolved: list[str] = Field(default_factory=list)
     system: list[TextCheck] = Field(default_factory=list)
-    timeline: list[Row] = Field(default_factory=list)
+    timeline: list[Row] = Field(default_factory=list, min_length=1)
     timeline_exact: list[Row] = Field(default_factory=list)
-    replies: dict[AgentId, list[TextCheck] | Which] = Field(default_factory=dict)
+    replies: ByAgent[list[TextCheck] | Which] = Field(default_factory=dict, min_length=1)
     structured: list[Structured | Part] | dict[Structured, list[TextCheck]] = Field(
         default_factory=list
     )

@@ -1,4 +1,4 @@
-"""Opening a transcript: its fold, and its newest messages, at a cost that does not grow."""
+"""A transcript loaded: its fold, and its newest messages, at a cost that does not grow."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ from itertools import groupby
 from pathlib import Path
 
 from arena_cli.ground.protocol import Message
-from arena_cli.transcript import events, index, read
-from arena_cli.transcript.events import (
-    ChainFinished,
-    MessageEvent,
-    Recovered,
-    ReplyFinished,
-    SessionEvent,
-)
+from arena_cli.transcript import index, read
+from arena_cli.transcript.events import MessageEvent, ReplyFinished
 from arena_cli.transcript.fold import Fold
 from arena_cli.transcript.read import Problem
 
-# All that old messages are read from; None is a line that arena did not write.
-TELLING = frozenset({"message", "reply_finished", None})
+# All that old messages are read from.
+TELLING = frozenset({"message", "reply_finished"})
 
 
 def fold_of(
@@ -57,51 +51,19 @@ def fold_of(
     return fold
 
 
-def session_of(path: Path) -> SessionEvent | None:
-    """Who talks in a session, as its transcript last said; takes no lock and writes nothing."""
-    fold = Fold()
-    for line in read.lines(path, start=index.load(path, fold)):
-        for event in line.events:
-            fold.apply(event)
-    return fold.session
-
-
-def summary_of(path: Path) -> dict[str, str | None]:
-    """What a list of sessions says of one: its team, how it ended, when it last changed."""
-    session = session_of(path)
-    end, changed = "no messages", ""
-    for raw in read.backwards(path, path.stat().st_size):
-        last = next(reversed(read.events_of(raw)), None)
-        if last is None:
-            continue
-        changed = changed or last.ts
-        if isinstance(last, ChainFinished):
-            end = last.end
-        elif not isinstance(last, (SessionEvent, Recovered)):
-            end = "open"
-        else:
-            continue
-        break
-    return {"team": session.team if session else None, "end": end, "changed": changed}
-
-
 def newest_messages(
     path: Path, end: int, weigh: Callable[[Message], int], budget: int
 ) -> list[Message]:
     """The messages before byte `end` that a window may still show, from a chain's start on."""
     newest_first: list[MessageEvent | ReplyFinished] = []
     weight = 0
-    for raw in read.backwards(path, end):
-        if events.type_of(raw) not in TELLING:
+    for event in read.newest_first(path, end, TELLING):
+        if not isinstance(event, (MessageEvent, ReplyFinished)) or event.message is None:
             continue
-        at_a_start = False
-        for event in reversed(read.events_of(raw)):
-            if not isinstance(event, (MessageEvent, ReplyFinished)) or event.message is None:
-                continue
-            newest_first.append(event)
-            weight += weigh(event.message)
-            at_a_start |= isinstance(event, MessageEvent) and event.chain is not None
-        if at_a_start and weight >= budget:
+        newest_first.append(event)
+        weight += weigh(event.message)
+        begins = isinstance(event, MessageEvent) and event.chain is not None
+        if begins and weight >= budget:
             break
     return _in_order_of_call(reversed(newest_first))
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from arena_cli.ground import text as texts
 from arena_cli.ground import yamlfile
 from arena_cli.ground.yamlnodes import Loc, dotted
-from arena_cli.scenario import checks
+from arena_cli.scenario.expect import checks
+from arena_cli.scenario.load.scenario import Scenario
 from arena_cli.scenario.result import CheckResult
-from arena_cli.scenario.scenario import Scenario
 
 KIND = "scripted"
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from arena_cli.ground import text as texts
 from arena_cli.ground.yamlnodes import Loc
-from arena_cli.scenario import language, patterns
-from arena_cli.scenario.conversation import Conversation
-from arena_cli.scenario.expect_shapes import CheckKeys
+from arena_cli.scenario.expect import language, patterns
+from arena_cli.scenario.expect.conversation import Conversation
+from arena_cli.scenario.expect.shapes import CheckKeys
 from arena_cli.team import letters
 
 EXCERPT = 160  # characters of a text that a verdict shows
@@ -110,9 +110,9 @@ def in_language(text: str, code: str, **_: bool) -> Verdict:
     return Verdict(holds, f"is in language {code}", f"{found}: {excerpt(text)}")
 
 
-def all_of(text: str, given: CheckKeys) -> Verdict:
+def all_of(text: str, given: CheckKeys, *, ignore_case: bool = False) -> Verdict:
     """Every check that is given holds; shows the first that does not."""
-    verdicts = [one(text, kind, given) for kind in given.kinds]
+    verdicts = [one(text, kind, given, ignore_case=ignore_case) for kind in given.kinds]
     expected = " and ".join(verdict.expected for verdict in verdicts)
     shown = next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
     return Verdict(shown.holds, expected, shown.actual)
@@ -123,14 +123,13 @@ def wanted(given: CheckKeys) -> str:
     return all_of("", given).expected
 
 
-def one(text: str, kind: str, wanted: CheckKeys) -> Verdict:
-    """One of the checks that are given, by its field."""
-    value = getattr(wanted, kind)
-    return _CHECKS[kind](text, value, ignore_case=wanted.ignore_case)
+def one(text: str, kind: str, given: CheckKeys, *, ignore_case: bool = False) -> Verdict:
+    """One of the checks that are given, by its field; `ignore_case` is that of checks around it."""
+    return _CHECKS[kind](text, getattr(given, kind), ignore_case=given.ignore_case or ignore_case)
 
 
-def _none_of(text: str, unwanted: CheckKeys, **_: bool) -> Verdict:
-    verdicts = [one(text, kind, unwanted) for kind in unwanted.kinds]
+def _none_of(text: str, unwanted: CheckKeys, *, ignore_case: bool = False) -> Verdict:
+    verdicts = [one(text, kind, unwanted, ignore_case=ignore_case) for kind in unwanted.kinds]
     expected = "not: " + " nor ".join(verdict.expected for verdict in verdicts)
     for verdict in verdicts:
         if verdict.holds:
@@ -138,8 +137,8 @@ def _none_of(text: str, unwanted: CheckKeys, **_: bool) -> Verdict:
     return Verdict(True, expected, excerpt(text))
 
 
-def _any_of(text: str, wanted: Sequence[CheckKeys], **_: bool) -> Verdict:
-    verdicts = [all_of(text, checks) for checks in wanted]
+def _any_of(text: str, wanted: Sequence[CheckKeys], *, ignore_case: bool = False) -> Verdict:
+    verdicts = [all_of(text, checks, ignore_case=ignore_case) for checks in wanted]
     expected = " or ".join(verdict.expected for verdict in verdicts)
     held = next((verdict for verdict in verdicts if verdict.holds), None)
     if held:

@@ -13,11 +13,11 @@ from arena_cli.ground import yamlfile
 from arena_cli.ground.errors import FileFaults, UsageError
 from arena_cli.ground.yamlfile import Part
 from arena_cli.ground.yamlnodes import Loc
-from arena_cli.scenario import placeholders
-from arena_cli.scenario.expect_shapes import Expect
-from arena_cli.scenario.include import Reader
-from arena_cli.scenario.parts import below_all
-from arena_cli.scenario.shapes import Case, FromFile, ScenarioFile, Step
+from arena_cli.scenario.expect.shapes import Expect
+from arena_cli.scenario.load import placeholders
+from arena_cli.scenario.load.include import Reader
+from arena_cli.scenario.load.parts import below_all
+from arena_cli.scenario.load.shapes import Case, FromFile, ScenarioFile, Step
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.team.model import Team
@@ -62,12 +62,14 @@ class Scenario:
     @property
     def skip(self) -> str | None:
         """Why it is not played, if it is not."""
-        return (self.case and self.case.skip) or self.file.skip
+        own = self.case.skip if self.case else None
+        return self.file.skip if own is None else own
 
     @property
     def xfail(self) -> str | None:
         """Why it must fail, if it must."""
-        return (self.case and self.case.xfail) or self.file.xfail
+        own = self.case.xfail if self.case else None
+        return self.file.xfail if own is None else own
 
     def place(self, loc: Loc) -> tuple[str, int]:
         """The file and the line of what stands at `loc`."""

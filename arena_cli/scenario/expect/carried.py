@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from arena_cli.scenario import checks, patterns
-from arena_cli.scenario.checks import Check, Verdict
-from arena_cli.scenario.conversation import Conversation
-from arena_cli.scenario.expect_shapes import CheckKeys, File, Part, TextCheck
+from arena_cli.scenario.expect import checks, patterns
+from arena_cli.scenario.expect.checks import Check, Verdict
+from arena_cli.scenario.expect.conversation import Conversation
+from arena_cli.scenario.expect.shapes import CheckKeys, File, Part, TextCheck
 
 
 class Item(NamedTuple):
-    """Something that a reply carried: its type or name, by whom, and as text."""
+    """Something that a reply carried: its type or name, by whom; `read` gives it as text."""
 
     name: str
     agent: str
-    text: str
+    read: Callable[[], str]
 
 
 def structured(expected: Sequence[str | Part] | Mapping[str, Sequence[TextCheck]]) -> list[Check]:
@@ -32,6 +32,8 @@ def attachments(expected: Sequence[str | File] | Mapping[str, Sequence[TextCheck
 
 
 def _checks(expected: Any, what: str, items: Any) -> Iterator[Check]:
+    if not expected:
+        yield Check((), functools.partial(_none_carried, what, items))
     if isinstance(expected, Mapping):
         for name, wanted in expected.items():
             judge = functools.partial(_carried, what, items, name, "", wanted)
@@ -46,6 +48,11 @@ def _checks(expected: Any, what: str, items: Any) -> Iterator[Check]:
             wanted = [item] if item.kinds else []
             judge = functools.partial(_carried, what, items, name, item.agent, wanted)
         yield Check((index,), judge)
+
+
+def _none_carried(what: str, items: Any, told: Conversation) -> Verdict:
+    there = ", ".join(f"{item.name} of {item.agent}" for item in items(told))
+    return Verdict(not there, f"no {what}", there or "nothing was carried")
 
 
 def _carried(
@@ -63,10 +70,11 @@ def _carried(
     ]
     reasons = []
     for item in meant:
-        verdicts = [checks.all_of(item.text, one) for one in wanted]
+        text = item.read()
+        verdicts = [checks.all_of(text, one) for one in wanted]
         failed = next((verdict for verdict in verdicts if not verdict.holds), None)
         if failed is None:
-            return Verdict(True, expected, f"{item.agent}: {checks.excerpt(item.text)}")
+            return Verdict(True, expected, f"{item.agent}: {checks.excerpt(text)}")
         reasons.append(f"{item.agent}: {failed.actual}")
     others = ", ".join(f"{item.name} of {item.agent}" for item in there)
     return Verdict(False, expected, "; ".join(reasons) or others or "nothing was carried")
@@ -75,13 +83,17 @@ def _carried(
 def _parts(told: Conversation) -> Iterator[Item]:
     for reply in told.replies():
         for part in reply.message.structured if reply.message else ():
-            yield Item(part.type, reply.agent, "\n".join(_lines(part.data)))
+            yield Item(part.type, reply.agent, functools.partial(_text_of, part.data))
 
 
 def _files(told: Conversation) -> Iterator[Item]:
     for reply in told.replies():
         for part in reply.message.attachments if reply.message else ():
-            yield Item(part.name, reply.agent, told.read(part))
+            yield Item(part.name, reply.agent, functools.partial(told.read, part))
+
+
+def _text_of(data: Any) -> str:
+    return "\n".join(_lines(data))
 
 
 def _lines(data: Any, place: str = "") -> Iterable[str]:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 from arena_cli.ground import yamlnodes
 from arena_cli.ground.yamlnodes import Loc
-from arena_cli.scenario import expect
-from arena_cli.scenario.checks import Check, Verdict
-from arena_cli.scenario.conversation import Call, Conversation
-from arena_cli.scenario.expect_shapes import Expect
+from arena_cli.scenario.expect import keys
+from arena_cli.scenario.expect.checks import Check, Verdict
+from arena_cli.scenario.expect.conversation import FAILED, Call, Conversation
+from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.scenario.result import CheckResult, Failure, Status
 
 Place = Callable[[Loc], tuple[str, int]]
@@ -24,7 +24,7 @@ Place = Callable[[Loc], tuple[str, int]]
 
 def checked(expected: Expect, told: Conversation, place: Place, loc: Loc) -> list[CheckResult]:
     """Every check of an `expect`, which stands at `loc`, in the order of their lines."""
-    results = [_checked(check, told, place, loc) for check in expect.checks_of(expected)]
+    results = [_checked(check, told, place, loc) for check in keys.checks_of(expected)]
     if any(one.status != "passed" for one in results):  # else nobody asks for their lines
         results.sort(key=lambda one: one.line)
     return results
@@ -53,14 +53,42 @@ def result(verdict: Verdict, status: Status, place: Place, loc: Loc, below: Loc)
     )
 
 
-def unnamed(told: Conversation, step: Expect, scenario: Expect) -> list[Failure]:
-    """The calls that failed in a step, and that neither `expect` names."""
+class Rows:
+    """The rows of an `expect` that name a failed call; each names one."""
+
+    def __init__(self, expect: Expect) -> None:
+        self._left = [
+            row
+            for row in (*expect.timeline, *expect.timeline_exact)
+            if row.agent and "status" in row.model_fields_set and row.status in FAILED
+        ]
+
+    def name(self, call: Call, turn: int) -> bool:
+        """Whether a row that is left names that call, in that turn; it is not left then."""
+        for row in self._left:
+            in_turn = "turn" not in row.model_fields_set or row.turn == turn
+            if in_turn and (row.agent, row.status) == (call.agent, call.done.status):
+                self._left.remove(row)
+                return True
+        return False
+
+
+def unnamed(
+    told: Conversation, step: Expect, scenario: Expect, rows: Rows, before: int
+) -> list[Failure]:
+    """The calls that failed in a step, and that neither `expect` names.
+
+    `rows` are the scenario's that are left, `before` the number of turns of the steps before.
+    """
     failures = told.failures()
     if not failures:
         return []
-    ended_as_named = told.end == "failed" and "failed" in (*step.end, *scenario.end)
     # Where no other end will do, that expectation has failed, and says so.
-    ended_as_named = ended_as_named or set(step.end) == {"failed"}
+    if set(step.end) == {"failed"} or (
+        told.end == "failed" and "failed" in (*step.end, *scenario.end)
+    ):
+        return []
+    own = Rows(step)
     return [
         Failure(
             agent=call.agent,
@@ -69,11 +97,10 @@ def unnamed(told: Conversation, step: Expect, scenario: Expect) -> list[Failure]
             error=call.done.error or "",
         )
         for call in failures
-        if not ended_as_named
+        if not own.name(call, call.turn)
+        and not rows.name(call, before + call.turn)
         and scenario.outcome.get(call.agent) != call.done.status
         and not _named_by_step(call, told, step)
-        and not _has_row(call, step, told)
-        and not _has_row(call, scenario, None)
     ]
 
 
@@ -82,20 +109,6 @@ def _named_by_step(call: Call, told: Conversation, step: Expect) -> bool:
     expected = step.outcome.get(call.agent)
     status = call.done.status
     return expected is not None and (expected == status or expected != told.outcome(call.agent))
-
-
-def _has_row(call: Call, expected: Expect, told: Conversation | None) -> bool:
-    """Whether a row tells of that agent, with a status: the failed one, in the same turn.
-
-    Turns are those of `told`; None: they are counted through other steps too.
-    """
-    return any(
-        row.agent == call.agent
-        and "status" in row.model_fields_set
-        and row.status == call.done.status
-        and (told is None or "turn" not in row.model_fields_set or row.turn == call.turn)
-        for row in (*expected.timeline, *expected.timeline_exact)
-    )
 
 
 def status_of(checks: Sequence[CheckResult], failures: Sequence[Failure]) -> Status:

@@ -8,8 +8,8 @@ from typing import Any
 from arena_cli.ground import nearest, yamlfile
 from arena_cli.ground.errors import Fault
 from arena_cli.ground.yamlfile import Part
-from arena_cli.scenario.parts import below, below_all, tried
-from arena_cli.scenario.shapes import TeamPart
+from arena_cli.scenario.load.parts import below, below_all, tried
+from arena_cli.scenario.load.shapes import TeamPart
 from arena_cli.team import ids
 from arena_cli.team.model import Team
 from arena_cli.team.workspace import Workspace

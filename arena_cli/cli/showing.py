@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from arena_cli.cli import common
 from arena_cli.ground.errors import UsageError
-from arena_cli.transcript import follow, passage, read
+from arena_cli.transcript import concerning, follow, passage, read
 from arena_cli.transcript.fold import Fold
 from arena_cli.transcript.passage import Passage
 
 if TYPE_CHECKING:
-    from arena_cli.session.recall import Recalled
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import Event
 
@@ -36,7 +35,7 @@ def turn_of(text: str) -> int:
     return number
 
 
-class Reader:
+class ShownEvents:
     """The events of a session to be shown, in order.
 
     `heading` is told who talks where the first event is not the transcript's own.
@@ -115,31 +114,8 @@ def told(events: Iterable[Event], agent: str | None) -> Iterator[Event]:
     if agent is None:
         yield from events
         return
-    concerning = passage.OfAgent(agent)
+    one = concerning.OfAgent(agent)
     for event in events:
-        yield from concerning.take(event)
-    if not concerning.found:
+        yield from one.take(event)
+    if not one.found:
         common.warn(f"{agent} was not called there")
-
-
-def print_context(recalled: Recalled, *, as_json: bool) -> None:
-    """What an agent was shown: the system text and the prompt, or the input as JSON."""
-    from arena_cli.context import render
-    from arena_cli.ground.text import shown, shown_line
-
-    planned = recalled.planned
-    if not recalled.same:
-        common.warn(
-            f"{shown_line(planned.agent)}, turn {planned.turn}: its files or the team's have "
-            "changed since; this is what it would be shown now"
-        )
-    if as_json:
-        common.say_json(planned.input.model_dump(mode="json"))
-        return
-    system, prompt = render.render(planned.input)
-    common.say(
-        f"{shown_line(planned.agent)} · turn {planned.turn} {planned.phase} · "
-        f"~{planned.input_tokens} tokens"
-    )
-    for name, text in (("system", system), ("prompt", prompt)):
-        common.say(f"\n── {name}\n{shown(text.rstrip())}")

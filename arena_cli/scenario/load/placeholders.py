@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from arena_cli.ground import nearest
+from arena_cli.ground import nearest, templates
 from arena_cli.ground.errors import Fault
 from arena_cli.ground.yamlfile import Document
 from arena_cli.ground.yamlnodes import Loc
@@ -20,7 +20,6 @@ PROFILES = "profiles"
 
 # What a file is put together from; its texts are values, not templates.
 _AS_THEY_ARE = frozenset({"include", "vars", "cases"})
-_PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}\n]*)\}")
 _VARS = "vars."
 _SAVED = "saved."
 
@@ -91,44 +90,38 @@ class _Vars:
         return value
 
     def _key(self, key: str, loc: Loc) -> str:
-        if "${" in key and f"${{{_VARS}" in key:
+        if any(name.startswith(_VARS) for name in templates.names(key)):
             what, mend = f"nothing is filled into a key: `{key}`", "write the key itself"
             self.faults.append(self._document.fault((*loc, key), what, mend))
         return key
 
     def _text(self, text: str, loc: Loc) -> Any:
-        in_profiles = loc[0] == PROFILES
         wrong = len(self.faults)
-        filled = self._filled(text, loc, in_profiles)
+        filled = self._filled(text, loc, templates.names(text))
         if len(self.faults) > wrong:
             self.unknown.add(str(filled))
         return filled
 
-    def _filled(self, text: str, loc: Loc, in_profiles: bool) -> Any:
-        whole = _PLACEHOLDER.fullmatch(text)
-        if whole and whole[1] and whole[1].startswith(_VARS):
-            value = self._var(whole[1], loc)
+    def _filled(self, text: str, loc: Loc, names: list[str]) -> Any:
+        in_profiles = loc[0] == PROFILES
+        if len(names) == 1 and names[0].startswith(_VARS) and text == f"${{{names[0]}}}":
+            value = self._var(names[0], loc)
             if not isinstance(value, str):
                 self.typed.add(loc)
                 return value
-            return _escaped(value) if in_profiles else value
-        waits = not in_profiles and any(name.startswith(_SAVED) for name in _names(text))
-        keep_escapes = in_profiles or waits
+            return templates.escaped(value) if in_profiles else value
+        waits = not in_profiles and any(name.startswith(_SAVED) for name in names)
+        filled_again = in_profiles or waits
 
-        def value_of(found: re.Match[str]) -> str:
-            name = found[1]
-            if name is None:
-                return "$${" if keep_escapes else "${"
+        def value_of(name: str) -> str | None:
             if name.startswith(_VARS):
                 value = _as_text(self._var(name, loc))
-                return _escaped(value) if keep_escapes else value
-            if not in_profiles and name.startswith(_SAVED):
-                return found[0]
-            if not in_profiles or name.startswith(_SAVED):
+                return templates.escaped(value) if filled_again else value
+            if name.startswith(_SAVED) == in_profiles:
                 self._unknown(name, loc)
-            return found[0]
+            return None
 
-        result = _PLACEHOLDER.sub(value_of, text)
+        result = templates.filled(text, value_of, literal="$${" if filled_again else "${")
         return Template(result) if waits else result
 
     def _var(self, name: str, loc: Loc) -> Any:
@@ -154,46 +147,35 @@ class _Vars:
         self.faults.append(self._document.fault(loc, what, mend))
 
 
-def saved_names(data: Any, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
+def saved_names(data: Any) -> Iterator[tuple[Loc, str]]:
     """Each name of something saved that data waits for, and where."""
-    if isinstance(data, Template):
-        for name in _names(data):
-            if name.startswith(_SAVED):
-                yield loc, name.removeprefix(_SAVED)
-    elif isinstance(data, dict):
-        for key, value in data.items():
-            yield from saved_names(value, (*loc, key))
-    elif isinstance(data, list):
-        for index, value in enumerate(data):
-            yield from saved_names(value, (*loc, index))
+    for loc, text in templates.texts(data):
+        if isinstance(text, Template):
+            for name in templates.names(text):
+                if name.startswith(_SAVED):
+                    yield loc, name.removeprefix(_SAVED)
 
 
-def with_saved(data: Any, saved: Mapping[str, str], key: str = "") -> Any:
+def with_saved(data: Any, saved: Mapping[str, str]) -> Any:
     """The data with what was saved filled in: in a `regex`, as the text that it is.
 
     Raises NotSaved.
     """
-    if isinstance(data, Template):
 
-        def filled(found: re.Match[str]) -> str:
-            if found[1] is None:
-                return "${"
-            name = found[1].removeprefix(_SAVED)
+    def filled(text: str, loc: Loc) -> str:
+        if not isinstance(text, Template):
+            return text
+        in_regex = "regex" in loc[-1:]
+
+        def value_of(name: str) -> str:
+            name = name.removeprefix(_SAVED)
             if name not in saved:
                 raise NotSaved(name)
-            text = saved[name]
-            return re.escape(text) if key == "regex" else text
+            return re.escape(saved[name]) if in_regex else saved[name]
 
-        return _PLACEHOLDER.sub(filled, data)
-    if isinstance(data, dict):
-        return {name: with_saved(value, saved, name) for name, value in data.items()}
-    if isinstance(data, list):
-        return [with_saved(value, saved, key) for value in data]
-    return data
+        return templates.filled(text, value_of)
 
-
-def _names(text: str) -> list[str]:
-    return [found[1] for found in _PLACEHOLDER.finditer(text) if found[1] is not None]
+    return templates.mapped(data, filled)
 
 
 def _as_text(value: Any) -> str:
@@ -202,7 +184,3 @@ def _as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("${", "$${")

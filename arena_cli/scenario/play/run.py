@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
-from arena_cli.scenario.playing import Keep, Playing
+from arena_cli.scenario.load.scenario import Scenario
+from arena_cli.scenario.play.playing import Keep, Playing
 from arena_cli.scenario.result import WRONG, ScenarioResult, ScenarioStatus
-from arena_cli.scenario.scenario import Scenario
 from arena_cli.session.session import Place
 
 

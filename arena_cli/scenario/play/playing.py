@@ -11,11 +11,14 @@ from typing import Literal
 
 from arena_cli.ground.errors import ArenaError, UsageError
 from arena_cli.ground.yamlnodes import Loc
-from arena_cli.scenario import checks, conversation, judge, neutral, patterns, scripts
-from arena_cli.scenario.checks import Verdict
-from arena_cli.scenario.conversation import Conversation
-from arena_cli.scenario.expect_shapes import Expect
-from arena_cli.scenario.placeholders import NotSaved
+from arena_cli.scenario.expect import checks, conversation, judge, patterns
+from arena_cli.scenario.expect.checks import Verdict
+from arena_cli.scenario.expect.conversation import Conversation
+from arena_cli.scenario.expect.shapes import Expect
+from arena_cli.scenario.load.placeholders import NotSaved
+from arena_cli.scenario.load.scenario import Scenario, Sent
+from arena_cli.scenario.load.shapes import Saved, Step
+from arena_cli.scenario.play import neutral, scripts
 from arena_cli.scenario.result import (
     WRONG,
     CheckResult,
@@ -25,8 +28,6 @@ from arena_cli.scenario.result import (
     StepResult,
     StepStatus,
 )
-from arena_cli.scenario.scenario import Scenario, Sent
-from arena_cli.scenario.shapes import Saved, Step
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.session.session import Place, Session
 from arena_cli.transcript.events import Event, SessionEvent
@@ -52,6 +53,8 @@ class Playing:
         self._steps: list[StepResult] = []
         self._saved: dict[str, str] = {}
         self._checks: list[CheckResult] = []
+        self._rows = judge.Rows(scenario.file.expect)
+        self._turns = 0
         self._opening: SessionEvent | None = None
         self._error: str | None = None
         self._finished = False
@@ -68,10 +71,12 @@ class Playing:
             return
         try:
             with ExitStack() as opened:
-                await self._play(opened)
-        except UsageError:
-            raise
+                heard: dict[str | None, list[Event]] = {}
+                self._session(None, opened, heard)
+                await self._play(opened, heard)
         except ArenaError as error:
+            if not self._sessions:
+                raise
             self._error = str(error)
         finally:
             self._seconds = self._place.clock.monotonic() - self._began
@@ -93,14 +98,15 @@ class Playing:
         if self._scenario.skip is not None:
             return "skipped"
         found = {step.status for step in self._steps}
-        if "failed" not in found:
-            failures = [failure for step in self._steps for failure in step.failures]
-            found.add(_step_status(judge.status_of(self._checks, failures)))
-        if self._error or ("error" in found and "failed" not in found):
-            return "error"
+        failures = [failure for step in self._steps for failure in step.failures]
+        found.add(_step_status(judge.status_of(self._checks, failures)))
+        if self._error:
+            found.add("error")
         if self._scenario.xfail is not None and "error" not in found:
             return "xfailed" if "failed" in found else "failed"
-        return "failed" if "failed" in found else "passed"
+        if "failed" in found and not (self._scenario.xfail is not None and "error" in found):
+            return "failed"
+        return "error" if "error" in found else "passed"
 
     def result(self) -> ScenarioResult:
         """What came of it so far."""
@@ -129,9 +135,8 @@ class Playing:
             opening=self._opening,
         )
 
-    async def _play(self, opened: ExitStack) -> None:
+    async def _play(self, opened: ExitStack, heard: dict[str | None, list[Event]]) -> None:
         scenario = self._scenario
-        heard: dict[str | None, list[Event]] = {}
         first = self._session(None, opened, heard)
         self._opening = next((e for e in heard[None] if isinstance(e, SessionEvent)), None)
         given = scenario.file.given
@@ -197,7 +202,9 @@ class Playing:
         told = self._told(events)
         results = self._save(index, step, told)
         results += self._checked(step.expect, told, (*loc, "expect"))
-        failures = judge.unnamed(told, step.expect, self._scenario.file.expect)
+        whole = self._scenario.file.expect
+        failures = judge.unnamed(told, step.expect, whole, self._rows, self._turns)
+        self._turns += len(told.turns)
         status = _step_status(judge.status_of(results, failures))
         return self._result(
             index, status, end=told.end, checks=results, failures=failures, events=events
@@ -225,10 +232,11 @@ class Playing:
         scenario = self._scenario
         used = [session.journal.fold.scripted_used for session in self._sessions.values()]
         told = self._told([event for one in self._steps for event in one.events])
-        self._checks = [
-            *scripts.unused(scenario, used),
-            *self._checked(scenario.file.expect, told, ("expect",)),
-        ]
+        self._checks = scripts.unused(scenario, used)
+        try:
+            self._checks += self._checked(scenario.file.expect, told, ("expect",))
+        except (NotSaved, UsageError) as error:
+            self._error = str(error)
 
     def _told(self, events: Sequence[Event]) -> Conversation:
         return conversation.of(events, self._place.workspace)
@@ -291,8 +299,8 @@ def _found(wanted: Saved, told: Conversation) -> Verdict:
     if match is None:
         return Verdict(False, expected, f"no match in {checks.excerpt(text)}")
     found = match[1] if match.re.groups else match[0]
-    if found is None:
-        return Verdict(False, expected, f"its group has no part in {checks.excerpt(match[0])}")
+    if not found:
+        return Verdict(False, expected, f"nothing is matched in {checks.excerpt(text)}")
     return Verdict(True, expected, found)
 
 

@@ -1,0 +1,1 @@
+"""What is expected of a conversation, and whether it holds: pure functions of its events."""

@@ -1,0 +1,1 @@
+"""Scenario files: chosen, put together, checked; before anything runs."""

@@ -1,0 +1,1 @@
+"""Scenarios played, in sessions of their own."""

@@ -1,0 +1,18 @@
+"""Whether agents could be called now, asked as a session would call them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from arena_cli.adapters.base import Health
+from arena_cli.session import session, store
+from arena_cli.session.session import Place
+from arena_cli.team.model import AgentProfile, Member
+
+
+async def of(place: Place, profiles: Collection[AgentProfile]) -> dict[str, Health]:
+    """The health of each agent, by id."""
+    redactor = session.redactor_of(place, profiles)
+    runtime = session.runtime_of(place, redactor, scratch=store.sessions_of(place.workspace))
+    everyone = [Member(profile, profile.name) for profile in profiles]
+    return {member.id: await runtime.health(member) for member in everyone}
