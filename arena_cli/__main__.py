@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 
@@ -10,8 +11,9 @@ def main() -> None:
     if sys.argv[1:] in (["--version"], ["-V"]):
         from arena_cli import __version__  # noqa: PLC0415 - nothing else is needed
 
-        print(f"arena {__version__}")
-        return
+        with contextlib.suppress(OSError):  # the program below says what is wrong with stdout
+            print(f"arena {__version__}", flush=True)
+            return
     try:
         from arena_cli.cli import main as program  # noqa: PLC0415 - costs more than the line above
 

@@ -617,8 +617,8 @@ def test_scenario_keys_are_all_explained() -> None:
         expect_shapes.PassedOverBy,
         expect_shapes.Row,
         expect_shapes.Exactly,
-        expect_shapes.Part,
-        expect_shapes.File,
+        expect_shapes.CarriedPart,
+        expect_shapes.CarriedFile,
     )
     assert known <= told
 

@@ -2,15 +2,24 @@
 
 A workspace that is not there, or is broken, has no names: whoever types is told when the command
 runs, not before.
+
+A name may come from anybody, in a repository that was cloned. Shells put what they are offered on
+the line unquoted, or evaluate it, so that only what is a plain word to all of them is offered.
 """
 
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import typer
+
+# Harmless anywhere in a word, and only behind its beginning: there `-` makes an option, `@` and `%`
+# variables of PowerShell and fish. A `,` parts PowerShell's lists, a `:` zsh's descriptions.
+_ANYWHERE = frozenset("._+")
+_BEHIND = _ANYWHERE | frozenset("-@%")
 
 
 def complete_sessions(context: typer.Context, incomplete: str) -> list[str]:
@@ -60,8 +69,21 @@ def _offered(
         found = list(names(root))
     except Exception:  # noqa: BLE001 - nothing may be printed between a prompt and its cursor
         return []
-    # A name with a space would be two words to the shell.
-    return [name for name in found if name.startswith(incomplete) and len(name.split()) == 1]
+    return [name for name in found if name.startswith(incomplete) and _is_plain(name)]
+
+
+def _is_plain(name: str) -> bool:
+    """Whether every shell takes it as one word that means itself."""
+    return (
+        name != ""
+        and all(char in _BEHIND or _is_letter(char) for char in name)
+        and (name[0] in _ANYWHERE or _is_letter(name[0]))
+    )
+
+
+def _is_letter(char: str) -> bool:
+    """A letter, digit or combining mark of any script; nothing that only steers the text."""
+    return unicodedata.category(char)[0] in "LNM"
 
 
 def _stems(folder: Path) -> list[str]:

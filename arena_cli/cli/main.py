@@ -23,7 +23,7 @@ from arena_cli.cli import (
 )
 from arena_cli.cli.common import Options
 from arena_cli.ground import exits
-from arena_cli.ground.errors import ArenaError
+from arena_cli.ground.errors import ArenaError, DiskRefused
 
 app = typer.Typer(
     name="arena",
@@ -102,10 +102,22 @@ def _told(error: Exception) -> int:
         common.warn(f"arena: {error}")
         return error.exit_code
     if isinstance(error, OSError):
-        streams.drop(sys.stdout)  # what it refused would be written, and refused, at exit again
+        # What stdout refused it refuses again, now, or at exit after the last word.
+        refused = _refused_by_stdout()
         place = f"{error.filename}: " if error.filename else ""
-        common.warn(f"arena: {place}{error.strerror or error}")
+        common.warn(f"arena: {refused or f'{place}{error.strerror or error}'}")
         return exits.REFUSED
     common.warn(f"arena: a fault of arena itself: {type(error).__name__}: {error}")
     common.warn("  Run it again with --debug before the command to see where.")
     return exits.FAILED
+
+
+def _refused_by_stdout() -> DiskRefused | None:
+    """The error of a stdout that does not take what waits to be written."""
+    out = streams.Stdout()
+    out.write("")
+    try:
+        out.check()
+    except DiskRefused as error:
+        return error
+    return None

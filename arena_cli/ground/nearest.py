@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_LONG = 5
+_LONG = 4
 
 
 def of(word: str, known: Iterable[str]) -> str | None:

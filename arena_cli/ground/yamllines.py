@@ -15,6 +15,12 @@ _CLOSES = {"{": "}", "[": "]", "｛": "｝", "［": "］"}
 _LEAD = r"^(?P<lead>\s*(?:-\s+)*)"
 _NAME = r"(?P<name>[\"']?[A-Za-z_][\w.-]*[\"']?)"
 _NO_SPACE = re.compile(rf"{_LEAD}{_NAME}:(?P<rest>(?:[^\s:/]|[\u3000\xa0]).*)$")
+_SPACES = "\u3000\xa0"  # what looks like a space and is none to YAML
+_ODD_DASH = re.compile(rf"^(?P<lead> *(?:-[ ]+)*-)[ ]*[{_SPACES}][ {_SPACES}]*(?=\S)")
+_ODD_COLON = re.compile(
+    rf"(?P<key>(?:^ *(?:-[ ]+)*|[{{,][ ]*){_NAME}:)[{_SPACES}][ {_SPACES}]*(?=\S)"
+)
+_ODD_COMMA = re.compile(rf"(?P<mark>[{{,])[ ]*[{_SPACES}][ {_SPACES}]*(?={_NAME}:(?:[ ]|$))")
 _WIDE_COLON = re.compile(rf"{_LEAD}{_NAME}\s*：[ 　]*(?P<rest>.*)$")
 _EQUALS = re.compile(rf"{_LEAD}{_NAME}\s*=\s+(?P<rest>.*)$")
 _NO_COLON = re.compile(rf"{_LEAD}{_NAME}(?:[ \t]+(?P<rest>\S.*))?$")
@@ -110,8 +116,31 @@ def flow_value(line: str, column: int) -> tuple[int, int]:
     return start, start + len(line[start:end].rstrip())
 
 
+def odd_space(line: str) -> Slip | None:
+    """A space that is none to YAML behind the `-` of an item, the `:` of a key, a `{` or `,`."""
+    fixed = _ODD_DASH.sub(r"\g<lead> ", line)
+    fixed = _ODD_COLON.sub(r"\g<key> ", fixed)
+    fixed = _ODD_COMMA.sub(lambda m: "{" if m["mark"] == "{" else ", ", fixed)
+    if fixed == line:
+        return None
+    column = next(
+        at for at, pair in enumerate(zip(line, fixed, strict=False)) if pair[0] != pair[1]
+    )
+    what = f"{odd_name(line[column])} is no space to YAML; write a common one"
+    return Slip(what, column, fixed)
+
+
+def odd_name(char: str) -> str:
+    """A space of another kind, by its name."""
+    name = "a full-width space" if char == "\u3000" else "a no-break space"
+    return f"{name} (U+{ord(char):04X})"
+
+
 def bad_key(line: str) -> Slip | None:
     """`key:value`, `key：value`, `key = value`: a key whose colon is not YAML's."""
+    odd = odd_space(line) if any(char in line for char in _SPACES) else None
+    if odd:
+        return odd
     found = _WIDE_COLON.match(line)
     if found:
         what = f"the colon after `{found['name']}` is full-width (：); YAML's is `:` and a space"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import yaml
 
 from arena_cli.ground import yamllines, yamlnodes, yamlsuspects
+from arena_cli.ground.yamllines import Slip
 from arena_cli.ground.yamlnodes import Finding, Loc, Node
 
 # Keys of prose: in their values a `#3` is a number of an issue, not a comment.
@@ -24,6 +25,9 @@ _PATTERNS = frozenset({"regex", "redact"})
 _CONTROLS = re.compile("[\x00\x07\x08\x0b\x0c\x1b\x85\u2028\u2029]")
 
 _ESCAPED_CONTROL = re.compile(r"\\[bfvae0NLPxuU]")
+# A drive and folders. `A:` and `Q:` are an answer and a question, `C:` before a line an option.
+_WHOLE_PATH = r"\"[C-PR-Zc-pr-z]:\\([nrtbfvae0NLP_xuU])[\w.+-]*(?:[\\ ][\w.+()-]+)*\""
+_PATH_INSIDE = r"(?<![\w\\])[C-Zc-z]:\\([tbfvae0NLP_])[\w.+-]+\\[\w.+-]+"
 _DASH = re.compile(r"^([ ]*)(?:-|－[ \u3000]*)(?=[^\W\d_][\w.-]*:)", re.MULTILINE)
 
 
@@ -35,7 +39,11 @@ def of_keys(root: Node, text: str) -> Finding | None:
     if isinstance(root, yaml.ScalarNode) and not root.style:
         return _no_mapping(root, text)
     lines = [*text.split("\n"), ""]
-    for _, key, _ in _walk(root):
+    for _, key, value in _walk(root):
+        if key is None and isinstance(value, yaml.ScalarNode) and not value.style:
+            finding = _odd_item(value, lines)
+            if finding is not None:
+                return finding
         if key is None or key.style:
             continue
         line, column = key.start_mark.line, key.start_mark.column
@@ -47,23 +55,32 @@ def of_keys(root: Node, text: str) -> Finding | None:
 
 def _no_mapping(root: yaml.ScalarNode, text: str) -> Finding | None:
     """A whole file that is one text: `scenario：x`, `scenario:x`, `scenario x`."""
-    lines = text.split("\n")
     line = root.start_mark.line
     whole = yamllines.at(text, line)
     slip = yamllines.bad_key(whole) or yamllines.no_colon(whole)
     if slip is None or not slip.fixed or slip.fixed.endswith(":"):
         return None
-    lines[line] = slip.fixed
-    mended = "\n".join(lines)
-    return Finding(line + 1, slip.what, "", slip.column, slip.fixed, mended=mended)
+    return _of_slip(slip, text.split("\n"), line)
+
+
+def _odd_item(value: yaml.ScalarNode, lines: list[str]) -> Finding | None:
+    """`- send:x` with a space behind the colon that is none to YAML."""
+    line = value.start_mark.line
+    if not any(char in value.value for char in "\u3000\xa0"):
+        return None
+    slip = yamllines.odd_space(lines[line])
+    return None if slip is None else _of_slip(slip, lines, line)
 
 
 def _bad_key(key: yaml.ScalarNode, lines: list[str], line: int, column: int) -> Finding | None:
     text, whole = lines[line], "\n".join(lines)
+    is_odd = any(char in key.value for char in "\u3000\xa0")
+    odd = yamllines.odd_space(text) if is_odd else None
+    if odd is not None:
+        return _of_slip(odd, lines, line)
     if key.value[:1] in ("\u3000", "\xa0"):
-        name = "a full-width space" if key.value[0] == "\u3000" else "a no-break space"
         mended = yamllines.wide_indent(whole)
-        what = f"{name} (U+{ord(key.value[0]):04X}) cannot indent in YAML"
+        what = f"{yamllines.odd_name(key.value[0])} cannot indent in YAML"
         return Finding(line + 1, what, "indent with common spaces", column, mended=mended)
     dash = _DASH.match(text)
     if dash and dash.end(1) == column:
@@ -78,8 +95,11 @@ def _bad_key(key: yaml.ScalarNode, lines: list[str], line: int, column: int) -> 
         slip = yamllines.bad_key(text) if not text[:column].strip(" -") else yamllines.wide(text)
     if slip is None or slip.fixed == text:
         return None
-    lines[line] = slip.fixed
-    mended = "\n".join(lines)
+    return _of_slip(slip, lines, line)
+
+
+def _of_slip(slip: Slip, lines: list[str], line: int) -> Finding:
+    mended = "\n".join([*lines[:line], slip.fixed, *lines[line + 1 :]])
     return Finding(line + 1, slip.what, "", slip.column, slip.fixed, mended=mended)
 
 
@@ -122,7 +142,8 @@ def _walk(root: Node) -> Iterator[tuple[Loc, yaml.ScalarNode | None, Node]]:
 def _bad_value(loc: Loc, value: yaml.ScalarNode, lines: list[str]) -> Finding | None:
     name = next((part for part in reversed(loc) if isinstance(part, str)), "")
     if value.style == '"':
-        return _control(loc, value, lines) if name in _PATTERNS else None
+        control = _control(loc, value, lines) if name in _PATTERNS else None
+        return control or _path(loc, value, lines)
     if value.style:
         return None
     if value.start_mark.line != value.end_mark.line:
@@ -186,11 +207,11 @@ def _comment(loc: Loc, value: yaml.ScalarNode, line: str) -> Finding | None:
         return None
     start = value.start_mark.column if value.value else found.end() - 1
     fixed = yamllines.with_value(line, start, len(line.rstrip()))
-    what = "a `#` after a space begins a comment: the rest of this line is lost"
-    mend = f"write: {fixed.strip()}  (a comment has a space after its #)"
-    if len(mend) > yamllines.LONGEST_MEND:
-        mend = "quote the text; a comment has a space after its #"
-    return Finding(end.line + 1, what, mend, found.end() - 1, loc=loc)
+    what = (
+        "a `#` after a space begins a comment: the rest of this line is lost"
+        " (a comment that is meant has a space after its #)"
+    )
+    return Finding(end.line + 1, what, "quote the text", found.end() - 1, fixed, loc)
 
 
 def _control(loc: Loc, value: yaml.ScalarNode, lines: list[str]) -> Finding | None:
@@ -202,7 +223,29 @@ def _control(loc: Loc, value: yaml.ScalarNode, lines: list[str]) -> Finding | No
     found = _ESCAPED_CONTROL.search(line, start.column)
     escape = f"`{found[0]}`" if found else "a backslash"
     what = f"{escape} between double quotes is a control character, not part of a regex"
-    mend, column = "use single quotes", found.start() if found else start.column
+    return _in_single_quotes(loc, value, line, what, found.start() if found else start.column)
+
+
+def _path(loc: Loc, value: yaml.ScalarNode, lines: list[str]) -> Finding | None:
+    """`file: "C:\\notes\\ask.md"`, which holds a line end and a bell."""
+    start, end = value.start_mark, value.end_mark
+    line = lines[start.line]
+    if start.line != end.line:
+        return None
+    found = re.compile(_WHOLE_PATH).match(line, start.column)
+    found = found or re.compile(_PATH_INSIDE).search(line, start.column, end.column)
+    if found is None:
+        return None
+    name = {"n": "a line end", "t": "a tab", "r": "a line end"}.get(found[1], "another character")
+    what = f"`\\{found[1]}` between double quotes is {name}, not part of a path"
+    return _in_single_quotes(loc, value, line, what, found.start(1) - 1)
+
+
+def _in_single_quotes(
+    loc: Loc, value: yaml.ScalarNode, line: str, what: str, column: int
+) -> Finding:
+    start, end = value.start_mark, value.end_mark
+    mend = "use single quotes"
     if start.line != end.line:
         return Finding(start.line + 1, what, mend, column, loc=loc)
     inner = line[start.column + 1 : end.column - 1].replace('\\"', '"').replace("'", "''")
@@ -266,13 +309,18 @@ def _comma(node: yaml.MappingNode, index: int, empty: list[int], line: str, loc:
     what = f"a comma inside {{}} ends a text: `{keys[0].value}` is read as a key without a value"
     mend = "a comma inside {} must be quoted: quote the whole text"
     number, column = keys[0].start_mark.line, keys[0].start_mark.column
+    if not index:
+        return Finding(number + 1, what, mend, column, None, pieces[0], pieces=pieces)
+    first = index - 1
+    while first and " " in node.value[first][0].value:  # a key of two words is a part of a text
+        first -= 1
+    key, before = node.value[first]
+    start, end = before.start_mark, keys[-1].end_mark
     fixed = None
-    before = node.value[index - 1][1] if index else None
-    if isinstance(before, yaml.ScalarNode) and not before.style:
-        start, end = before.start_mark, keys[-1].end_mark
-        if start.line == number == end.line:
-            fixed = yamllines.with_value(line, start.column, end.column)
-    return Finding(number + 1, what, mend, column, fixed, pieces[0], pieces=pieces)
+    if isinstance(before, yaml.ScalarNode) and not before.style and start.line == number == end.line:
+        fixed = yamllines.with_value(line, start.column, end.column)
+    pieces += tuple((*loc, pair[0].value) for pair in node.value[first + 1 : index])
+    return Finding(number + 1, what, mend, column, fixed, (*loc, key.value), pieces=pieces)
 
 
 def _unused_anchors(text: str) -> Iterator[Finding]:

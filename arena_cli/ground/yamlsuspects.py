@@ -18,11 +18,15 @@ WORDS = frozenset(
 _NAME = "[A-Za-z_][A-Za-z0-9_.-]*"
 _TIGHT_COMMENT = r"\S[ \t]+#[^\s#!]"
 _ESCAPED_CONTROL = r"\\[bfvae0NLPxuU]"
+_ESCAPED_PATH = r"[A-Za-z]:\\[a-zA-Z0_]"
 _CURLY_VALUE = r"[:\-\[{,] [“‘]|[\[{][“‘]"
 _WIDE_LIST = rf"(?:{'|'.join(sorted(WORDS))}): *\[[^\]\n\"']*[，、]"
 _DEEPER_ITEM = r"\n( *)- [^\n]*[^:\n]\n\1 +- "
 _DASH_WORD = r"\n *-[A-Za-z_]"
-_WIDE_KEY = rf"(?m)^ *[\u3000\xa0－]|^ *(?:- +)*{_NAME}：|[{{,] *{_NAME}："
+_WIDE_KEY = (
+    rf"(?m)^ *[\u3000\xa0－]|^ *(?:- +)*{_NAME}：|[{{,] *{_NAME}："
+    rf"|[-{{,] *[\u3000\xa0]|{_NAME}:[\u3000\xa0]"
+)
 
 
 def odd_keys(text: str) -> bool:
@@ -39,6 +43,7 @@ def odd_values(text: str) -> bool:
     return bool(
         (" #" in text and re.search(_TIGHT_COMMENT, text))
         or ("\\" in text and re.search(_ESCAPED_CONTROL, text))
+        or (":\\" in text and re.search(_ESCAPED_PATH, text))
         or " &" in text
         or re.search(_DEEPER_ITEM, text)
         or (("“" in text or "‘" in text) and re.search(_CURLY_VALUE, text))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from arena_cli.scenario.expect import checks, patterns
 from arena_cli.scenario.expect.checks import Check, Verdict
 from arena_cli.scenario.expect.conversation import Conversation
-from arena_cli.scenario.expect.shapes import CheckKeys, File, Part, TextCheck
+from arena_cli.scenario.expect.shapes import CarriedFile, CarriedPart, CheckKeys, TextCheck
 
 
 class Item(NamedTuple):
@@ -21,12 +21,16 @@ class Item(NamedTuple):
     read: Callable[[], str]
 
 
-def structured(expected: Sequence[str | Part] | Mapping[str, Sequence[TextCheck]]) -> list[Check]:
+def structured(
+    expected: Sequence[str | CarriedPart] | Mapping[str, Sequence[TextCheck]],
+) -> list[Check]:
     """The checks on structured content, by its type."""
     return list(_checks(expected, "structured", _parts))
 
 
-def attachments(expected: Sequence[str | File] | Mapping[str, Sequence[TextCheck]]) -> list[Check]:
+def attachments(
+    expected: Sequence[str | CarriedFile] | Mapping[str, Sequence[TextCheck]],
+) -> list[Check]:
     """The checks on attachments, by their name."""
     return list(_checks(expected, "attachment", _files))
 
@@ -44,7 +48,7 @@ def _checks(expected: Any, what: str, items: Any) -> Iterator[Check]:
         if isinstance(item, str):
             judge = functools.partial(_carried, what, items, item, "", ())
         else:
-            name = item.type if isinstance(item, Part) else item.name
+            name = item.type if isinstance(item, CarriedPart) else item.name
             wanted = [item] if item.kinds else []
             judge = functools.partial(_carried, what, items, name, item.agent, wanted)
         yield Check((index,), judge)

@@ -18,19 +18,19 @@ from arena_cli.scenario.expect.conversation import FAILED, Call, Conversation
 from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.scenario.result import CheckResult, Failure, Status
 
-Place = Callable[[Loc], tuple[str, int]]
+Locate = Callable[[Loc], tuple[str, int]]
 """The file and the line of what stands at a place of a scenario."""
 
 
-def checked(expected: Expect, told: Conversation, place: Place, loc: Loc) -> list[CheckResult]:
+def checked(expected: Expect, told: Conversation, locate: Locate, loc: Loc) -> list[CheckResult]:
     """Every check of an `expect`, which stands at `loc`, in the order of their lines."""
-    results = [_checked(check, told, place, loc) for check in keys.checks_of(expected)]
+    results = [_checked(check, told, locate, loc) for check in keys.checks_of(expected)]
     if any(one.status != "passed" for one in results):  # else nobody asks for their lines
         results.sort(key=lambda one: one.line)
     return results
 
 
-def _checked(check: Check, told: Conversation, place: Place, loc: Loc) -> CheckResult:
+def _checked(check: Check, told: Conversation, locate: Locate, loc: Loc) -> CheckResult:
     status: Status
     try:
         verdict = check.judge(told)
@@ -39,13 +39,13 @@ def _checked(check: Check, told: Conversation, place: Place, loc: Loc) -> CheckR
         verdict = Verdict(False, "", f"the check itself failed: {type(error).__name__}: {error}")
     else:
         status = "passed" if verdict.holds else "warned" if check.warns else "failed"
-    return result(verdict, status, place, loc, (*check.loc, *verdict.at))
+    return result(verdict, status, locate, loc, (*check.loc, *verdict.at))
 
 
-def result(verdict: Verdict, status: Status, place: Place, loc: Loc, below: Loc) -> CheckResult:
+def result(verdict: Verdict, status: Status, locate: Locate, loc: Loc, below: Loc) -> CheckResult:
     """A verdict about what stands at `below` of what stands at `loc`."""
     return CheckResult(
-        place=functools.partial(place, (*loc, *below)),
+        place=functools.partial(locate, (*loc, *below)),
         field=yamlnodes.dotted(below),
         status=status,
         expected=verdict.expected,

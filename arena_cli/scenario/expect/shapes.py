@@ -234,14 +234,14 @@ class Row(CheckKeys):
         return self
 
 
-class Part(CheckKeys):
+class CarriedPart(CheckKeys):
     """Structured content that a reply carried: of a type, by an agent, with checks on its data."""
 
     type: Structured
     agent: AgentId = ""
 
 
-class File(CheckKeys):
+class CarriedFile(CheckKeys):
     """An attachment that a reply carried: by its name and agent, with checks on its text."""
 
     name: Wanted
@@ -281,7 +281,9 @@ class Expect(Sparse):
     timeline: list[Row] = Field(default_factory=list, min_length=1)
     timeline_exact: list[Row] = Field(default_factory=list)
     replies: ByAgent[list[TextCheck] | Which] = Field(default_factory=dict, min_length=1)
-    structured: list[Structured | Part] | dict[Structured, list[TextCheck]] = Field(
+    structured: list[Structured | CarriedPart] | dict[Structured, list[TextCheck]] = Field(
         default_factory=list
     )
-    attachments: list[Wanted | File] | dict[str, list[TextCheck]] = Field(default_factory=list)
+    attachments: list[Wanted | CarriedFile] | dict[str, list[TextCheck]] = Field(
+        default_factory=list
+    )
