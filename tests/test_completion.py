@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,14 @@ from pathlib import Path
 
 import pytest
 from program import Program
+
+# Names of folders on any system, each of which some shell does not take as a plain word.
+HOSTILE = [
+    *("$(id)", "`id`", "$HOME", "a;b", "a&b", "a b", "a\u00a0b", "'a'", "(a)", "{a,b}", "[a]"),
+    *("~", "~root", "=ls", "a=~", "-rf", "--help", "!x", "#x", "%self", "@x", "^a^b", "a,b"),
+    *("\u2018a\u2019", "\u2013rf", "\u202egnp", "a\u200bb", "a\u2066b", "\u00ada", "；a", "🚀"),
+    "a\u3164",
+]
 
 
 @pytest.fixture
@@ -63,6 +72,29 @@ def test_of_the_workspace_that_is_named(program: Program) -> None:
     assert bash(program, "-w", "nowhere", "show", "") == []
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
+def test_no_shell_is_offered_what_it_would_run_or_read_otherwise(
+    program: Program, shell: str
+) -> None:
+    """Shells put it on the line unquoted, and zsh evaluates it before."""
+    plain = ["2.3+x@y%z", "नमस्ते", "_a-b"]
+    for name in [*plain, *HOSTILE]:
+        program.file(f"sessions/{name}/transcript.jsonl", "")
+    words = "arena show "
+    given = {"COMP_WORDS": words, "COMP_CWORD": "2", "_TYPER_COMPLETE_ARGS": words}
+    given["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
+    offered = asked(program, _ARENA_COMPLETE=f"complete_{shell}", **given)
+    found = set(re.split(r"[\s\"()]+|:::", offered.replace("_arguments '*: :((", "")))
+    assert found - {"", "'", " "} == {"talk", "会话", *plain}
+
+
+def test_nor_the_names_of_agents_that_turn_the_text_around(program: Program) -> None:
+    program.agent("ops", {"say": "ok"}, name="\u202egnp", aliases=["$(id)", "a\u200bb", "op;s"])
+    assert bash(program, "send", "--to", "o") == ["ops"]
+    offered = bash(program, "send", "--to", "")
+    assert offered == ["dev", "ops", "测试", "全栈开发", "developer", "Tester"]
+
+
 def test_zsh(program: Program) -> None:
     line = "arena send --to 全"
     offered = asked(program, _ARENA_COMPLETE="complete_zsh", _TYPER_COMPLETE_ARGS=line)
@@ -103,6 +135,7 @@ def test_bash_itself(program: Program) -> None:
     script = asked(program, _ARENA_COMPLETE="source_bash")
     arena = program.file("bin/arena", f'#!/bin/sh\nexec "{sys.executable}" -m arena_cli "$@"\n')
     arena.chmod(0o755)
+    program.file("sessions/会$(touch ran)/transcript.jsonl", "")
     tab = "COMP_WORDS=(arena show 会) COMP_CWORD=2; _arena_completion arena; echo ${COMPREPLY[@]}"
     done = subprocess.run(
         ["bash", "--norc", "-c", f"{script}\n{tab}"],

@@ -213,6 +213,7 @@ def test_as_json_with_everything_that_can_be_sent(program: Program) -> None:
     found = json.loads(done.stdout)
     assert found["session"] == "s"
     assert found["new"] is False
+    assert found["busy"] is True
     assert found["message"] == {
         "author": "maya",
         "content": "from a pipe",
@@ -229,9 +230,35 @@ def test_as_json_with_everything_that_can_be_sent(program: Program) -> None:
     assert found["input_tokens"] == {"must": must["input_tokens"], "asked": 0}
     assert [one["agent"] for one in found["others"]] == ["dev", "ops"]
     assert files(program.folder) == before
+    again = json.loads(program.run("send", "-n", "-c", "--json", "hello").check().stdout)
+    assert again["busy"] is False
     named = json.loads(program.run("send", "-n", "-s", "t", "--json", "hello").check().stdout)
     assert (named["session"], named["new"]) == ("t", True)
     assert files(program.folder) == before
+
+
+def test_a_chain_that_runs_is_not_one_that_was_cut_short(program: Program) -> None:
+    program.run("send", "-q", "-s", "s", "hello").check()
+    whole = program.raw().splitlines(keepends=True)
+    program.transcript().write_bytes(b"".join(whole[:4]))
+    before = files(program.folder)
+    lock = program.folder / "sessions" / "s" / "transcript.lock"
+    busy = "it is busy: a send would wait for what another arena is doing there\n"
+    interrupted = "chain 1, which was cut short, would be closed as interrupted\n"
+    with InterProcessLock(lock):
+        done = program.run("send", "-n", "-s", "s", "@ops more").check()
+        assert f"session s · team crew\n{busy}\n" in done.stdout
+        assert interrupted not in done.stdout
+        program.env["ARENA_LANG"] = "zh"
+        assert "它正忙" in program.run("send", "-n", "-s", "s", "@ops more").check().stdout
+        program.env["ARENA_LANG"] = "en"
+    done = program.run("send", "-n", "-s", "s", "@ops more").check()
+    assert interrupted in done.stdout
+    assert busy not in done.stdout
+    assert files(program.folder) == before
+    lock.unlink()
+    assert interrupted in program.run("send", "-n", "-s", "s", "@ops more").check().stdout
+    assert not lock.exists()
 
 
 def test_wrong_use_is_told_as_for_a_send(program: Program) -> None:

@@ -178,6 +178,49 @@ def test_each_member_of_a_turn_is_judged_term_by_term(played: ScenarioResult) ->
     }
 
 
+def test_whom_only_next_mentions_name_is_told(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    says = {
+        "say": "@b @Zed @all",
+        "next_mentions": ["B", "@c", "d", "zed", "a", "maya", "@nob\x1b"],
+    }
+    stage.agent("a", says, may_mention=["b", "c", "e"])
+    for name in "bcde":
+        stage.agent(name, {"say": "ok"}, response={"auto_respond": False})
+    stage.team(humans=["maya"])
+    (told,) = stage.play_all("scenario: x\nsteps: [{send: '@a hi'}]", detail=True)
+    reply = next(one for one in told_of(told, Naming) if one.author == "a")
+    assert reply.calls == ["b", "c"]
+    assert [(one.written, one.ids, one.by, one.why) for one in reply.added] == [
+        ("", ["c"], "named in next_mentions", ""),
+        ("", ["maya"], "named in next_mentions", ""),
+        ("nob\x1b", [], "named in next_mentions", "no member has this name"),
+    ]
+    text = "\n".join(line.text for line in explain.drawn(told, Words()))
+    assert (
+        "      → c (named in next_mentions)\n"
+        "      → maya (named in next_mentions)\n"
+        "      nob\\x1b → nobody: no member has this name (named in next_mentions)\n"
+    ) in text
+    chinese = "\n".join(line.text for line in explain.drawn(told, Words("zh")))
+    assert "      → c (在 next_mentions 里点名)\n" in chinese
+
+
+def test_a_call_that_the_text_does_not_make_needs_no_other_word(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.agent("a", {"say": "done", "next_mentions": ["c", "d"]}, may_mention=["c"])
+    stage.agent("c", {"say": "ok"}).agent("d", {"say": "ok"}).team(selection="none")
+    (told,) = stage.play_all("scenario: x\nsteps: [{send: '@a hi'}]", detail=True)
+    text = "\n".join(line.text for line in explain.drawn(told, Words()))
+    assert (
+        "a: done\n"
+        "      → c (named in next_mentions)\n"
+        "      → d (named in next_mentions)\n"
+        "      so it calls: c\n"
+        "      may not call d: not in may_mention\n"
+    ) in text
+
+
 def test_who_had_to_reply_is_told_with_who_named_it(played: ScenarioResult) -> None:
     turns = told_of(played, Called)
     assert (turns[0].turn, turns[0].must) == (
@@ -188,6 +231,7 @@ def test_who_had_to_reply_is_told_with_who_named_it(played: ScenarioResult) -> N
 
 def test_the_text_tells_the_same(played: ScenarioResult) -> None:
     text = "\n".join(line.text for line in explain.drawn(played, Words()))
+    assert "next_mentions" not in text
     for part in (
         "  why, in step 1: ask\n",
         "      @合规 → compliance (alias)\n",
@@ -305,3 +349,4 @@ def test_it_agrees_with_what_the_engine_decided(
         if isinstance(event, ReplyFinished) and event.message:
             named = dict.fromkeys(one for at in said[event.message.id].names for one in at.ids)
             assert list(named) == event.message.mentions
+            assert said[event.message.id].added == []

@@ -14,8 +14,8 @@ from test_schema import schemas
 
 from arena_cli.adapters import registry
 from arena_cli.cli import workspace as command
-from arena_cli.ground import yamlfile
 from arena_cli.ground.errors import UsageError
+from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.scenario.load import file as scenario_file
 from arena_cli.team import init, workspace
 from arena_cli.team.init import Template

@@ -250,7 +250,7 @@ def test_conflicts_of_names_are_errors() -> None:
         [member("one", "Ｔwo"), member("two"), member("three", "所有人"), member("user")],
         [Human(id="maya", name="ONE")],
     )
-    assert errors == [
+    assert [str(error) for error in errors] == [
         '"two" is a name of both one and two',
         '"所有人", a name of three, is reserved',
         '"user", a name of user, is reserved',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -331,6 +332,36 @@ def test_to_from_and_attachments(tmp_path: Path) -> None:
     assert changed == f"{place}{second} is not what was attached"
 
 
+def test_a_workspace_that_is_a_file(program: Program) -> None:
+    program.run("-w", "agents/dev.yaml", "agents").check(
+        code=2,
+        stdout="",
+        stderr=f"arena: --workspace: {Path('ROOT', 'agents', 'dev.yaml')} is no folder\n"
+        "  name a folder, one with arena.yaml or agents/*.yaml\n",
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there a folder in use cannot be removed")
+@pytest.mark.parametrize("command", ["agents", "run", "send hi", "init x"])
+def test_a_current_folder_that_was_removed(program: Program, command: str) -> None:
+    gone = program.folder / "gone"
+    arena = f"'{sys.executable}' -m arena_cli {command}"
+    done = subprocess.run(
+        ["sh", "-c", f"mkdir gone && cd gone && rmdir '{gone}' && {arena}"],
+        cwd=program.folder,
+        env=program.environment(),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"arena: the current folder was removed: {gone}\n"
+        "  `cd` to a folder that is there, also if this one was made anew, and run it again\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("args", "what", "mend"),
     [
@@ -339,6 +370,7 @@ def test_to_from_and_attachments(tmp_path: Path) -> None:
         (["--team", "crwe", "hi"], "there is no team `crwe`", "did you mean `crew`?"),
         (["-c", "hi"], "there is no session to go on with", "Start one: `arena send MESSAGE`."),
         (["-c", "-s", "x", "hi"], "--session and --continue were given", "Give one of them."),
+        (["--json", "-q", "hi"], "--json and --quiet were given", "Give one of them."),
         (["hi", "-f", "arena.yaml"], "a MESSAGE and --file were given", "Give one of them."),
         ([" \t\n"], "the message is empty", "Say something, or attach a file."),
         ([], "the message is empty", "Say something, or attach a file."),
@@ -409,6 +441,8 @@ def test_json_and_quiet(program: Program) -> None:
     program.run("send", "-s", "s", "--quiet", "more").check(stdout="")
     assert len(program.finished()) == 3
     program.run("send", "-s", "s", "--quiet", "@nobody").check(stdout="")
+    both = "arena: --json and --quiet were given\n  Give one of them.\n"
+    program.run("resume", "s", "--quiet", "--json").check(code=2, stdout="", stderr=both)
 
 
 def test_no_reply_says_why_for_each_member(tmp_path: Path) -> None:

@@ -302,8 +302,10 @@ def test_progress_says_how_far_it_is_and_leaves_nothing() -> None:
     with progress.aside():
         assert screen.text == ""
         screen.write("a line of the result\n")
+    line = "1 of 3 · 1 failed · 2 s · 第二 \\x1b[2J"
+    assert screen.text == f"a line of the result\n{line}"
     progress.tick()
-    assert screen.text == "a line of the result\n1 of 3 · 1 failed · 2 s · 第二 \\x1b[2J"
+    assert screen.text == f"a line of the result\n{line}"
     progress.ends(2, wrong=False)
     progress.close()
     assert screen.text == "a line of the result"

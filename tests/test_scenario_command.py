@@ -175,6 +175,24 @@ def test_wrong_use_exits_2_with_one_message_and_nothing_written(
     assert not (program.folder / "sessions").exists()
 
 
+@pytest.mark.parametrize("more", [[], ["--tag", "x"], ["-k", "x"], ["--list"]])
+def test_a_folder_of_parts_that_others_include_says_so(program: Program, more: list[str]) -> None:
+    for name in "abcd":
+        program.scenario("expect: {turns: 1}", f"common/{name}")
+    parts = ", ".join(f"scenarios/common/{name}.yaml" for name in "abcd")
+    program.scenario(f"scenario: x\ninclude: [{parts}]\nsteps: [{{send: hi}}]")
+    shown = parts.replace(", scenarios/common/d.yaml", " and 1 more")
+    program.run("run", "scenarios/common", *more).check(
+        code=2,
+        stdout="",
+        stderr=f"arena: no scenario is selected: only what others include, {shown}\n"
+        "  name one that includes it; `arena run --list` shows all that can be played\n",
+    )
+    program.run("run", "zzz").check(
+        code=2, stdout="", stderr="arena: there is no scenario `zzz`\n  known: one\n"
+    )
+
+
 @pytest.mark.parametrize("args", [["--jobs", "0"], ["--keep", "some"], ["--jobs", "x"]])
 def test_a_wrong_option_exits_2(program: Program, args: list[str]) -> None:
     asks(program, "a")

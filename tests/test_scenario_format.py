@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stage import Stage, broken, printed
 
-from arena_cli.ground import yamlfile
 from arena_cli.ground.errors import FileFaults, UsageError
+from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.scenario.expect import checks
 from arena_cli.scenario.load import file, placeholders, select
 from arena_cli.scenario.result import ScenarioResult
@@ -184,9 +184,12 @@ expect: {replies: {dev: [{contains: hi}]}}
     assert stage.play(text.replace('xfail: "#1"\n', "")).status == "failed"
 
 
-def test_an_empty_reason_skips_a_case_too(stage: Stage) -> None:
-    text = "scenario: x\ncases: [{id: a, skip: ''}]\nsteps: [{send: hi}]\n"
-    assert stage.play(text).status == "skipped"
+@pytest.mark.parametrize("key", ["skip", "xfail"])
+@pytest.mark.parametrize("value", ["no", "''", "Off", "'true'"])
+def test_a_reason_is_no_switch(stage: Stage, key: str, value: str) -> None:
+    for where in (f"{key}: {value}\n", f"cases: [{{id: a, {key}: {value}}}]\n"):
+        (told,) = faults(stage, f"scenario: x\nsteps: [{{send: hi}}]\n{where}")
+        assert "write why, in words, or leave the key out" in told
 
 
 def test_ten_thousand_cases_share_one_team(stage: Stage) -> None:
@@ -209,7 +212,7 @@ def test_two_cases_of_one_id_are_a_fault(stage: Stage) -> None:
         ("xfail: '#1'", "failed"),
         ("xfail: '#1'\nexpect: {turns: 7}", "xfailed"),
         ("xfail: '#1'\nprofiles: {dev: {adapter: {type: scripted, replies: []}}}", "error"),
-        ("skip: no", "skipped"),
+        ("skip: needs the vendor's sandbox", "skipped"),
     ],
 )
 def test_skip_and_xfail(stage: Stage, keys: str, status: str) -> None:

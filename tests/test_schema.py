@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from arena_cli.adapters import registry
-from arena_cli.ground import yamlfile
+from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.team import init, schema
 
 BUILT = ("scripted", "cli", "python")

@@ -10,13 +10,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from rich.color import Color
 from screen import Screen
 from test_timeline import finished, hostile_events, made, over, sent, session, started, turn
 
-from arena_cli.report import cells, terminal
+from arena_cli.report import cells, columns, terminal
 from arena_cli.report.live import AtWork
 from arena_cli.report.terminal import Terminal
 from arena_cli.report.timeline import AGENT_STYLES, Timeline
@@ -327,9 +327,45 @@ def test_rows_keep_the_text_and_the_width(text: str, width: int, hang: int | Non
     for number, (start, end) in enumerate(rows):
         row = text[start:end]
         room = width - (indent if number else 0)
-        assert cells.width_of(row.rstrip()) <= room or ":" in row
+        # Only a run of colons that no row has room for is longer.
+        colons = re.search(rf"[\s:]{{{width - indent - 2},}}", row)
+        assert cells.width_of(row.rstrip()) <= room or colons
         if number:
             assert not row.startswith((":", "\u200d", "\u0301"))
+
+
+@pytest.mark.parametrize("width", [20, 40])
+def test_no_row_begins_with_what_commands_a_ci_runner(size: dict[str, int], width: int) -> None:
+    said = [f"{'12345678901234567890123456789012345678'[:length]}:: x" for length in range(39)]
+    said += [f"{'字' * length} ::: x" for length in range(20)]
+    for text in said:
+        shown = seen(size, width)
+        shown.show(session(), finished("dev", text))
+        told = columns.drawn(text, f"{text}\n(all)", Words(), width=width, indent="    ")
+        shown.terminal.show([*told, *columns.drawn(text, "x", Words(), width=width, indent="  ")])
+        no_row_commands_or_overflows(shown, width)
+
+
+def no_row_commands_or_overflows(shown: Seen, width: int) -> None:
+    """In what was written, and in what the terminal made of it."""
+    written = re.sub("\x1b\\[[0-9;]*m", "", shown.screen.raw).split("\n")
+    for row in written:
+        assert cells.width_of(row.rstrip()) <= width
+    for row in (*written, *shown.lines()):
+        assert not row.lstrip().startswith("::")
+
+
+words = st.text("ab中 ，(#", min_size=1, max_size=24)
+commands = st.lists(words | st.just("::") | st.just(":::"), max_size=12).map("".join)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(commands, st.integers(20, 60))
+def test_nothing_said_begins_a_row_with_colons(size: dict[str, int], text: str, width: int) -> None:
+    assume(not re.search("[: ]{8}", text))
+    shown = seen(size, width)
+    shown.show(session(), finished("dev", text))
+    no_row_commands_or_overflows(shown, width)
 
 
 @settings(deadline=None)

@@ -11,9 +11,9 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from arena_cli.adapters import registry
-from arena_cli.ground import yamlfile
 from arena_cli.ground.errors import AgentUnavailable, FileFaults, UsageError
-from arena_cli.ground.yamlfile import Part
+from arena_cli.ground.yamlfiles import yamlfile
+from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.team import environ, ids, workspace
 from arena_cli.team.profiles import Kinds
 from arena_cli.team.workspace import Workspace
@@ -76,7 +76,7 @@ def test_find_goes_upwards_and_takes_what_is_named(tmp_path: Path) -> None:
 def test_find_says_what_to_do_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="arena init"):
         workspace.find(tmp_path, None, {})
-    with pytest.raises(UsageError, match=r"--workspace: .*is no folder"):
+    with pytest.raises(UsageError, match=r"--workspace: .*is no folder\n  run `arena init "):
         workspace.find(tmp_path, tmp_path / "none", {})
     with pytest.raises(UsageError, match="ARENA_WORKSPACE: "):
         workspace.find(tmp_path, None, {"ARENA_WORKSPACE": str(tmp_path)})
@@ -223,13 +223,22 @@ def test_faults_of_the_workspace_file(tmp_path: Path, text: str, told: str) -> N
         ("adapter: {type: echo, port: 'x'}\n", "2: adapter.port: must be a whole number"),
         ("on_failure: replan\n", "3: on_failure: `replan` is not built yet"),
         ("may_mention: [b, a]\n", "3: may_mention[0]: there is no agent `b`"),
-        ("extends: aa\n", "2: extends: there is no agent `aa`\n  did you mean `a`?"),
-        ("extends: a\n", "2: extends: profiles extend each other: a -> a"),
+        ("extends: aa\n", "2: extends: there is no agent `aa`\n  take this line out"),
+        ("extends: a\n", "2: extends: profiles extend each other: a -> a\n  take this"),
         ("role_prompt: {file: none.md}\n", "3: role_prompt.file: `none.md` cannot be read"),
         ("role_prompt: {file: ../x.md}\n", "3: role_prompt.file: `../x.md` is not in the work"),
         ("role_prompt: {file: bad.md}\n", "3: role_prompt.file: `bad.md` is not UTF-8"),
         ("role_prompt: {file: link.md}\n", "3: role_prompt.file: `link.md` is not in the work"),
-        ("aliases: ['all']\nname: user\n", "reserved"),
+        ("aliases: [x, all]\n", '3: aliases[1]: "all", a name of a, is reserved\n  `@all` calls'),
+        ("name: user\n", '3: name: "user", a name of a, is reserved\n  `@user` calls the human'),
+        (
+            "adapter: other\n",
+            "2: adapter: must be a mapping of keys, not the text `other`\n  write: a",
+        ),
+        (
+            "adapter: my-bot\n",
+            "2: adapter: must be a mapping of keys, not the text `my-bot`\n  write `",
+        ),
         ("name: '@foo'\n", "3: name: a name stands without `@`"),
         ("aliases: [x, '＠foo']\n", "3: aliases[1]: a name stands without `@`"),
         ("timeout_s: 0\n", "3: timeout_s: must be more than 0, not 0"),
@@ -259,7 +268,7 @@ def test_faults_of_a_profile(tmp_path: Path, more: str, told: str) -> None:
         ),
         ("team: t\nmembers: [a]\nhumans: [{id: m}, {id: M}]\n", "3: humans: `M` stands twice"),
         ("team: t\nmembers: [a]\nhumans: [{id: 'm x'}]\n", "3: humans: `m x` cannot hold a space"),
-        ("team: t\nmembers: [{agent: a, name: judge}, judge]\n", "2: members: "),
+        ("team: t\nmembers: [{agent: a, name: judge}, judge]\n", "2: members[0].name: "),
         ("team: t\nmembers: [a]\nconfig: {on_failure: replan}\n", "3: config.on_failure: `replan`"),
     ],
 )
@@ -556,3 +565,40 @@ def test_a_new_kind_is_one_class_and_one_entry_point(
     assert {"echo", "broken"} < set(registry.known())
     with pytest.raises(UsageError, match="`broken` cannot be imported"):
         registry.settings_type("broken")
+
+
+def test_a_name_of_two_is_told_where_it_stands_and_where_the_other_does(tmp_path: Path) -> None:
+    files = {
+        "agents/a.yaml": agent("a", "name: Na\n"),
+        "agents/b.yaml": agent("b", "aliases: [x, a]\n"),
+        "agents/all.yaml": agent("all"),
+        "agents/z.yaml": agent("z", "member: false\naliases:\n- y\n- na\n"),
+        "agents/teams/t.yaml": "team: t\nmembers: [a, {agent: z, name: NA}]\nhumans: [{id: NA}]\n",
+    }
+    assert faults(tmp_path, files) == [
+        'agents/all.yaml:1: agent_id: "all", a name of all, is reserved\n'
+        "  `@all` calls every agent; write another id, and rename the file",
+        'agents/b.yaml:3: aliases[1]: "a" is a name of both a and b\n'
+        "  write another name; this one is the id at agents/a.yaml:1",
+        'agents/teams/t.yaml:2: members[1].name: "NA" is a name of both a and z\n'
+        "  write another name here or at agents/a.yaml:3; both are in agents/teams/t.yaml",
+        'agents/teams/t.yaml:3: humans[0].id: "NA" is a name of both a and NA\n'
+        "  write another name here or at agents/a.yaml:3",
+        'agents/z.yaml:6: aliases[1]: "na" is a name of both a and z\n'
+        "  write another name here or at agents/a.yaml:3; both are in agents/teams/t.yaml",
+    ]
+
+
+def test_what_extends_nothing_is_told_once_and_not_to_extend_itself(tmp_path: Path) -> None:
+    files = {
+        "agents/base.yaml": agent("base"),
+        "agents/z.yaml": agent("z", "extends: zz\nmay_mention: [y]\n"),
+        "agents/z2.yaml": agent("z2", "extends: z\n"),
+        "agents/y.yaml": agent("y", "extends: y\nskills: x\n"),
+        "agents/teams/t.yaml": "team: t\nmembers: [z, z2, y, base]\n",
+    }
+    assert faults(tmp_path, files) == [
+        "agents/y.yaml:2: extends: profiles extend each other: y -> y\n  take this line out",
+        "agents/y.yaml:3: skills: must be a list, not the text `x`\n  write: skills: [x]",
+        "agents/z.yaml:2: extends: there is no agent `zz`\n  known: base, y",
+    ]

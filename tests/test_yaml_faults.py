@@ -14,8 +14,8 @@ from program import Program
 from pydantic import BaseModel
 
 from arena_cli.adapters.cli import CliSettings
-from arena_cli.ground import excerpt, yamlfile
 from arena_cli.ground.errors import FileFaults
+from arena_cli.ground.yamlfiles import excerpt, yamlfile
 from arena_cli.scenario.load.shapes import ScenarioFile
 from arena_cli.team.model import AgentProfile, TeamFile, WorkspaceFile
 
@@ -26,7 +26,7 @@ SHAPES: dict[str, type[BaseModel]] = {
     "arena": WorkspaceFile,
 }
 
-# A text (→ is a tab, ␇ a bell; steps stand below two lines), and below `---` all that is told.
+# A text (→ is a tab, ␣ a no-break space, ␇ a bell; steps stand below two lines), and below `---` all that is told.
 TABLE = r"""
 === scenario: @
   - send: @alice hi
@@ -157,7 +157,7 @@ f.yaml:4: a key that starts with * must be quoted
 === scenario: a comma inside {}
   - {send: hi, there, you}
 ---
-f.yaml:3: steps[0].there: a comma inside {} ends a text: `there` is read as a key without a value
+f.yaml:3: steps[0].send: a comma inside {} ends a text: `there` is read as a key without a value
   - {send: hi, there, you}
                ^
   write: - {send: "hi, there, you"}
@@ -218,17 +218,17 @@ f.yaml:4: this } closes nothing
 === scenario: # after a space
   - send: fix issue #3
 ---
-f.yaml:3: steps[0].send: a `#` after a space begins a comment: the rest of this line is lost
+f.yaml:3: steps[0].send: a `#` after a space begins a comment: the rest of this line is lost (a comment has a space after its #)
   - send: fix issue #3
                     ^
-  write: - send: "fix issue #3"  (a comment has a space after its #)
+  write: - send: "fix issue #3"
 === scenario: # at the beginning
   - send: #3 is broken
 ---
-f.yaml:3: steps[0].send: a `#` after a space begins a comment: the rest of this line is lost
+f.yaml:3: steps[0].send: a `#` after a space begins a comment: the rest of this line is lost (a comment has a space after its #)
   - send: #3 is broken
           ^
-  write: - send: "#3 is broken"  (a comment has a space after its #)
+  write: - send: "#3 is broken"
 === scenario: # inside {}
   - {send: fix #3, expect: {turns: 1}}
 ---
@@ -257,10 +257,10 @@ agent_id: dev
 adapter: {type: scripted, replies: [hi]}
 name: 开发 #后端
 ---
-f.yaml:3: name: a `#` after a space begins a comment: the rest of this line is lost
+f.yaml:3: name: a `#` after a space begins a comment: the rest of this line is lost (a comment has a space after its #)
   name: 开发 #后端
              ^
-  write: name: "开发 #后端"  (a comment has a space after its #)
+  write: name: "开发 #后端"
 === agent: # in a list
 agent_id: dev
 adapter: {type: scripted, replies: [hi]}
@@ -268,10 +268,10 @@ skills:
   - C #
   - issue #3
 ---
-f.yaml:5: skills[1]: a `#` after a space begins a comment: the rest of this line is lost
+f.yaml:5: skills[1]: a `#` after a space begins a comment: the rest of this line is lost (a comment has a space after its #)
   - issue #3
           ^
-  write: - "issue #3"  (a comment has a space after its #)
+  write: - "issue #3"
 === scenario: a regex in double quotes
   - send: x
     expect: {replies: {dev: [{regex: "\d+ it's"}]}}
@@ -619,9 +619,9 @@ f.yaml:3: a full-width space (U+3000) cannot indent in YAML
 === scenario: a full-width space after a colon
   - send:　你好
 ---
-f.yaml:3: steps[0]: must be a mapping of keys, not the text `send:　你好`
+f.yaml:3: a full-width space (U+3000) is no space to YAML; write a common one
   - send:　你好
-    ^
+         ^
   write: - send: 你好
 === scenario: a full-width dash
   － send: a
@@ -690,7 +690,7 @@ members:
 f.yaml:3: members: must be a list, not a mapping
   agent: a
   ^
-  write: - agent: a
+  write `- ` before it, and indent the lines of this item below it by two more
 === agent: a list where a mapping is asked
 agent_id: dev
 adapter: {type: scripted, replies: [hi]}
@@ -864,6 +864,348 @@ f.yaml:4: a text with `{` in it must be quoted inside {}
   extra: {api_key: ${env:KEY}}
                     ^
   write: extra: {api_key: "${env:KEY}"}
+=== scenario: a flag where a reason is asked
+scenario: x
+skip: true
+cases:
+  - {id: a, skip: false}
+steps:
+  - send: a
+---
+f.yaml:2: skip: must be a text, not true
+  skip: true
+        ^
+  write why, as a text
+f.yaml:4: cases[0].skip: must be a text, not false
+  - {id: a, skip: false}
+                  ^
+  leave the key out
+=== scenario: a path of Windows that YAML reads
+  - send: x
+    expect: {replies: {dev: [{contains: "C:\new\table"}]}}
+---
+f.yaml:4: steps[0].expect.replies.dev[0].contains: `\n` between double quotes is a line end, not part of a path
+  expect: {replies: {dev: [{contains: "C:\new\table"}]}}
+                                         ^
+  write: expect: {replies: {dev: [{contains: 'C:\new\table'}]}}
+=== scenario: a file of Windows that YAML reads
+  - send: {file: "C:\notes\ask.md"}
+---
+f.yaml:3: steps[0].send.file: `\n` between double quotes is a line end, not part of a path
+  - send: {file: "C:\notes\ask.md"}
+                    ^
+  write: - send: {file: 'C:\notes\ask.md'}
+=== scenario: a path of Windows in a text
+  - send: "look into C:\temp\new now"
+---
+f.yaml:3: steps[0].send: `\t` between double quotes is a tab, not part of a path
+  - send: "look into C:\temp\new now"
+                       ^
+  write: - send: 'look into C:\temp\new now'
+=== scenario: quotes in quotes
+  - send: x
+    expect: {replies: {dev: [{contains: "say "hi""}]}}
+---
+f.yaml:4: text goes on after the " that closes it; quote the whole value
+  expect: {replies: {dev: [{contains: "say "hi""}]}}
+                                           ^
+  write: expect: {replies: {dev: [{contains: 'say "hi"'}]}}
+=== scenario: quotes in quotes, with a comma
+  - send: x
+    expect: {replies: {dev: [{contains: "say "hi", ok"}]}}
+---
+f.yaml:4: text goes on after the " that closes it; quote the whole value
+  expect: {replies: {dev: [{contains: "say "hi", ok"}]}}
+                                           ^
+  write: expect: {replies: {dev: [{contains: 'say "hi", ok'}]}}
+=== scenario: two texts in quotes
+  - send: "a" or "b"
+---
+f.yaml:3: text goes on after the " that closes it; quote the whole value
+  - send: "a" or "b"
+            ^
+  write: - send: '"a" or "b"'
+=== scenario: a comma at the end
+  - send: x
+    expect:
+      replied: [a],
+      turns: 1,
+  - {send: y},
+  - send: "z",
+---
+f.yaml:5: a comma ends nothing in YAML; take the comma away
+  replied: [a],
+              ^
+  write: replied: [a]
+f.yaml:6: steps[0].expect.turns: must be a whole number or a mapping with `min`, `max`, not the text `1,`
+  turns: 1,
+         ^
+  write: turns: 1
+f.yaml:7: a comma ends nothing in YAML; take the comma away
+  - {send: y},
+             ^
+  write: - {send: y}
+f.yaml:8: a comma ends nothing in YAML; take the comma away
+  - send: "z",
+             ^
+  write: - send: "z"
+=== scenario: a semicolon inside {}
+  - send: x
+    expect: {replied: [a];}
+---
+f.yaml:4: a semicolon ends nothing in YAML; take the semicolon away
+  expect: {replied: [a];}
+                       ^
+  write: expect: {replied: [a]}
+=== scenario: a semicolon between keys
+  - send: x
+    expect: {replied: [a]; turns: 1}
+---
+f.yaml:4: a semicolon parts nothing in YAML; a comma does
+  expect: {replied: [a]; turns: 1}
+                       ^
+  write: expect: {replied: [a], turns: 1}
+=== scenario: a check without its list
+  - send: x
+    expect: {replies: {a: {contains: x}}}
+---
+f.yaml:4: steps[0].expect.replies.a: must be a list, not a mapping
+  expect: {replies: {a: {contains: x}}}
+                        ^
+  write: expect: {replies: {a: [{contains: x}]}}
+=== scenario: checks without their list
+  - send: x
+    expect: {replies: {a: {contains: x, regex: y, ignore_case: true}}}
+---
+f.yaml:4: steps[0].expect.replies.a: must be a list, not a mapping
+  expect: {replies: {a: {contains: x, regex: y, ignore_case: true}}}
+                        ^
+  write: expect: {replies: {a: [{contains: x, ignore_case: true}, {regex: y, ignore_case: true}]}}
+=== scenario: a check without its list, below its name
+  - send: x
+    expect:
+      replies:
+        a:
+          contains: x
+---
+f.yaml:7: steps[0].expect.replies.a: must be a list, not a mapping
+  contains: x
+  ^
+  write: - contains: x
+=== scenario: a check of two lines without its list
+  - send: x
+    expect:
+      replies:
+        a:
+          contains: x
+          ignore_case: true
+---
+f.yaml:7: steps[0].expect.replies.a: must be a list, not a mapping
+  contains: x
+  ^
+  write `- ` before it, and indent the lines of this item below it by two more
+=== scenario: a text in the list of checks
+  - send: x
+    expect: {replies: {a: [hi]}}
+---
+f.yaml:4: steps[0].expect.replies.a[0]: must be a mapping of keys, not the text `hi`
+  expect: {replies: {a: [hi]}}
+                         ^
+  write: expect: {replies: {a: [{contains: hi}]}}
+=== scenario: a text in the place of checks
+  - send: x
+    expect: {replies: {a: hi}}
+---
+f.yaml:4: steps[0].expect.replies.a: must be a list or a mapping with `last`, `first`, `any`, `all`, not the text `hi`
+  expect: {replies: {a: hi}}
+                        ^
+  write: expect: {replies: {a: [{contains: hi}]}}
+=== scenario: a text with marks in the place of checks
+  - send: x
+    expect:
+      replies:
+        a: hi, you
+---
+f.yaml:6: steps[0].expect.replies.a: must be a list or a mapping with `last`, `first`, `any`, `all`, not the text `hi, you`
+  a: hi, you
+     ^
+  write: a: [{contains: "hi, you"}]
+=== scenario: a text in the place of arena's messages
+  - send: x
+    expect: {system: hi}
+---
+f.yaml:4: steps[0].expect.system: must be a list, not the text `hi`
+  expect: {system: hi}
+                   ^
+  write: expect: {system: [{contains: hi}]}
+=== scenario: a number in the place of a check
+  - send: x
+    expect: {replies: {a: {last: [3]}}}
+---
+f.yaml:4: steps[0].expect.replies.a.last[0]: must be a mapping of keys, not the number 3
+  expect: {replies: {a: {last: [3]}}}
+                                ^
+  write: expect: {replies: {a: {last: [{contains: "3"}]}}}
+=== scenario: no space after a colon inside [{}]
+  - send: x
+    expect: {replies: {dev: [{contains:x}]}}
+---
+f.yaml:4: steps[0].expect.replies.dev[0].contains:x: `contains:x` has no space after its colon, so it is a key without a value
+  expect: {replies: {dev: [{contains:x}]}}
+                                    ^
+  write: expect: {replies: {dev: [{contains: x}]}}
+=== scenario: a number with a comma inside {}
+  - send: x
+    expect: {replies: {dev: [{contains: 1,000}]}}
+---
+f.yaml:4: steps[0].expect.replies.dev[0].contains: a comma inside {} ends a text: `000` is read as a key without a value
+  expect: {replies: {dev: [{contains: 1,000}]}}
+                                        ^
+  write: expect: {replies: {dev: [{contains: "1,000"}]}}
+=== scenario: two commas inside {}
+  - {say: a, b c, d?}
+---
+f.yaml:3: steps[0].say: a comma inside {} ends a text: `b c` is read as a key without a value
+  - {say: a, b c, d?}
+             ^
+  write: - {say: "a, b c, d?"}
+=== scenario: a comma, a colon and a comma inside {}
+  - {send: a, note so: b, c}
+---
+f.yaml:3: steps[0].send: a comma inside {} ends a text: `c` is read as a key without a value
+  - {send: a, note so: b, c}
+                          ^
+  write: - {send: "a, note so: b, c"}
+=== scenario: a no-break space after a dash
+  -␣send: hi
+    step: x
+  -␣send: ho
+---
+f.yaml:3: a no-break space (U+00A0) is no space to YAML; write a common one
+  -␣send: hi
+   ^
+  write: - send: hi
+f.yaml:5: a no-break space (U+00A0) is no space to YAML; write a common one
+  -␣send: ho
+   ^
+  write: - send: ho
+=== scenario: a no-break space before a key
+  - ␣send: hi
+---
+f.yaml:3: a no-break space (U+00A0) is no space to YAML; write a common one
+  - ␣send: hi
+    ^
+  write: - send: hi
+=== scenario: a no-break space after a colon
+  - send:␣hi
+    expect:␣{turns: 1}
+---
+f.yaml:3: a no-break space (U+00A0) is no space to YAML; write a common one
+  - send:␣hi
+         ^
+  write: - send: hi
+f.yaml:4: a no-break space (U+00A0) is no space to YAML; write a common one
+  expect:␣{turns: 1}
+         ^
+  write: expect: {turns: 1}
+=== scenario: a no-break space inside {}
+  - send: x
+    expect: {replied:␣[a],␣turns: 1}
+---
+f.yaml:4: a no-break space (U+00A0) is no space to YAML; write a common one
+  expect: {replied:␣[a],␣turns: 1}
+                   ^
+  write: expect: {replied: [a], turns: 1}
+=== scenario: half of a character
+  - send: "a \ud83d"
+---
+f.yaml:3: `\ud83d` is half of a character (a lone surrogate)
+  - send: "a \ud83d"
+             ^
+  write the character itself, or take it out
+=== scenario: a character as two halves
+  - send: "\ud83d\ude00"
+---
+f.yaml:3: `\ud83d\ude00` is one character, which YAML writes as one
+  - send: "\ud83d\ude00"
+           ^
+  write: - send: "\U0001F600"
+=== scenario: a code that is no character
+  - send: "\U00110000"
+---
+f.yaml:3: `\U00110000` is no character; the last is `\U0010FFFF`
+  - send: "\U00110000"
+           ^
+  write the character itself, or take it out
+=== agent: a line left of its text
+agent_id: dev
+adapter: {type: scripted, replies: [hi]}
+role_prompt: |
+  ask
+ @bob for it
+  more
+---
+f.yaml:5: this line is indented less than the text from line 4, and ends it
+  @bob for it
+  ^
+  indent it with 2 spaces
+=== agent: a line left of its text, like a key
+agent_id: dev
+adapter: {type: scripted, replies: [hi]}
+role_prompt: |
+    # ask
+  bob: for it
+    more
+---
+f.yaml:5: this line is indented less than the text from line 4, and ends it
+  bob: for it
+  ^
+  indent it with 4 spaces
+=== agent: a line left of its text, at the edge
+agent_id: dev
+adapter: {type: scripted, replies: [hi]}
+role_prompt: |
+  ask
+@bob for it
+---
+f.yaml:5: this line is indented less than the text from line 4, and ends it
+  @bob for it
+  ^
+  indent it with 2 spaces
+=== scenario: a quote that is closed lines below
+  - send: "hi there
+      and more
+  - send: "ho"
+---
+f.yaml:3: the " that opens here is closed only on line 5
+  - send: "hi there
+          ^
+  close it
+=== scenario: a place for anchors
+scenario: x
+base: &b {turns: 1}
+steps:
+  - send: a
+    expect: *b
+---
+f.yaml:2: base: unknown key
+  base: &b {turns: 1}
+  ^
+  call it `x-base`: a key of your own starts with `x-`
+=== team: rules above where they belong
+team: t
+members: [a]
+supervisor: x
+retries: 2
+---
+f.yaml:3: supervisor: unknown key
+  supervisor: x
+  ^
+  `supervisor` stands under `config`, and is not built yet; take it out
+f.yaml:4: retries: unknown key
+  retries: 2
+  ^
+  `retries` stands under `config`, indented more
 """
 
 
@@ -871,7 +1213,7 @@ def rows() -> list[tuple[str, str, str, str]]:
     """Kind, title, text and what is told of each row of the table."""
     found = []
     for row in TABLE.strip().split("=== ")[1:]:
-        title, _, rest = row.partition("\n")
+        title, _, rest = row.replace("␣", "\xa0").partition("\n")
         text, _, told = rest.rpartition("\n---\n")
         kind, _, name = title.partition(": ")
         text = text.replace("→", "\t").replace("␇", "\x07") + "\n"
@@ -905,8 +1247,7 @@ def test_a_written_mend_mends(kind: str, title: str, text: str, wanted: str) -> 
     for found in mends:
         number = int(found[1]) - 1
         indent = re.match(r"[ \u3000]*", lines[number])
-        fixed = re.sub(r"  \(a comment has .*\)$", "", found[2])
-        lines[number] = (indent[0] if indent else "").replace("\u3000", "  ") + fixed
+        lines[number] = (indent[0] if indent else "").replace("\u3000", "  ") + found[2]
     again = told("\n".join(lines), SHAPES[kind])
     for found in mends:
         whole = found[0].partition("\n")[0]
@@ -937,6 +1278,14 @@ def test_a_written_mend_mends(kind: str, title: str, text: str, wanted: str) -> 
         "send: >-\n      a\n      - b #3",
         "send: a\n      b",
         "send: ''",
+        r'send: "C:\nThe answer\nis this"',
+        r'send: "Q:\nWhat\nnow"',
+        r'send: "Option C:\tParis\nD:\tRome"',
+        r'send: "C:\\new\\table"',
+        r"send: 'C:\new\table'",
+        "send: prix :\xa012 €,\xa0merci",
+        "send: \xa0indented",
+        "send: |\n      first\n        more: @x\n      - \xa0y",
     ],
 )
 def test_what_is_no_mistake_is_told_nothing_of(line: str) -> None:
@@ -1042,10 +1391,10 @@ arena.yaml:1: langauge: unknown key
   langauge: zh
   ^
   did you mean `language`?
-scenarios/one.yaml:3: steps[0].send: a `#` after a space begins a comment: the rest of this line is lost
+scenarios/one.yaml:3: steps[0].send: a `#` after a space begins a comment: the rest of this line is lost (a comment has a space after its #)
   - send: 请看 #3
                ^
-  write: - send: "请看 #3"  (a comment has a space after its #)
+  write: - send: "请看 #3"
 scenarios/one.yaml:4: steps[0].expect.asked: must be a list, not the text `dev`
   expect: {asked: dev}
                   ^

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, Field
 
-from arena_cli.ground import yamlfile
-from arena_cli.ground.yamlfile import Part
+from arena_cli.ground.yamlfiles import yamlfile
+from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.team.model import FileShape
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 
 Render = Callable[[AgentInput], tuple[str, str]]
 

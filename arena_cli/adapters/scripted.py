@@ -37,7 +37,7 @@ from arena_cli.ground.protocol import (
     TextDelta,
     Usage,
 )
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 
 Failure = Literal["timeout", "error", "overloaded", "refused", "empty"]
 

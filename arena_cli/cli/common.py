@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from arena_cli.cli import streams
-from arena_cli.ground.errors import ArenaError, FileFaults
+from arena_cli.ground.errors import ArenaError, FileFaults, UsageError
 
 if TYPE_CHECKING:
     from arena_cli.scenario.load.scenario import Scenario
@@ -36,7 +36,21 @@ def root_of(context: typer.Context) -> Path:
     from arena_cli.team import workspace
 
     options: Options = context.obj
-    return workspace.find(Path.cwd(), options.workspace, os.environ)
+    return workspace.find(here(), options.workspace, os.environ)
+
+
+def here() -> Path:
+    """The current folder. Raises UsageError where it was removed."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        from arena_cli.ground.text import shown_line
+
+        name = os.environ.get("PWD")
+        raise UsageError(
+            f"the current folder was removed{f': {shown_line(name)}' if name else ''}",
+            "`cd` to a folder that is there, also if this one was made anew, and run it again",
+        ) from error
 
 
 def workspace_of(context: typer.Context) -> Workspace:

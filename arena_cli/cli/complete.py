@@ -16,6 +16,8 @@ from pathlib import Path
 
 import typer
 
+from arena_cli.ground.text import shown_line
+
 # Harmless anywhere in a word, and only behind its beginning: there `-` makes an option, `@` and `%`
 # variables of PowerShell and fish. A `,` parts PowerShell's lists, a `:` zsh's descriptions.
 _ANYWHERE = frozenset("._+")
@@ -73,16 +75,16 @@ def _offered(
 
 
 def _is_plain(name: str) -> bool:
-    """Whether every shell takes it as one word that means itself."""
+    """Whether every shell takes it as one word that means itself, and all of it is seen."""
     return (
-        name != ""
+        name == shown_line(name) != ""
         and all(char in _BEHIND or _is_letter(char) for char in name)
         and (name[0] in _ANYWHERE or _is_letter(name[0]))
     )
 
 
 def _is_letter(char: str) -> bool:
-    """A letter, digit or combining mark of any script; nothing that only steers the text."""
+    """A letter, digit or combining mark of any script."""
     return unicodedata.category(char)[0] in "LNM"
 
 

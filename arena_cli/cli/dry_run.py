@@ -18,6 +18,7 @@ def document(preview: Preview) -> dict[str, Any]:
     return {
         "session": preview.session,
         "new": preview.is_new,
+        "busy": preview.busy,
         "team": preview.team,
         "interrupts": preview.interrupts,
         "message": {
@@ -50,6 +51,8 @@ def lines(preview: Preview, say: Words) -> Iterator[str]:
     team = preview.team and say("team {name}", name=shown_line(preview.team))
     yield say("dry run: nobody is called, nothing is written")
     yield f"{session} · {team or say('every agent')}"
+    if preview.busy:
+        yield say("it is busy: a send would wait for what another arena is doing there")
     if preview.interrupts:
         yield say(
             "chain {chain}, which was cut short, would be closed as interrupted",

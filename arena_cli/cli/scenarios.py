@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -127,8 +126,10 @@ def _selected(
     from arena_cli.scenario.load import select
 
     meant = select.by_words(words) if words is not None else None
-    files = select.select(common.root_of(context), wanted, Path.cwd())
+    files = select.select(common.root_of(context), wanted, common.here())
     loaded, found = common.scenarios_of(context, files)
+    if not found:
+        raise select.only_parts(files, loaded.root)
     known = {tag for scenario in found for tag in scenario.file.tags}
     for tag in tags:
         if tag not in known:

@@ -28,7 +28,9 @@ def prepare() -> None:
     sys.stderr = sys.stderr or _nowhere("w")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            # Flushed by this, it may refuse what it was given before; whoever prints next is told.
+            with contextlib.suppress(OSError):
+                stream.reconfigure(errors="backslashreplace")
 
 
 def speak_utf8() -> None:

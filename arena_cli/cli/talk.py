@@ -95,6 +95,7 @@ def send(
     """Send a message to the team and run the conversation until nobody is left to speak."""
     from arena_cli.session import outgoing
 
+    _one_output(as_json=as_json, quiet=quiet)
     loaded = common.workspace_of(context)
     stored = _stored(loaded, session, go_on)
     members = _team(loaded, team, stored)
@@ -125,6 +126,7 @@ def resume(
     wait: Wait = 600,
 ) -> None:
     """Go on with a conversation that was cut short; finished replies are never called again."""
+    _one_output(as_json=as_json, quiet=quiet)
     loaded = common.workspace_of(context)
     stored = _stored(loaded, session, go_on=session is None, must_exist=True)
     assert stored is not None
@@ -138,6 +140,11 @@ def resume(
         common.warn(f"session {stored.name}: nothing was cut short")
         return
     _exit(finished)
+
+
+def _one_output(*, as_json: bool, quiet: bool) -> None:
+    if as_json and quiet:
+        raise UsageError("--json and --quiet were given", "Give one of them.")
 
 
 def _stored(

@@ -35,6 +35,8 @@ def init(
     """Write a small team that works offline, and two scenarios; nothing is overwritten."""
     from arena_cli.team import init as files
 
+    if not folder.is_absolute():
+        common.here()
     written = files.write(folder, _schemas(), template)
     for path in written:
         common.say(path.as_posix())

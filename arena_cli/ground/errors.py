@@ -24,20 +24,23 @@ from arena_cli.ground import exits
 
 
 class ArenaError(Exception):
-    """Something that the user is told in one message, without a traceback."""
+    """Something that the user is told in one message, without a traceback.
+
+    `what` says what happened, `mend` what to do about it.
+    """
 
     exit_code = exits.NOT_HELD
-
-
-class UsageError(ArenaError):
-    """Wrong use or a wrong file. `what` says what happened, `mend` what to do about it."""
-
-    exit_code = exits.USAGE
 
     def __init__(self, what: str, mend: str = "") -> None:
         super().__init__(f"{what}\n  {mend}" if mend else what)
         self.what = what
         self.mend = mend
+
+
+class UsageError(ArenaError):
+    """Wrong use or a wrong file."""
+
+    exit_code = exits.USAGE
 
 
 @dataclass(frozen=True, order=True)
@@ -58,7 +61,8 @@ class Fault:
     column: int | None = dataclasses.field(default=None, compare=False)
 
     def __str__(self) -> str:
-        from arena_cli.ground import excerpt, text  # noqa: PLC0415  # only on the way to a fault
+        from arena_cli.ground import text  # noqa: PLC0415  # only on the way to a fault
+        from arena_cli.ground.yamlfiles import excerpt  # noqa: PLC0415  # only on the way to a fault
 
         place = f"{self.file}:{self.line}" if self.line else self.file
         field = f" {self.field}:" if self.field else ""
@@ -108,13 +112,11 @@ class AgentError(ArenaError):
         mend: str = "",
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
+        super().__init__(what, mend)
         self.agent_id = agent_id
-        self.what = what
         self.asked = asked
         self.came = came
-        self.mend = mend
         self.metadata: dict[str, Any] = dict(metadata or {})
-        super().__init__(what)
 
     def __str__(self) -> str:
         parts = [f"{self.agent_id}: {self.what}"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 
 _PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}\n]*)\}")
 

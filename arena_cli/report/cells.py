@@ -86,22 +86,26 @@ def _starts(text: str, first: int, further: int) -> list[int]:
     """Where rows begin, the first of which has `first` columns, every other `further`."""
     spans = _seen(text)
     starts, limit = [0], first
-    used = since_break = 0
+    used = since_break = since_held = 0
     breakable: int | None = None
+    held: int | None = None  # the last character that may stand before colons
     for before, (start, end, cells) in pairwise([(0, 0, 0), *spans]):
         one = text[start:end]
         if start > starts[-1] and _may_break(text[before[0] : before[1]], one, before[2], cells):
             breakable, since_break = start, 0
+        if not (one.isspace() or one[:1] == ":"):
+            held, since_held = start, 0
         while used + cells > limit and not one.isspace():
-            at, moved = start, 0
+            at, moved = held, since_held  # which is `start` itself, but for a colon
             if breakable is not None and since_break <= further:
                 at, moved = breakable, since_break
-            if at == starts[-1] or (at == start and one[:1] == ":"):
+            if at is None or at <= starts[-1] or moved > further:
                 break
             starts.append(at)
             used, limit, breakable, since_break = moved, further, None, moved
         used += cells
         since_break += cells
+        since_held += cells
     return starts
 
 

@@ -40,7 +40,10 @@ def _naming(said: Naming, team: Team, say: Words) -> Iterator[Line]:
     yield line(INDENT * 2, head, text, hang=6)
     for one in said.names:
         yield _named(one, say)
-    agents = dict.fromkeys(one for named in said.names for one in named.ids if team.member(one))
+    for one in said.added:
+        yield _added(one, say)
+    named = [one for at in (*said.names, *said.added) for one in at.ids]
+    agents = dict.fromkeys(one for one in named if team.member(one))
     if said.calls is not None and said.calls != list(agents):
         yield line(INDENT * 3, say("so it calls: {who}", who=_listed(said.calls, say)), hang=8)
     for agent, reason in said.refused.items():
@@ -54,6 +57,17 @@ def _named(one: Named, say: Words) -> Line:
     at = f"@{shown_line(one.written)}{times} "
     spans = (Span("→ ", "dim"), Span(_listed(one.ids, say)), Span(why, "dim"))
     return line(INDENT * 3, at, spans, hang=8)
+
+
+def _added(one: Named, say: Words) -> Line:
+    written = f"{shown_line(one.written)} " if one.written else ""
+    why = f"{say(': ')}{say(one.why)}" if one.why else ""
+    spans = (
+        Span("→ ", "dim"),
+        Span(_listed(one.ids, say)),
+        Span(f"{why} ({say(one.by)})", "dim"),
+    )
+    return line(INDENT * 3, written, spans, hang=8)
 
 
 def _called(called: Called, say: Words) -> Iterator[Line]:

@@ -19,13 +19,11 @@ from arena_cli.ground.text import shown_line
 from arena_cli.report import cells
 from arena_cli.report.words import Words
 
-LEAST_S = 0.05
-
 _ERASE = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
 class Progress:
-    """Draws the line at each `tick`, and takes it away while others write and at `close`.
+    """Draws the line at each `tick`, and takes it away while others write, and at `close`.
 
     `clock` counts seconds. May be used by several threads.
     """
@@ -42,7 +40,6 @@ class Progress:
         self._count = count
         self._clock = clock
         self._began = clock()
-        self._drawn_at = self._began
         self._done = 0
         self._wrong = 0
         self._working: dict[int, str] = {}
@@ -73,8 +70,7 @@ class Progress:
         with self._lock:
             self._erase()
             yield
-            # A stream of results would pay for a line that nobody can read.
-            if self._wanted and self._clock() - self._drawn_at >= LEAST_S:
+            if self._wanted:
                 self._draw()
 
     def close(self) -> None:
@@ -102,7 +98,6 @@ class Progress:
             self._console.out(text, end="", highlight=False)
             self._console.file.flush()
             self._on_screen = True
-            self._drawn_at = self._clock()
 
     def _erase(self) -> None:
         if self._on_screen:

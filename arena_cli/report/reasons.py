@@ -30,6 +30,8 @@ HIDDEN = {
 NOBODY = "no member has this name"
 OWN_NAME = "it is its author's own"
 UNDER = "under its threshold"
+ALL = "everyone"
+ADDED = "named in next_mentions"
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,9 @@ class Named:
 class Naming:
     """A message and whom it names. `calls` are the agents whom a reply calls after all limits,
     `refused` those whom it may not call, with the reason; None: it is no reply.
+
+    `added` are whom only the `next_mentions` of a reply's output name; an id, or as it is written
+    there where nobody has that name.
     """
 
     message: str
@@ -59,6 +64,7 @@ class Naming:
     names: list[Named]
     calls: list[str] | None = None
     refused: dict[str, str] = field(default_factory=dict)
+    added: list[Named] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,13 @@ def _told(events: Iterable[Event], team: Team) -> Iterator[Told]:
                 yield _message(event, team)
             case ReplyFinished(message=Message() as message) if chain:
                 names = _names(message, chain.opening.message.author_id, team)
-                yield _naming(message, names, calls=event.next_mentions, refused=event.refused)
+                yield _naming(
+                    message,
+                    names,
+                    calls=event.next_mentions,
+                    refused=event.refused,
+                    added=_added(event, message, names, team),
+                )
             case Candidates() if chain and chain.turns:
                 yield _others(event, chain, team)
             case _:
@@ -164,13 +176,32 @@ def _names(message: Message, opener: str, team: Team) -> list[Named]:
     ]
 
 
+def _added(event: ReplyFinished, message: Message, names: list[Named], team: Team) -> list[Named]:
+    """Whom the text of a reply does not account for."""
+    in_text = {one for named in names for one in named.ids}
+    # Everyone at once calls nobody where that is not allowed.
+    calling = team.config.agents_may_mention_all
+    callable_ = {one for named in names if calling or named.by != ALL for one in named.ids}
+    added = [one for one in event.next_mentions if one not in callable_]
+    added += [one for one in (*event.refused, *message.mentions) if one not in in_text]
+    unknown = {roster.folded_name(named.written) for named in names if named.why == NOBODY}
+    return [
+        *(Named("", [one], ADDED, "") for one in dict.fromkeys(added)),
+        *(
+            Named(name, [], ADDED, NOBODY)
+            for name in event.unresolved
+            if roster.folded_name(name) not in unknown
+        ),
+    ]
+
+
 def _named(spot: Spot, author: str, opener: str, team: Team) -> Named:
     """Whom it names, by which name, or why nobody."""
     if spot.hidden is not None:
         return Named(spot.written, [], "", HIDDEN[spot.hidden])
     match spot.target:
         case Everybody():
-            ids, by = [member.id for member in team.members], "everyone"
+            ids, by = [member.id for member in team.members], ALL
         case Opener():
             ids, by = [opener], "who opened the chain"
         case Somebody(id=one):

@@ -85,6 +85,7 @@ _CHINESE = {
     "keyword": "关键词",
     "name": "名字",
     "named by {who}": "由 {who} 点名",
+    "named in next_mentions": "在 next_mentions 里点名",
     "no candidate": "不在候选之列",
     "no member has this name": "没有成员叫这个名字",
     "no place left": "没有名额了",
@@ -114,6 +115,9 @@ _CHINESE = {
     ),
     "dry run: nobody is called, nothing is written": "试运行：不叫任何人，不写任何东西",
     "found: {words}": "命中：{words}",
+    "it is busy: a send would wait for what another arena is doing there": (
+        "它正忙：另一个 arena 正在写它，send 会等到那边结束"
+    ),
     "it answers only when it is named (auto_respond: false)": (
         "只有被点名才回应 (auto_respond: false)"
     ),

@@ -6,6 +6,7 @@ locks are a process's own: whoever else in this process asks for one finds it in
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +66,21 @@ def acquire(folder: Path, *, wait_s: float, on_wait: Callable[[], None]) -> Lock
         f"(waited {wait_s:g} s)\n"
         "  Nothing was written. Send again later, or wait longer with --wait SECONDS."
     )
+
+
+def is_held(folder: Path) -> bool:
+    """Whether somebody writes to that session now; no lock file is made to find out.
+
+    False where that cannot be asked.
+    """
+    if not (folder / NAME).is_file():
+        return False
+    lock = Lock(folder)
+    with contextlib.suppress(OSError, ThreadError):
+        if not lock.try_acquire():
+            return True
+        lock.release()
+    return False
 
 
 def _waited(lock: Lock, wait_s: float, on_wait: Callable[[], None]) -> bool:

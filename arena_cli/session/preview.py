@@ -14,7 +14,7 @@ from arena_cli.engine import milestones, planning, rules
 from arena_cli.engine.scene import Scene
 from arena_cli.ground.clock import timestamp
 from arena_cli.ground.protocol import Message
-from arena_cli.session import outgoing, session, store
+from arena_cli.session import lock, outgoing, session, store
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import Place
 from arena_cli.team import mentions, relevance
@@ -57,12 +57,14 @@ class Judged(NamedTuple):
 class Preview(NamedTuple):
     """What would be sent, and who would be asked in turn 1.
 
-    `session` is None for a new one without a name. `interrupts` is the chain that would be closed
-    as interrupted, `deferred` whoever must answer in the next turn.
+    `session` is None for a new one without a name; of a `busy` one, to which somebody writes now,
+    it is told what would be if that stopped here. `interrupts` is the chain that would be closed as
+    interrupted, `deferred` whoever must answer in the next turn.
     """
 
     session: str | None
     is_new: bool
+    busy: bool
     team: str | None
     interrupts: int | None
     message: Message
@@ -78,8 +80,9 @@ def of(place: Place, name: str | None, team: Team, sent: Outgoing) -> Preview:
     """What a send of that message to that session would do; None is a new session."""
     folder = store.sessions_of(place.workspace) / (name or NEW)
     is_new = name is None or not (folder / store.TRANSCRIPT).is_file()
+    busy = name is not None and lock.is_held(folder)
     scene = _scene(folder, team, is_new=is_new)
-    cut_short = scene.fold.open
+    cut_short = None if busy else scene.fold.open
     clean = outgoing.redacted(
         sent, session.redactor_of(place, [one.profile for one in team.members])
     )
@@ -90,6 +93,7 @@ def of(place: Place, name: str | None, team: Team, sent: Outgoing) -> Preview:
     return Preview(
         session=name,
         is_new=is_new,
+        busy=busy,
         team=team.name,
         interrupts=cut_short.number if cut_short else None,
         message=chain.opening.message,

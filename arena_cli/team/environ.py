@@ -10,7 +10,7 @@ from typing import Any
 
 from arena_cli.ground import dotenv, templates
 from arena_cli.ground.errors import AgentUnavailable
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 
 SHORTEST_SECRET = 8
 

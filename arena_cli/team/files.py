@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from arena_cli.ground import nearest, yamlfile
+from arena_cli.ground import nearest
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlfile import Document, Part
+from arena_cli.ground.yamlfiles import yamlfile
+from arena_cli.ground.yamlfiles.yamlfile import Document, Part
 from arena_cli.team import ids, teams
 from arena_cli.team.model import TeamConfig, WorkspaceFile
 from arena_cli.team.profiles import Kinds

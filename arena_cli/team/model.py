@@ -29,7 +29,8 @@ Language = Literal["en", "zh"]
 class FileShape(BaseModel):
     """A part of a YAML file: unknown keys are errors, save `x-...`, which the loader takes out.
 
-    `not_built` names keys, or `key: value` pairs, that the format has and arena not yet.
+    `not_built` names keys, or `key: value` pairs, that the format has and arena not yet;
+    `checked_as` the shapes of mappings that are checked when they are put together.
     """
 
     model_config = ConfigDict(
@@ -135,6 +136,8 @@ class Human(FileShape):
 
 class TeamFile(FileShape):
     """`agents/teams/<team>.yaml`."""
+
+    checked_as: ClassVar[dict[str, type[FileShape]]] = {"config": TeamConfig}
 
     team: str
     description: str = ""

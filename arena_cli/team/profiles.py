@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from arena_cli.ground import nearest, shapefaults, yamlfile
+from arena_cli.ground import nearest
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlfile import Part
+from arena_cli.ground.yamlfiles import shapefaults, yamlfile
+from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.team import environ, ids
 from arena_cli.team.model import AgentProfile
 
@@ -32,10 +33,14 @@ class Kinds(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """A profile before it is checked: its keys, and the files they come from, the nearest first."""
+    """A profile before it is checked: its keys, and the files they come from, the nearest first.
+
+    It is not whole where what it extends is not there.
+    """
 
     data: Mapping[str, Any]
     parts: tuple[Part, ...]
+    is_whole: bool = True
 
     def fault(self, loc: tuple[str | int, ...], what: str, mend: str = "") -> Fault:
         """A fault of the nearest file that holds what is at `loc`."""
@@ -65,9 +70,14 @@ def sources(files: Mapping[str, Part]) -> tuple[dict[str, Source], list[Fault]]:
             base_id = ids.normal(base_id)
             if base_id in (*path, agent_id):
                 circle = " -> ".join((*path, agent_id, base_id))
-                faults.append(own.fault(("extends",), f"profiles extend each other: {circle}"))
+                what, mend = f"profiles extend each other: {circle}", "take this line out"
+                faults.append(own.fault(("extends",), what, mend))
+                own = replace(own, is_whole=False)
             elif base_id not in files:
-                faults.append(_unknown_agent(own, ("extends",), base_id, files))
+                what = f"there is no agent `{base_id}`"
+                mend = nearest.hint(base_id, _bases(agent_id, files)) or "take this line out"
+                faults.append(own.fault(("extends",), what, mend))
+                own = replace(own, is_whole=False)
             else:
                 own = extended(own, source(base_id, (*path, agent_id)))
         done[agent_id] = own
@@ -78,15 +88,34 @@ def sources(files: Mapping[str, Part]) -> tuple[dict[str, Source], list[Fault]]:
     return {agent_id: done[agent_id] for agent_id in files}, faults
 
 
+def _bases(agent_id: str, files: Mapping[str, Part]) -> list[str]:
+    """The profiles that one may extend: no other that extends it, nor itself."""
+
+    def extends(other: str) -> str:
+        data = files[other].data if other in files else None
+        base = data.get("extends") if isinstance(data, dict) else None
+        return ids.normal(base) if isinstance(base, str) else ""
+
+    found = []
+    for other in files:
+        chain = [other]
+        while (base := extends(chain[-1])) and base not in chain:
+            chain.append(base)
+        if agent_id not in chain:
+            found.append(other)
+    return found
+
+
 def extended(own: Source, base: Source) -> Source:
     """`own` over `base`, without the base's identity."""
     inherited = {key: value for key, value in base.data.items() if key not in IDENTITY}
-    return merged(own, Source(inherited, base.parts))
+    return merged(own, Source(inherited, base.parts, base.is_whole))
 
 
 def merged(over: Source, base: Source) -> Source:
     """`over` deep-merged over `base`: lists replace, a new adapter type replaces the adapter."""
-    return Source(_merge(base.data, over.data), over.parts + base.parts)
+    is_whole = over.is_whole and base.is_whole
+    return Source(_merge(base.data, over.data), over.parts + base.parts, is_whole)
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,7 +153,7 @@ def load(
     faults += shape_faults
     text, prompt_faults = _role_prompt(data.get("role_prompt"), source, root)
     faults += prompt_faults
-    if profile is None or faults:
+    if profile is None or faults or not source.is_whole:
         return None, faults
     return Loaded(profile, text, source), []
 
@@ -144,8 +173,16 @@ def _adapter(
 ) -> tuple[dict[str, Any] | None, list[Fault]]:
     """The adapter's keys with its kind's defaults below them; None where the shape will tell."""
     adapter = source.data.get("adapter")
-    if not isinstance(adapter, dict):
-        return None, []
+    if isinstance(adapter, str):
+        return {}, [_adapter_as_text(adapter, source, kinds)]
+    if not source.is_whole and (adapter is None or isinstance(adapter, dict)):
+        return {}, []  # the rest of it stands in what is not there
+    return _of_kind(adapter, source, kinds, defaults) if isinstance(adapter, dict) else (None, [])
+
+
+def _of_kind(
+    adapter: dict[str, Any], source: Source, kinds: Kinds, defaults: Part
+) -> tuple[dict[str, Any] | None, list[Fault]]:
     kind = adapter.get("type")
     loc = ("adapter", "type")
     if not isinstance(kind, str):
@@ -170,6 +207,18 @@ def _adapter(
         adapter = shapefaults.without_free_keys(adapter, shape)
     _, faults = yamlfile.validate_merged(adapter, shape, parts, later=environ.is_open)
     return adapter, faults
+
+
+def _adapter_as_text(adapter: str, source: Source, kinds: Kinds) -> Fault:
+    """`adapter: scripted`."""
+    loc = ("adapter",)
+    part = yamlfile.holder(source.parts, loc)
+    what = f"must be a mapping of keys, not the text `{adapter[:40]}`"
+    mend = f"write `adapter: {{type: ...}}`; known: {', '.join(kinds.known())}"
+    if adapter in kinds.known():
+        written = f"{{type: {adapter}}}"
+        mend = part.document.rewritten((*part.loc, *loc), written) or f"write {written}"
+    return source.fault(loc, what, mend)
 
 
 def _role_prompt(value: Any, source: Source, root: Path) -> tuple[str, list[Fault]]:

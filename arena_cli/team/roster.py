@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from arena_cli.team import letters
 from arena_cli.team.letters import Kind
@@ -116,15 +117,34 @@ def roster_of(team: Team) -> Roster:
     return Roster(team.members, team.humans)
 
 
+class Clash(NamedTuple):
+    """A name of two, or a reserved one, which `reserved` says why.
+
+    `owner` is whose name it is, an id; of two, the later one, and `other` and `other_name` are the
+    first one's.
+    """
+
+    owner: str
+    name: str
+    other: str = ""
+    other_name: str = ""
+    reserved: str = ""
+
+    def __str__(self) -> str:
+        if self.reserved:
+            return f'"{self.name}", a name of {self.owner}, is reserved'
+        return f'"{self.name}" is a name of both {self.other} and {self.owner}'
+
+
 def roster_conflicts(
     members: Sequence[Member], humans: Sequence[Human] = ()
-) -> tuple[list[str], list[str]]:
-    """What is wrong with the names of a team: (errors, warnings), each a sentence.
+) -> tuple[list[Clash], list[str]]:
+    """What is wrong with the names of a team: errors, and warnings, each a sentence.
 
     Errors: a name of two, a reserved name. Warnings: a name that another's begins with, a name of
     one character. A human whose id is `user` may be called what the opener is called.
     """
-    errors: dict[str, None] = {}
+    errors: dict[Clash, None] = {}
     warnings: dict[str, None] = {}
     owners: dict[str, tuple[str, str]] = {}
     is_default_human = any(human.id == "user" for human in humans)
@@ -133,11 +153,13 @@ def roster_conflicts(
         reserved = _RESERVED.get(folded)
         if reserved:
             if not (owner == "user" and is_default_human and isinstance(reserved, Opener)):
-                errors[f'"{name}", a name of {owner}, is reserved'] = None
+                is_all = isinstance(reserved, Everybody)
+                whom = "every agent" if is_all else "the human who began"
+                errors[Clash(owner, name, reserved=f"`@{name}` calls {whom}")] = None
             continue
-        first_owner, _ = owners.setdefault(folded, (owner, name))
+        first_owner, first_name = owners.setdefault(folded, (owner, name))
         if first_owner != owner:
-            errors[f'"{name}" is a name of both {first_owner} and {owner}'] = None
+            errors[Clash(owner, name, first_owner, first_name)] = None
         elif len(folded) == 1:
             warnings[f'"{name}", a name of {owner}, is one character long'] = None
     warnings.update(dict.fromkeys(_beginnings(owners)))

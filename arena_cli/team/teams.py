@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from arena_cli.ground import nearest, yamlfile
+from arena_cli.ground import nearest
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlfile import Part
+from arena_cli.ground.yamlfiles import yamlfile
+from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.team import ids, mentions
 from arena_cli.team.model import Human, Member, MemberRef, Team, TeamConfig, TeamFile
 from arena_cli.team.profiles import Loaded
+from arena_cli.team.roster import Clash
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,9 @@ class Draft:
         """A fault of what stands at `loc` below the members."""
         return self.part.fault((*self.loc, *loc), what, mend)
 
-    def fault_of_humans(self, what: str, mend: str = "") -> Fault:
+    def fault_of_humans(self, what: str, mend: str = "", loc: tuple[str | int, ...] = ()) -> Fault:
         """A fault of its humans."""
-        return (self.humans_part or self.part).fault(("humans",), what, mend)
+        return (self.humans_part or self.part).fault(("humans", *loc), what, mend)
 
 
 @dataclass
@@ -79,8 +81,7 @@ def build(
     _check_humans(draft, [member.id for member in members], found)
     if whole and len(found.faults) == before:
         errors, warnings = mentions.roster_conflicts(members, draft.humans)
-        tell = draft.fault_of_humans if draft.humans_part else partial(draft.fault, ())
-        found.faults += [tell(error) for error in errors]
+        found.faults += [_clash(error, draft, loaded) for error in errors]
         found.warnings += [f"{draft.part.document.shown}: {warning}" for warning in warnings]
     if not whole or len(found.faults) > before:
         return None
@@ -91,6 +92,47 @@ def build(
         config=TeamConfig(**rules),
         description=draft.description,
     )
+
+
+def _clash(clash: Clash, draft: Draft, loaded: Mapping[str, Loaded]) -> Fault:
+    """A name of two, or a reserved one, told where it stands."""
+    here, there = (clash.owner, clash.name), (clash.other, clash.other_name)
+    is_id = clash.owner == clash.name
+    if clash.reserved:
+        mend = "write another id, and rename the file" if is_id else "write another name"
+        return _place_of(*here, draft, loaded)(str(clash), f"{clash.reserved}; {mend}")
+    if is_id and clash.owner in loaded and clash.other != clash.other_name:
+        here, there = there, here  # a name is changed more easily than an id
+    tell = _place_of(*here, draft, loaded)
+    other = _place_of(*there, draft, loaded)("", "")
+    where = f"{other.file}:{other.line}" if other.line else other.file
+    mend = f"write another name here or at {where}"
+    if there[0] == there[1]:
+        mend = f"write another name; this one is the id at {where}"
+    both = [loaded[one].profile for one in (clash.owner, clash.other) if one in loaded]
+    if not all(profile.member for profile in both):  # they meet in this team only
+        mend += f"; both are in {draft.part.document.shown}"
+    return tell(str(clash), mend)
+
+
+def _place_of(
+    owner: str, name: str, draft: Draft, loaded: Mapping[str, Loaded]
+) -> Callable[[str, str], Fault]:
+    """What tells of a name where it stands: in a profile, in the team's members or humans."""
+    entries = [entry if isinstance(entry, MemberRef) else None for entry in draft.agents]
+    for index, human in enumerate(draft.humans):
+        if human.id == owner:
+            key = "id" if name == owner else "name"
+            return partial(draft.fault_of_humans, loc=(index, key))
+    for index, ref in enumerate(entries):
+        if ref is not None and ids.normal(ref.agent) == owner and ref.name == name != owner:
+            return partial(draft.fault, (index, "name"))
+    profile, source = loaded[owner].profile, loaded[owner].source
+    loc: tuple[str | int, ...] = ("agent_id",)
+    if name != owner:
+        named = name == profile.name
+        loc = ("name",) if named else ("aliases", profile.aliases.index(name))
+    return partial(source.fault, loc)
 
 
 def _members(

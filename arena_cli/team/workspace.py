@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from arena_cli.ground import nearest, yamlfile
+from arena_cli.ground import nearest
 from arena_cli.ground.errors import Fault, FileFaults, UsageError
-from arena_cli.ground.yamlfile import Document, Part
+from arena_cli.ground.yamlfiles import yamlfile
+from arena_cli.ground.yamlfiles.yamlfile import Document, Part
 from arena_cli.team import files, ids, profiles, teams
 from arena_cli.team.model import AgentProfile, Human, Team, WorkspaceFile
 from arena_cli.team.profiles import Kinds, Loaded, Source
@@ -36,7 +37,10 @@ def find(start: Path, explicit: Path | None, environ: Mapping[str, str]) -> Path
             return folder
         what = f"{folder} is no workspace" if folder.is_dir() else f"{folder} is no folder"
         origin = "--workspace" if explicit else VARIABLE
-        raise UsageError(f"{origin}: {what}", f"run `arena init {named}` to make one there")
+        mend = f"run `arena init {named}` to make one there"
+        if folder.exists() and not folder.is_dir():
+            mend = f"name a folder, one with {files.FILE} or {files.AGENTS}/*.yaml"
+        raise UsageError(f"{origin}: {what}", mend)
     start = start.resolve()
     for folder in (start, *start.parents):
         if _is_workspace(folder):
@@ -135,7 +139,8 @@ class Workspace:
                 faults.append(place.fault((key,), "must be a mapping of keys"))
         loaded = dict(self.loaded)
         faults += _load_profiles(self.root, self.kinds, self.document, changed, loaded)
-        faults += profiles.reference_faults(loaded)
+        broken = [agent_id for agent_id in changed if agent_id not in loaded]
+        faults += profiles.reference_faults(loaded, broken)
         if faults:
             raise FileFaults(faults)
         return replace(self, loaded=loaded, teams={})
@@ -151,11 +156,12 @@ class Workspace:
             if named is None:
                 mend = nearest.hint(extends, self.loaded)
                 faults.append(over.fault(("extends",), f"there is no agent `{extends}`", mend))
+                over = replace(over, is_whole=False)
             else:
                 over = profiles.extended(over, named.source)
         if base is not None:
             return profiles.merged(over, base.source)
-        return Source({"agent_id": agent_id, **over.data}, over.parts)
+        return replace(over, data={"agent_id": agent_id, **over.data})
 
     def _built(
         self,

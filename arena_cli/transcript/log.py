@@ -76,8 +76,9 @@ class Log:
 
 def _refused(path: Path, error: OSError) -> DiskRefused:
     return DiskRefused(
-        f"{path}: could not write: {error.strerror or error}\n"
-        "  What was written before is whole; free space or rights, then `arena resume` goes on."
+        f"{path}: could not write: {error.strerror or error}",
+        "What was written before is whole; free space or rights, then "
+        f"`arena resume {path.parent.name}` goes on.",
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from arena_cli.ground import yamlfile
+from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.team.model import AgentProfile
 
 TEXT = "agent_id: dev\nname: 开发\nadapter:\n  type: scripted\n  replies: [你好]\n"

@@ -77,7 +77,7 @@ def test_c35_a_full_disk_ends_the_run_and_resume_goes_on(program: Program) -> No
     what, mend = full.stderr.splitlines()
     assert what.startswith(f"arena: {program.transcript()}: could not write: ")
     assert mend == (
-        "  What was written before is whole; free space or rights, then `arena resume` goes on."
+        "  What was written before is whole; free space or rights, then `arena resume s` goes on."
     )
     assert program.finished() == [("dev", "success")]
     program.run("resume").check()

@@ -13,7 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from arena_cli.ground import text as texts
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import language, patterns
 from arena_cli.scenario.expect.conversation import Conversation
 from arena_cli.scenario.expect.shapes import CheckKeys

@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from arena_cli.ground import yamlnodes
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles import yamlnodes
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import keys
 from arena_cli.scenario.expect.checks import Check, Verdict
 from arena_cli.scenario.expect.conversation import FAILED, Call, Conversation

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import carried, patterns, rows, said
 from arena_cli.scenario.expect.checks import Check, Verdict
 from arena_cli.scenario.expect.conversation import Conversation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import checks
 from arena_cli.scenario.expect.checks import Check, Verdict
 from arena_cli.scenario.expect.conversation import Call, Conversation

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from arena_cli.ground import nearest, yamlfile
+from arena_cli.ground import nearest
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlfile import Part
+from arena_cli.ground.yamlfiles import yamlfile
+from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.scenario.load.parts import below, below_all, tried
 from arena_cli.scenario.load.shapes import TeamPart
 from arena_cli.team import ids

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from arena_cli.ground import yamlfile, yamlnodes
-from arena_cli.ground.document import Document
 from arena_cli.ground.errors import Fault, FileFaults
-from arena_cli.ground.yamlfile import Part
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles import yamlfile, yamlnodes
+from arena_cli.ground.yamlfiles.document import Document
+from arena_cli.ground.yamlfiles.yamlfile import Part
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.load import cast, include, named, placeholders, select
 from arena_cli.scenario.load.include import Reader
 from arena_cli.scenario.load.parts import tried
@@ -81,18 +81,13 @@ def _read(
             faults.update(dict.fromkeys(document.faults))
     for path in [path for path in chains if path not in selected.named]:
         document = reader.document(path)
-        if not _is_part(document):
+        if not include.is_part(document):
             continue
         if not _is_included(path, reader):
             what = "has neither `scenario` nor `steps`, and nobody includes it"
             faults[document.fault((), what, "give it both, or `include` it")] = None
         del chains[path]
     return chains, faults
-
-
-def _is_part(document: Document) -> bool:
-    data = document.data
-    return isinstance(data, dict) and bool(data) and not {"scenario", "steps"} & set(data)
 
 
 def _is_included(path: Path, reader: Reader) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from arena_cli.ground import yamlfile
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlfile import Document
+from arena_cli.ground.yamlfiles import yamlfile
+from arena_cli.ground.yamlfiles.yamlfile import Document
 
 KEY = "include"
 
@@ -74,6 +74,12 @@ class Reader:
 
 def _from(start: Path, paths: Sequence[Path]) -> Sequence[Path]:
     return paths[paths.index(start) :]
+
+
+def is_part(document: Document) -> bool:
+    """Whether it has nothing to play, so that it can only be included."""
+    data = document.data
+    return isinstance(data, dict) and bool(data) and not {"scenario", "steps"} & set(data)
 
 
 def merged(nearest_first: Sequence[Document]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from arena_cli.ground import nearest
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import keys
 from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.scenario.load.shapes import ScenarioFile

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from arena_cli.ground import yamlfile
 from arena_cli.ground.errors import Fault, FileFaults, UsageError
-from arena_cli.ground.yamlfile import Part
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles import yamlfile
+from arena_cli.ground.yamlfiles.yamlfile import Part
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from arena_cli.ground import yamlfile
 from arena_cli.ground.errors import FileFaults, UsageError
-from arena_cli.ground.yamlfile import Part
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles import yamlfile
+from arena_cli.ground.yamlfiles.yamlfile import Part
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.scenario.load import placeholders
 from arena_cli.scenario.load.include import Reader

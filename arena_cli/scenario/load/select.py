@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from arena_cli.ground import nearest
 from arena_cli.ground.errors import UsageError
+from arena_cli.scenario.load import include
+from arena_cli.scenario.load.include import Reader
 
 FOLDER = "scenarios"
 SUFFIX = ".yaml"
@@ -62,6 +64,16 @@ def nothing_in(where: str) -> str:
     return f"no scenario is selected: no *{SUFFIX} in {where}"
 
 
+def only_parts(selected: Selected, root: Path) -> UsageError:
+    """What is said where every file is one that others include."""
+    shown = [Reader(root).shown(path) for path in selected.paths]
+    more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+    return UsageError(
+        f"no scenario is selected: only what others include, {', '.join(shown[:3])}{more}",
+        "name one that includes it; `arena run --list` shows all that can be played",
+    )
+
+
 def of_workspace(root: Path) -> list[Path]:
     """Every scenario file of a workspace."""
     return _inside(root / FOLDER)
@@ -74,7 +86,9 @@ def _meant(root: Path, name: str, start: Path) -> Path:
     by_stem = [path for path in of_workspace(root) if path.stem == name]
     if len(by_stem) == 1:
         return by_stem[0]
-    known = [path.stem for path in of_workspace(root)]
+    reader = Reader(root)
+    played = [path for path in of_workspace(root) if not include.is_part(reader.document(path))]
+    known = [path.stem for path in played]
     raise UsageError(f"there is no scenario `{name}`", nearest.hint(name, known))
 
 

@@ -31,7 +31,14 @@ def _no_past() -> Given:
     return _NO_PAST
 
 
+def _reason(text: str) -> str:
+    if text.strip().casefold() in {"", "no", "off", "false", "n", "yes", "on", "true", "y"}:
+        raise ValueError("write why, in words, or leave the key out")
+    return text
+
+
 Name = Annotated[str, AfterValidator(_name)]
+Reason = Annotated[str, AfterValidator(_reason)]
 
 
 class FromFile(FileShape):
@@ -116,12 +123,14 @@ class Case(FileShape):
 
     id: str = Field(min_length=1)
     vars: dict[Name, Any] = Field(default_factory=dict)
-    skip: str | None = None
-    xfail: str | None = None
+    skip: Reason | None = None
+    xfail: Reason | None = None
 
 
 class TeamPart(FileShape):
     """Who plays: a team, or a list of agents, with changes to its rules, humans and profiles."""
+
+    checked_as: ClassVar[dict[str, type[FileShape]]] = {"config": TeamConfig}
 
     team: str | None = None
     agents: list[AgentId] | None = None
@@ -148,8 +157,8 @@ class ScenarioFile(TeamPart, Frame):
 
     scenario: str
     tags: list[str] = Field(default_factory=list)
-    skip: str | None = None
-    xfail: str | None = None
+    skip: Reason | None = None
+    xfail: Reason | None = None
     given: Given = Field(default_factory=_no_past)
     steps: list[Step] = Field(min_length=1)
     expect: Expect = Field(default_factory=_no_expect)

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
-from arena_cli.ground.errors import ArenaError, UsageError
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.errors import ArenaError, DiskRefused, UsageError
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import checks, conversation, judge, patterns
 from arena_cli.scenario.expect.checks import Verdict
 from arena_cli.scenario.expect.conversation import Conversation
@@ -77,7 +77,8 @@ class Playing:
         except ArenaError as error:
             if not self._sessions:
                 raise
-            self._error = str(error)
+            # Nobody goes on with a scenario's session: it is played again.
+            self._error = error.what if isinstance(error, DiskRefused) else str(error)
         finally:
             self._seconds = self._place.clock.monotonic() - self._began
         self._finished = True

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 
 from arena_cli.ground import text as texts
-from arena_cli.ground import yamlfile
-from arena_cli.ground.yamlnodes import Loc, dotted
+from arena_cli.ground.yamlfiles import yamlfile
+from arena_cli.ground.yamlfiles.yamlnodes import Loc, dotted
 from arena_cli.scenario.expect import checks
 from arena_cli.scenario.load.scenario import Scenario
 from arena_cli.scenario.result import CheckResult

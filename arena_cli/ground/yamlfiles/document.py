@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from yaml import SequenceNode
 
-from arena_cli.ground import yamlnodes
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlnodes import Finding, Loc, Node
+from arena_cli.ground.yamlfiles import yamlnodes
+from arena_cli.ground.yamlfiles.yamlnodes import Finding, Loc, Node
 
 
 class Document:
@@ -158,7 +158,7 @@ class Document:
 
     @cached_property
     def _hidden(self) -> frozenset[int]:
-        from arena_cli.ground import excerpt  # noqa: PLC0415  # only on the way to a fault
+        from arena_cli.ground.yamlfiles import excerpt  # noqa: PLC0415  # only on the way to a fault
 
         return excerpt.below_secrets(self._lines)
 
@@ -167,7 +167,7 @@ class Document:
         return (self._read or "").split("\n")
 
     def _write(self, index: int, fixed: str) -> str:
-        from arena_cli.ground import excerpt, yamllines  # noqa: PLC0415  # only on the way to a fault
+        from arena_cli.ground.yamlfiles import excerpt, yamllines  # noqa: PLC0415  # only on the way to a fault
 
         if len(fixed.strip()) > yamllines.LONGEST_MEND:
             return ""
@@ -177,7 +177,7 @@ class Document:
 
     def _quoted(self, fault: Fault, column: int | None) -> Fault:
         """The fault with its line, without the secrets of that line."""
-        from arena_cli.ground import excerpt  # noqa: PLC0415  # only on the way to a fault
+        from arena_cli.ground.yamlfiles import excerpt  # noqa: PLC0415  # only on the way to a fault
 
         lines = self._lines
         line = lines[fault.line - 1] if fault.line <= len(lines) else ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from arena_cli.ground import yamlnodes
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles import yamlnodes
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 
 KINDS = {
     "string_type": "a text",

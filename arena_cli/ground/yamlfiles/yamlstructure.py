@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 
-from arena_cli.ground import yamllines, yamlnodes, yamlplace
-from arena_cli.ground.yamlnodes import Finding
-from arena_cli.ground.yamlplace import Place
+from arena_cli.ground.yamlfiles import yamllines, yamlnodes, yamlplace
+from arena_cli.ground.yamlfiles.yamlnodes import Finding
+from arena_cli.ground.yamlfiles.yamlplace import Place
 
+_TEXT_HEADER = re.compile(
+    r"(?P<lead> *(?:- +)*)(?P<key>[^\s#'\"{\[|>-][^#'\"]*:[ ]+)?[|>][-+0-9]*[ ]*(?:#.*)?$"
+)
+_KEY_OR_ITEM = re.compile(r"- |[^:]*:(?:\s|$)")
+_NO_BEGINNING = "@`%*&!"  # no text begins with one of these
 _COLUMN_OF_KEYS = re.compile(r"\s*(?:-\s+)*")
 
 
@@ -33,6 +38,46 @@ def key_line(at: Place) -> Finding | None:
         return Finding(line + 1, slip.what, mend, slip.column)
     mended = at.mended(line, slip.fixed)
     return Finding(line + 1, slip.what, mend, slip.column, slip.fixed, mended=mended)
+
+
+def left_of_text(at: Place) -> Finding | None:
+    """A line of a text below a `|` that is indented less than the text's first line."""
+    for line in dict.fromkeys((at.start_line, at.line)):
+        column = yamlplace.indent_of(at.at(line))
+        if not at.at(line)[column:] or at.at(line)[column] == "#":
+            continue
+        found = _text_above(at, line)
+        if found is None or not found[1] <= column < found[2]:
+            continue
+        header, least, indent = found
+        starts_key = _KEY_OR_ITEM.match(at.at(line), column)
+        if column == least and (starts_key or at.at(line)[column] not in _NO_BEGINNING):
+            continue
+        what = f"this line is indented less than the text from line {header + 2}, and ends it"
+        spaces = " " * indent
+        mended = at.mended(line, spaces + at.at(line).lstrip())
+        return Finding(line + 1, what, _spaces(spaces), column, mended=mended)
+    return None
+
+
+def _text_above(at: Place, line: int) -> tuple[int, int, int] | None:
+    """Of the `|` or `>` whose text ends before a line: its line, the column of what holds it, and
+    the indent of its text.
+    """
+    lowest = None
+    for number in range(line - 1, -1, -1):
+        text = at.lines[number]
+        if not text.strip():
+            continue
+        header = _TEXT_HEADER.match(text)
+        if header and lowest is not None and lowest > len(header["lead"]):
+            first = next(below for below in at.lines[number + 1 :] if below.strip())
+            is_key = header["key"] is not None
+            least = len(header["lead"]) if is_key else len(header["lead"].rstrip(" ")) - 1
+            return number, least, yamlplace.indent_of(first)
+        indent = yamlplace.indent_of(text)
+        lowest = indent if lowest is None else min(indent, lowest)
+    return None
 
 
 def one_document(at: Place) -> Finding | None:
@@ -156,6 +201,9 @@ def template(at: Place) -> Finding | None:
         mended = at.mended(at.line, fixed)
         return Finding(at.line + 1, what, "", at.column, fixed, mended=mended)
     flow = "flow" in at.context
+    needless = needless_mark(at, flow=flow)
+    if needless is not None:
+        return needless
     start = yamllines.value_start(at.text)
     if flow:
         start = yamllines.flow_value(at.text, _opener(before))[0]
@@ -167,6 +215,23 @@ def template(at: Place) -> Finding | None:
     what = f"a text that starts with {at.text[start]} must be quoted"
     mended = at.mended(at.line, fixed)
     return Finding(at.line + 1, what, "quote it", start, fixed, mended=mended)
+
+
+def needless_mark(at: Place, *, flow: bool) -> Finding | None:
+    """`replied: [a],` and `{replied: [a];}`, as other languages write it."""
+    rest = at.text[at.column + 1 :].lstrip()
+    is_last = rest[:1] in ("}", "]") if flow else rest[:1] in ("", "#")
+    if at.char not in (",;" if not flow else ";"):
+        return None
+    if not is_last and not (flow and yamllines.is_key(rest)):
+        return None
+    name = "comma" if at.char == "," else "semicolon"
+    what = f"a {name} ends nothing in YAML; take the {name} away"
+    if not is_last:
+        what = "a semicolon parts nothing in YAML; a comma does"
+    fixed = at.text[: at.column] + ("" if is_last else ",") + at.text[at.column + 1 :]
+    mended = at.mended(at.line, fixed)
+    return Finding(at.line + 1, what, "", at.column, fixed, mended=mended)
 
 
 def _opener(text: str) -> int:

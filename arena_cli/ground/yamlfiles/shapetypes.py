@@ -8,7 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
 
 
 def is_model(annotation: Any) -> bool:
@@ -59,11 +59,15 @@ def required(shape: type[BaseModel]) -> list[str]:
 
 
 def models(shape: type[BaseModel], path: Loc) -> list[type[BaseModel]]:
-    """The shapes that may stand at a place of a shape."""
+    """The shapes that may stand at a place of a shape.
+
+    What a shape takes as it comes and has checked later, it may name in `checked_as`.
+    """
     annotations: list[Any] = [shape]
     for part in path:
         found = [leaf for annotation in annotations for leaf in leaves(annotation)]
-        annotations = below(found, part)
+        later = [leaf.checked_as for leaf in found if hasattr(leaf, "checked_as")]
+        annotations = below(found, part) + [shapes[part] for shapes in later if part in shapes]
     found = [leaf for annotation in annotations for leaf in leaves(annotation)]
     return [leaf for leaf in found if is_model(leaf)]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
-from arena_cli.ground import yamllines
-from arena_cli.ground.shapeerrors import Error
+from arena_cli.ground.yamlfiles import yamllines
+from arena_cli.ground.yamlfiles.shapeerrors import Error
 
 _BOUNDS = {
     "greater_than": ("gt", "must be more than"),
@@ -44,8 +45,9 @@ def as_asked(asked: str, value: Any, raw: str, *, key: str | int) -> tuple[str, 
     if asked == "true or false" and str(value).lower() in _FLAG_WORDS:
         word = _FLAG_WORDS[str(value).lower()]
         return word, f"write {word}"
-    if "number" in asked and isinstance(value, str) and number(value):
-        return value, "take the quotes away"
+    if "number" in asked and isinstance(value, str) and number(value.rstrip(",;")):
+        bare = value.rstrip(",;")
+        return bare, "take the quotes away" if value == bare else f"take the `{value[-1]}` away"
     if "a list" in asked and isinstance(value, str) and key == "command":
         words = as_command(value)
         return words, f"write {words}"
@@ -53,6 +55,15 @@ def as_asked(asked: str, value: Any, raw: str, *, key: str | int) -> tuple[str, 
         items = yamllines.quoted(raw) if _is_bare_flow(value, raw) else raw
         return f"[{items}]", f"write [{items}]"
     return None
+
+
+def as_check(value: Any, raw: str | None) -> str:
+    """A text as the check that it is contained; "" where it is none, or takes several lines."""
+    if not raw or isinstance(value, bool) or not isinstance(value, str | int | float):
+        return ""
+    is_bare = value == raw and re.fullmatch(r"[\w ]+", raw)
+    text = raw if is_bare or raw[0] in "'\"" else yamllines.quoted(raw)
+    return f"{{contains: {text}}}"
 
 
 def as_command(line: str) -> str:

@@ -11,14 +11,22 @@ from typing import Any
 
 import yaml
 
-from arena_cli.ground import yamllines, yamlnodes, yamlplace, yamlstructure
-from arena_cli.ground.yamlnodes import Finding
-from arena_cli.ground.yamlplace import Place
+from arena_cli.ground.yamlfiles import yamllines, yamlnodes, yamlplace, yamlstructure
+from arena_cli.ground.yamlfiles.yamlnodes import Finding
+from arena_cli.ground.yamlfiles.yamlplace import Place
 
 _INDENT = re.compile(r"[ \t]*")
+# The outer quotes are meant as such where the first inside opens: `"say "hi""`, not `"a" or "b"`.
+_QUOTES_IN_QUOTES = re.compile(
+    r"""'(.+)'$|""(.*)""$|"([^"]*[\s(\[{]"(?=[^\s"])[^"]*"(?:[^"]*"[^"]*")*[^"]*)"$"""
+)
 _KEY_AHEAD = re.compile(r"[^\s:,{}\[\]]+(?=:(?:\s|$))")
 _HASH = re.compile(r"(?:^|[\s\[{,])#(?=[^\s#!])")
 _COLUMN_OF_KEYS = re.compile(r"\s*(?:-\s+)*")
+_CODE = re.compile(
+    r"\\u(?P<high>[dD][89abAB][0-9a-fA-F]{2})(?:\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2}))?"
+    r"|\\u(?P<half>[dD][c-fC-F][0-9a-fA-F]{2})|\\U[0-9a-fA-F]{8}"
+)
 _DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
@@ -65,12 +73,13 @@ def _tab(at: Place) -> Finding | None:
 
 
 def _wide(at: Place) -> Finding | None:
-    """Full-width marks in the place of YAML's own, on the line or on the one above it."""
+    """Full-width marks or spaces for YAML's own, on the line or on the one above it."""
     for line in dict.fromkeys((at.start_line, at.line, at.above(at.line))):
         text = at.at(line)
         if text.isascii():
             continue
-        slip = yamllines.bad_key(text) if "：" in text else None
+        slip = yamllines.odd_space(text)
+        slip = slip or (yamllines.bad_key(text) if "：" in text else None)
         slip = slip or yamllines.wide(text)
         if slip is not None:
             mended = at.mended(line, slip.fixed)
@@ -84,6 +93,9 @@ def _escape(at: Place) -> Finding | None:
     if not is_double or not any(word in at.problem for word in ("escape", "hexdecimal")):
         return None
     at_slash = at.column if at.char == "\\" else at.text.rfind("\\", 0, at.column + 1)
+    code = _CODE.match(at.text, at_slash)
+    if code is not None:
+        return _no_character(at, code)
     what = f"`{at.text[at_slash : at_slash + 2]}` means nothing between double quotes"
     found = _DOUBLE_QUOTED.match(at.text, at.start_column) if at.line == at.start_line else None
     if found is None:
@@ -93,6 +105,22 @@ def _escape(at: Place) -> Finding | None:
     fixed = f"{at.text[: found.start()]}'{inner}'{at.text[found.end() :]}"
     mended = at.mended(at.line, fixed)
     return Finding(at.line + 1, what, "use single quotes", at_slash, fixed, mended=mended)
+
+
+def _no_character(at: Place, code: re.Match[str]) -> Finding:
+    """`\\ud83d`, which is half of a character, and `\\U00110000`, which is none."""
+    start, end = code.span()
+    if code["low"]:
+        whole = 0x10000 + ((int(code["high"], 16) & 0x3FF) << 10 | int(code["low"], 16) & 0x3FF)
+        what = f"`{code[0]}` is one character, which YAML writes as one"
+        fixed = f"{at.text[:start]}\\U{whole:08X}{at.text[end:]}"
+        return Finding(at.line + 1, what, "", start, fixed, mended=at.mended(at.line, fixed))
+    what = f"`{code[0]}` is half of a character (a lone surrogate)"
+    mend = "write the character itself, or take it out"
+    if not code["high"] and not code["half"]:
+        what = f"`{code[0]}` is no character; the last is `\\U0010FFFF`"
+    mended = at.mended(at.line, f"{at.text[:start]}\\uFFFD{at.text[end:]}")
+    return Finding(at.line + 1, what, mend, start, mended=mended)
 
 
 def _open_quote(at: Place) -> Finding | None:
@@ -113,8 +141,9 @@ def _never_closed(at: Place, line: int, column: int, when: str) -> Finding:
     fixed = text.rstrip() + quote
     below = next((other for other in at.lines[line + 1 :] if other.strip()), "- ")
     is_next = re.match(r"\s*(?:- |[\w.-]+:(?:\s|$))", below)
-    mended = at.mended(line, fixed) if is_next else None
-    return Finding(line + 1, what, mend, column, fixed, mended=mended)
+    if not is_next:
+        return Finding(line + 1, what, mend, column)
+    return Finding(line + 1, what, mend, column, fixed, mended=at.mended(line, fixed))
 
 
 def _comment(at: Place) -> Finding | None:
@@ -227,13 +256,19 @@ def _text_after_quote(at: Place) -> Finding | None:
     if start[0] < at.line:
         return _never_closed(at, *start, f"is closed only on line {at.line + 1}")
     column = start[1]
-    end = yamllines.value_end(at.text, at.column - 1, flow="flow" in at.context)
+    flow = "flow" in at.context
+    needless = yamlstructure.needless_mark(at, flow=flow)
+    if needless is not None:
+        return needless
+    end = yamllines.value_end(at.text, at.column - 1, flow=flow)
+    while at.text.count(quote, column, end) % 2 and quote in at.text[end:]:
+        end = yamllines.value_end(at.text, at.text.index(quote, end), flow=flow)
     value = at.text[column:end]
     fixed = yamllines.with_value(at.text, column, end)
-    found = re.match(r"'(.+)'$|\"\"(.*)\"\"$", value)
+    found = _QUOTES_IN_QUOTES.match(value)
     if found:
-        inner = yamllines.quoted(found[1] or found[2])
-        fixed = at.text[:column] + inner + at.text[end:]
+        inner = (found[1] or found[2] or found[3]).replace('\\"', '"')
+        fixed = at.text[:column] + yamllines.quoted(inner) + at.text[end:]
     what = f"text goes on after the {quote} that closes it; quote the whole value"
     mended = at.mended(at.line, fixed)
     return Finding(at.line + 1, what, "", len(before) - 1, fixed, mended=mended)
@@ -248,6 +283,7 @@ def _stray(at: Place) -> Finding | None:
 _RULES = (
     _nesting,
     _tab,
+    yamlstructure.left_of_text,
     _wide,
     _escape,
     _open_quote,

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 import yaml
 
-from arena_cli.ground import yamllines, yamlnodes, yamlsuspects
-from arena_cli.ground.yamllines import Slip
-from arena_cli.ground.yamlnodes import Finding, Loc, Node
+from arena_cli.ground.yamlfiles import yamlkeys, yamllines, yamlnodes, yamlsuspects
+from arena_cli.ground.yamlfiles.yamlnodes import Finding, Loc, Node
 
 # Keys of prose: in their values a `#3` is a number of an issue, not a comment.
 _PROSE = frozenset(
@@ -25,88 +24,20 @@ _PATTERNS = frozenset({"regex", "redact"})
 _CONTROLS = re.compile("[\x00\x07\x08\x0b\x0c\x1b\x85\u2028\u2029]")
 
 _ESCAPED_CONTROL = re.compile(r"\\[bfvae0NLPxuU]")
-# A drive and folders. `A:` and `Q:` are an answer and a question, `C:` before a line an option.
-_WHOLE_PATH = r"\"[C-PR-Zc-pr-z]:\\([nrtbfvae0NLP_xuU])[\w.+-]*(?:[\\ ][\w.+()-]+)*\""
-_PATH_INSIDE = r"(?<![\w\\])[C-Zc-z]:\\([tbfvae0NLP_])[\w.+-]+\\[\w.+-]+"
-_DASH = re.compile(r"^([ ]*)(?:-|－[ \u3000]*)(?=[^\W\d_][\w.-]*:)", re.MULTILINE)
-
-
-def of_keys(root: Node, text: str) -> Finding | None:
-    """The first key that is none: `expect:{...}`, `-send: x`, a full-width space before it.
-
-    Its finding carries the mended text; the text is to be read again.
-    """
-    if isinstance(root, yaml.ScalarNode) and not root.style:
-        return _no_mapping(root, text)
-    lines = [*text.split("\n"), ""]
-    for _, key, value in _walk(root):
-        if key is None and isinstance(value, yaml.ScalarNode) and not value.style:
-            finding = _odd_item(value, lines)
-            if finding is not None:
-                return finding
-        if key is None or key.style:
-            continue
-        line, column = key.start_mark.line, key.start_mark.column
-        finding = _bad_key(key, lines, line, column)
-        if finding is not None:
-            return finding
-    return None
-
-
-def _no_mapping(root: yaml.ScalarNode, text: str) -> Finding | None:
-    """A whole file that is one text: `scenario：x`, `scenario:x`, `scenario x`."""
-    line = root.start_mark.line
-    whole = yamllines.at(text, line)
-    slip = yamllines.bad_key(whole) or yamllines.no_colon(whole)
-    if slip is None or not slip.fixed or slip.fixed.endswith(":"):
-        return None
-    return _of_slip(slip, text.split("\n"), line)
-
-
-def _odd_item(value: yaml.ScalarNode, lines: list[str]) -> Finding | None:
-    """`- send:x` with a space behind the colon that is none to YAML."""
-    line = value.start_mark.line
-    if not any(char in value.value for char in "\u3000\xa0"):
-        return None
-    slip = yamllines.odd_space(lines[line])
-    return None if slip is None else _of_slip(slip, lines, line)
-
-
-def _bad_key(key: yaml.ScalarNode, lines: list[str], line: int, column: int) -> Finding | None:
-    text, whole = lines[line], "\n".join(lines)
-    is_odd = any(char in key.value for char in "\u3000\xa0")
-    odd = yamllines.odd_space(text) if is_odd else None
-    if odd is not None:
-        return _of_slip(odd, lines, line)
-    if key.value[:1] in ("\u3000", "\xa0"):
-        mended = yamllines.wide_indent(whole)
-        what = f"{yamllines.odd_name(key.value[0])} cannot indent in YAML"
-        return Finding(line + 1, what, "indent with common spaces", column, mended=mended)
-    dash = _DASH.match(text)
-    if dash and dash.end(1) == column:
-        mended = _DASH.sub(r"\1- ", whole)
-        fixed = _DASH.sub(r"\1- ", text)
-        what = f"`{text[column]}` needs a space after it to begin a list item"
-        if text[column] != "-":
-            what = "the dash of a list item is full-width (－); YAML's is `- `"
-        return Finding(line + 1, what, "", column, fixed, mended=mended)
-    slip = None
-    if ":" in key.value or "：" in key.value:
-        slip = yamllines.bad_key(text) if not text[:column].strip(" -") else yamllines.wide(text)
-    if slip is None or slip.fixed == text:
-        return None
-    return _of_slip(slip, lines, line)
-
-
-def _of_slip(slip: Slip, lines: list[str], line: int) -> Finding:
-    mended = "\n".join([*lines[:line], slip.fixed, *lines[line + 1 :]])
-    return Finding(line + 1, slip.what, "", slip.column, slip.fixed, mended=mended)
+# A drive and folders. `A:` and `Q:` are an answer and a question; `C:`, a line end and words are an
+# option of several: with a line end or with a space, more must say that it is a path.
+_WHOLE_PATH = (
+    r"\"[C-PR-Zc-pr-z]:\\"
+    r"(?=[nr][^\"\\ ]*\\[^\" ]*\"|[^nr][^\"\\]*\\|[\w-]+\.\w{1,4}\"|[^nr][\w-]*\")"
+    r"([nrtbfvae0NLP_xuU])[\w.+-]*(?:[\\ ][\w.+()-]+)*\""
+)
+_PATH_INSIDE = r"(?<![\w\\])[C-Zc-z]:\\([tbfvae0NLP_])[\w.+-]+\\[\w.+-]+(?![\w.+:-])"
 
 
 def of_values(root: Node, text: str) -> Iterator[Finding]:
     """Values that lost a part, or say something else than they seem to."""
     lines = [*text.split("\n"), ""]  # a value may be empty behind the last line
-    for loc, _, value in _walk(root):
+    for loc, _, value in yamlkeys.walk(root):
         if isinstance(value, yaml.MappingNode) and value.flow_style:
             yield from _keys_without_value(value, lines, loc)
         elif isinstance(value, yaml.ScalarNode):
@@ -115,28 +46,6 @@ def of_values(root: Node, text: str) -> Iterator[Finding]:
                 yield finding
     if "&" in text:
         yield from _unused_anchors(text)
-
-
-def _walk(root: Node) -> Iterator[tuple[Loc, yaml.ScalarNode | None, Node]]:
-    """Every value with its place and its key's node, each node once."""
-    seen: set[int] = set()
-    waiting: list[tuple[Loc, yaml.ScalarNode | None, Node]] = [((), None, root)]
-    while waiting:
-        loc, key, node = waiting.pop()
-        yield loc, key, node
-        if id(node) in seen or len(loc) > yamlnodes.MAX_DEPTH:
-            continue
-        seen.add(id(node))
-        below: list[tuple[Loc, yaml.ScalarNode | None, Node]] = []
-        if isinstance(node, yaml.SequenceNode):
-            below = [((*loc, index), None, item) for index, item in enumerate(node.value)]
-        elif isinstance(node, yaml.MappingNode):
-            below = [
-                ((*loc, name.value), name, value)
-                for name, value in node.value
-                if isinstance(name, yaml.ScalarNode)
-            ]
-        waiting += reversed(below)
 
 
 def _bad_value(loc: Loc, value: yaml.ScalarNode, lines: list[str]) -> Finding | None:
@@ -209,7 +118,7 @@ def _comment(loc: Loc, value: yaml.ScalarNode, line: str) -> Finding | None:
     fixed = yamllines.with_value(line, start, len(line.rstrip()))
     what = (
         "a `#` after a space begins a comment: the rest of this line is lost"
-        " (a comment that is meant has a space after its #)"
+        " (a comment has a space after its #)"
     )
     return Finding(end.line + 1, what, "quote the text", found.end() - 1, fixed, loc)
 
@@ -218,7 +127,7 @@ def _control(loc: Loc, value: yaml.ScalarNode, lines: list[str]) -> Finding | No
     """`regex: "\\bfoo\\b"`, where each `\\b` is a backspace."""
     if _CONTROLS.search(value.value) is None:
         return None
-    start, end = value.start_mark, value.end_mark
+    start = value.start_mark
     line = lines[start.line]
     found = _ESCAPED_CONTROL.search(line, start.column)
     escape = f"`{found[0]}`" if found else "a backslash"
@@ -227,7 +136,7 @@ def _control(loc: Loc, value: yaml.ScalarNode, lines: list[str]) -> Finding | No
 
 
 def _path(loc: Loc, value: yaml.ScalarNode, lines: list[str]) -> Finding | None:
-    """`file: "C:\\notes\\ask.md"`, which holds a line end and a bell."""
+    """`file: "C:\\new\\ask.md"`, which holds a line end and a bell."""
     start, end = value.start_mark, value.end_mark
     line = lines[start.line]
     if start.line != end.line:
@@ -238,7 +147,8 @@ def _path(loc: Loc, value: yaml.ScalarNode, lines: list[str]) -> Finding | None:
         return None
     name = {"n": "a line end", "t": "a tab", "r": "a line end"}.get(found[1], "another character")
     what = f"`\\{found[1]}` between double quotes is {name}, not part of a path"
-    return _in_single_quotes(loc, value, line, what, found.start(1) - 1)
+    finding = _in_single_quotes(loc, value, line, what, found.start(1) - 1)
+    return finding._replace(pieces=(loc,))  # nobody looks for a file of that name
 
 
 def _in_single_quotes(
@@ -317,7 +227,11 @@ def _comma(node: yaml.MappingNode, index: int, empty: list[int], line: str, loc:
     key, before = node.value[first]
     start, end = before.start_mark, keys[-1].end_mark
     fixed = None
-    if isinstance(before, yaml.ScalarNode) and not before.style and start.line == number == end.line:
+    if (
+        isinstance(before, yaml.ScalarNode)
+        and not before.style
+        and start.line == number == end.line
+    ):
         fixed = yamllines.with_value(line, start.column, end.column)
     pieces += tuple((*loc, pair[0].value) for pair in node.value[first + 1 : index])
     return Finding(number + 1, what, mend, column, fixed, (*loc, key.value), pieces=pieces)

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel
 
-from arena_cli.ground import shapefaults, shapetypes, yamlnodes, yamlsuspects
-from arena_cli.ground.document import Document, Part, holder
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlnodes import Finding, Loc, Node
+from arena_cli.ground.yamlfiles import shapefaults, shapetypes, yamlnodes, yamlsuspects
+from arena_cli.ground.yamlfiles.document import Document, Part, holder
+from arena_cli.ground.yamlfiles.yamlnodes import Finding, Loc, Node
 
 __all__ = [
     "Document",
@@ -54,7 +54,7 @@ def load(path: Path, shown: str) -> Document:
             line = raw.count(b"\n", 0, error.start) + 1
     else:
         line = 1
-    from arena_cli.ground import charset  # noqa: PLC0415  # only on the way to a fault
+    from arena_cli.ground.yamlfiles import charset  # noqa: PLC0415  # only on the way to a fault
 
     name, text = charset.guess(raw)
     like = f"; it looks like {name}" if name else ""
@@ -101,14 +101,14 @@ def _bad_key(root: Node | None, text: str) -> Finding | None:
     is_text = isinstance(root, yaml.ScalarNode)
     if root is None or not (is_text or yamlsuspects.odd_keys(text)):
         return None
-    from arena_cli.ground import yamlslips  # noqa: PLC0415  # few files come here
+    from arena_cli.ground.yamlfiles import yamlkeys  # noqa: PLC0415  # few files come here
 
-    return yamlslips.of_keys(root, text)
+    return yamlkeys.of_keys(root, text)
 
 
 def _slips(root: Node, text: str, data: Any) -> list[Finding]:
     """What the text says without meaning it; keys that are pieces of a text leave the data."""
-    from arena_cli.ground import yamlslips  # noqa: PLC0415  # few files come here
+    from arena_cli.ground.yamlfiles import yamlslips  # noqa: PLC0415  # few files come here
 
     slips = list(yamlslips.of_values(root, text))
     for found in slips:
@@ -134,7 +134,7 @@ def _compose(text: str) -> tuple[Node | None, list[Finding], str]:
         except RecursionError:
             return None, [*findings, Finding(1, "nested too deep to be read")], text
         except yaml.YAMLError as error:
-            from arena_cli.ground import yamlcauses  # noqa: PLC0415  # only on the way to a fault
+            from arena_cli.ground.yamlfiles import yamlcauses  # noqa: PLC0415  # only on the way to a fault
 
             cause = yamlcauses.explain(error, text)
         if cause is None:

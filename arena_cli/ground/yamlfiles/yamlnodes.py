@@ -124,7 +124,7 @@ class Finding(NamedTuple):
     """Something wrong at a line (from 1) and, where it is known, a column (from 0) of a text.
 
     `fixed` is the line as it should be, `mended` the whole text to go on reading with, if certain.
-    `pieces` are the places of keys that are none, but pieces of a text.
+    `pieces` are the places of what leaves the data: keys that are pieces of a text, and the like.
     """
 
     line: int
@@ -232,7 +232,7 @@ class Builder:
             return self._find(node, loc, f"`{node.value[:40]}` cannot be read as !!{kind}")
 
     def _unknown_tag(self, node: Node, loc: Loc) -> None:
-        from arena_cli.ground import yamllines  # noqa: PLC0415  # only on the way to a fault
+        from arena_cli.ground.yamlfiles import yamllines  # noqa: PLC0415  # only on the way to a fault
 
         start, end = node.start_mark, node.end_mark
         fixed = None

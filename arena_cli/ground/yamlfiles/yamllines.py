@@ -156,6 +156,11 @@ def bad_key(line: str) -> Slip | None:
     return None
 
 
+def is_key(text: str) -> bool:
+    """Whether a text begins with a key and its colon."""
+    return re.match(rf"{_NAME}:(?:\s|$)", text) is not None
+
+
 def flow_without_colon(line: str) -> Slip | None:
     """`expect {turns: 1}`."""
     found = _NO_COLON_IN_FLOW.match(line)

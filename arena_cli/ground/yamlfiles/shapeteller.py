@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from arena_cli.ground import (
+from arena_cli.ground import nearest
+from arena_cli.ground.errors import Fault
+from arena_cli.ground.yamlfiles import (
     excerpt,
-    nearest,
     shapeerrors,
     shapetypes,
     shapewords,
     yamllines,
     yamlnodes,
 )
-from arena_cli.ground.errors import Fault
-from arena_cli.ground.shapeerrors import Error
-from arena_cli.ground.yamlnodes import Loc
+from arena_cli.ground.yamlfiles.shapeerrors import Error
+from arena_cli.ground.yamlfiles.yamlnodes import Loc
+
+_BESIDE_CHECKS = ("ignore_case", "level")
+_REASONS = (("skip",), ("xfail",))  # a text under them says why, whatever it says
 
 
 class Place(Protocol):
@@ -66,17 +70,23 @@ class Teller:
             if error.kind == "extra_forbidden"
             for parent in self._parents(str(error.path[-1]), error.path[:-1])
         }
+        untold = [error for error in errors if not self._is_told(error)]
+        # Of a union one branch was meant; where that is told, it fits no other either.
+        told = {error.union for error in errors if error not in untold and error.union is not None}
         return [
             error
-            for error in errors
+            for error in untold
             if not (error.kind == "missing" and error.path in meant)
             and not (error.value is None and error.path in left_out)
-            and not (
-                (error.is_of_type or error.kind == "value_error")
-                and self._place.is_mended(error.path)
-            )
-            and not self._place.is_told(error.path, with_below=error.kind == "value_error")
+            and not (error.union in told and error.path == error.union and error.is_of_type)
         ]
+
+    def _is_told(self, error: Error) -> bool:
+        """Whether reading found what makes the error."""
+        is_value = error.kind == "value_error"
+        if (error.is_of_type or is_value) and self._place.is_mended(error.path):
+            return True
+        return self._place.is_told(error.path, with_below=is_value)
 
     def faults(self, group: Sequence[Error]) -> list[Fault]:
         """The faults of one error, or of a union's errors: those of the branch that was meant."""
@@ -86,6 +96,9 @@ class Teller:
         if len(branches) == 1:
             return [self._fault(error) for error in group]
         place = group[0].union or ()
+        for error in group:
+            if error.path == place and error.kind == "list_type" and self._is_item(error):
+                return [self._wrong_kind(place, "a list", error.value)]
         meant = [
             errors
             for errors in branches.values()
@@ -98,6 +111,14 @@ class Teller:
         )
         wanted = " or ".join(word for word in asked if word)
         return [self._wrong_kind(place, wanted, group[0].value)]
+
+    def _is_item(self, error: Error) -> bool:
+        """Whether a mapping, where a list or another mapping is asked, is an item of that list."""
+        item = shapetypes.keys(self._shape, (*error.path, 0))
+        other = shapetypes.keys(self._shape, error.path)
+        if not isinstance(error.value, dict) or not error.value:
+            return False
+        return all(key in item and key not in other for key in error.value)
 
     def _asked(self, error: Error) -> str:
         if error.kind in ("literal_error", "enum"):
@@ -129,10 +150,17 @@ class Teller:
         if key in self._not_built(path[:-1]):
             return self._place.fault(path, "is not built yet", "take it out", at_key=True)
         known = shapetypes.keys(self._shape, path[:-1])
+        if nearest.of(key, known):
+            return self._place.fault(path, "unknown key", nearest.hint(key, known), at_key=True)
         mend = nearest.hint(key, known)
-        if not nearest.of(key, known) and (home := self._home(key, path[:-1])):
+        if home := self._home(key, path[:-1]):
             mend = f"`{key}` stands {home}"
-        return self._place.fault(path, "unknown key", mend, at_key=True)
+        elif later := [one for one in known if key in self._not_built((*path[:-1], one))]:
+            mend = f"`{key}` stands under `{later[0]}`, and is not built yet; take it out"
+        fault = self._place.fault(path, "unknown key", mend, at_key=True)
+        if re.search(rf"{re.escape(key)}:\s+&", fault.source):
+            fault = replace(fault, mend=f"call it `x-{key}`: a key of your own starts with `x-`")
+        return fault
 
     def _home(self, key: str, path: Loc) -> str:
         """Where a key that is not known at `path` is known: below a key beside it, or above."""
@@ -175,30 +203,57 @@ class Teller:
         nothing = f", not `{raw}`" if raw else "; nothing stands here"
         got = nothing if value is None else f", not {shapewords.kind_of(value)}"
         if asked == "a list" and isinstance(value, dict) and value:
-            return self._no_items(path, f"must be {asked}{got}", next(iter(value)))
+            return self._no_items(path, f"must be {asked}{got}", value)
         if _is_secret(path) and value is not None:
             return self._place.fault(path, f"must be {asked}")
         return self._place.fault(
             path, f"must be {asked}{got}", self._kind_mend(path, asked, value, raw)
         )
 
-    def _no_items(self, path: Loc, what: str, first: str) -> Fault:
+    def _no_items(self, path: Loc, what: str, value: Mapping[str, Any]) -> Fault:
         """A mapping where a list is asked: told at its first key, which lacks its `- `."""
+        first = next(iter(value))
         fault = self._place.fault(path, what, "write `- ` before the first key of each item")
         below = self._place.fault((*path, first), what, at_key=True)
         if below.line <= fault.line or not below.source:
-            return fault
+            items = self._items(path, value)
+            return replace(fault, mend=self._place.rewritten(path, items) or fault.mend)
         mend = f"write: - {below.source.strip()}"
+        if len(value) > 1 or self._place.raw((*path, first)) is None:
+            mend = "write `- ` before it, and indent the lines of this item below it by two more"
         return replace(below, field=fault.field, mend=mend)
+
+    def _items(self, path: Loc, value: Mapping[str, Any]) -> str:
+        """A mapping as the list that it should be; each check is an item of its own."""
+        raws = {key: self._place.raw((*path, key)) or "..." for key in value}
+        beside = [f"{key}: {raws.pop(key)}" for key in _BESIDE_CHECKS if key in raws]
+        if not self._is_check((*path, 0)) or len(raws) == 1:
+            return f"[{self._place.raw(path)}]"
+        items = [", ".join([f"{key}: {raw}", *beside]) for key, raw in raws.items()]
+        return f"[{', '.join(f'{{{item}}}' for item in items)}]"
 
     def _kind_mend(self, path: Loc, asked: str, value: Any, raw: str | None) -> str:
         if value is None:
             wanted = asked.partition(" or ")[0] if asked != "true or false" else asked
             must = any(path[-1:] == (key,) for key in self._required(path[:-1]))
             return f"write {wanted}" + ("" if must else ", or leave the key out")
+        return self._value_mend(path, asked, value, raw) or self._other_mend(
+            path, asked, value, raw
+        )
+
+    def _value_mend(self, path: Loc, asked: str, value: Any, raw: str | None) -> str:
+        """The value as it was meant, where it tells that."""
+        if isinstance(value, bool) and path[-1:] in _REASONS:
+            return "write why, as a text" if value else "leave the key out"
+        check = self._as_check(path, asked, value, raw)
+        if check:
+            return self._place.rewritten(path, check) or f"write {check}"
         meant = shapewords.as_asked(asked, value, raw or "", key=next(reversed(path), ""))
         if meant is not None:
             return self._place.rewritten(path, meant[0]) or meant[1]
+        return ""
+
+    def _other_mend(self, path: Loc, asked: str, value: Any, raw: str | None) -> str:
         if "a list" in asked and isinstance(value, str):
             return "write `- ` before each item"
         if "a mapping" in asked and isinstance(value, str):
@@ -207,8 +262,28 @@ class Teller:
             return "take the `- ` away"
         return ""
 
-    def _mapping_mend(self, path: Loc, value: str, raw: str | None) -> str:
+    def _as_check(self, path: Loc, asked: str, value: Any, raw: str | None) -> str:
+        """A text in the place of checks on one: that it is contained."""
+        if "a list" in asked and self._is_check((*path, 0)):
+            check = shapewords.as_check(value, raw)
+            return f"[{check}]" if check else ""
+        if (
+            "a mapping" in asked
+            and self._is_check(path)
+            and not self._mapping_mend(path, value, raw)
+        ):
+            return shapewords.as_check(value, raw)
+        return ""
+
+    def _is_check(self, path: Loc) -> bool:
+        """Whether checks on a text stand there; what has an agent is a row, told by its agent."""
+        keys = shapetypes.keys(self._shape, path)
+        return "contains" in keys and "agent" not in keys
+
+    def _mapping_mend(self, path: Loc, value: Any, raw: str | None) -> str:
         """`send:hello`, `send "hello"`: a key whose colon, or its space, is not there."""
+        if not isinstance(value, str):
+            return ""
         slip = yamllines.bad_key(value) or yamllines.no_colon(value)
         key = slip.fixed.partition(":")[0] if slip else ""
         if slip is None or key not in shapetypes.keys(self._shape, path):

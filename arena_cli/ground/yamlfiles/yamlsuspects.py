@@ -1,7 +1,7 @@
 """A quick look through a text for what may have been meant otherwise than YAML reads it.
 
 Every file is looked through, so that substrings come first and a pattern is compiled when it is
-needed. What is found here is looked at closely by `yamlslips`.
+needed. What is found here is looked at closely by `yamlkeys` and `yamlslips`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEEPER_ITEM = r"\n( *)- [^\n]*[^:\n]\n\1 +- "
 _DASH_WORD = r"\n *-[A-Za-z_]"
 _WIDE_KEY = (
     rf"(?m)^ *[\u3000\xa0－]|^ *(?:- +)*{_NAME}：|[{{,] *{_NAME}："
-    rf"|[-{{,] *[\u3000\xa0]|{_NAME}:[\u3000\xa0]"
+    r"|[-{,:] *[\u3000\xa0]"
 )
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from arena_cli.ground import shapetypes
 from arena_cli.ground.errors import Fault
+from arena_cli.ground.yamlfiles import shapetypes
 
 if TYPE_CHECKING:
-    from arena_cli.ground.shapeteller import Place
+    from arena_cli.ground.yamlfiles.shapeteller import Place
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -35,14 +35,14 @@ def check(
     data = {} if data is None else data
     if not isinstance(data, dict):
         mend = "its keys stand at the left edge, without `- `" if isinstance(data, list) else ""
-        from arena_cli.ground import shapewords  # noqa: PLC0415  # only on the way to a fault
+        from arena_cli.ground.yamlfiles import shapewords  # noqa: PLC0415  # only on the way to a fault
 
         what = f"the file must be a mapping of keys, not {shapewords.kind_of(data)}"
         return None, [place.fault((), what, mend)]
     try:
         return shape.model_validate_json(json.dumps(data), strict=True), []
     except ValidationError as error:
-        from arena_cli.ground import shapeerrors, shapeteller  # noqa: PLC0415  # only on the way to a fault
+        from arena_cli.ground.yamlfiles import shapeerrors, shapeteller  # noqa: PLC0415  # only on the way to a fault
 
         found = [shapeerrors.Error.of(raw, data) for raw in error.errors(include_url=False)]
     teller = shapeteller.Teller(shape, place)
