@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -156,6 +156,11 @@ class WorkspaceFile(FileShape):
     defaults: dict[str, Any] = {}
 
 
+@lru_cache(maxsize=256)
+def _info(agent_id: str, name: str, role: str) -> MemberInfo:
+    return MemberInfo(id=agent_id, name=name, role=role)
+
+
 class Member(NamedTuple):
     """An agent as a member of one team. `role_prompt` is the text, read from its file."""
 
@@ -189,7 +194,7 @@ class Team:
     @cached_property
     def infos(self) -> list[MemberInfo]:
         """The members as they know each other."""
-        return [MemberInfo(id=one.id, name=one.name, role=one.role) for one in self.members]
+        return [_info(one.id, one.name, one.role) for one in self.members]
 
     @cached_property
     def _by_id(self) -> dict[str, Member]:

@@ -144,11 +144,19 @@ def roster_conflicts(
     Errors: a name of two, a reserved name. Warnings: a name that another's begins with, a name of
     one character. A human whose id is `user` may be called what the opener is called.
     """
+    names = tuple(_names(members, humans))
+    errors, warnings = _conflicts(names, any(human.id == "user" for human in humans))
+    return list(errors), list(warnings)
+
+
+@lru_cache(maxsize=64)
+def _conflicts(
+    names: Sequence[tuple[str, str]], is_default_human: bool
+) -> tuple[Sequence[Clash], Sequence[str]]:
     errors: dict[Clash, None] = {}
     warnings: dict[str, None] = {}
     owners: dict[str, tuple[str, str]] = {}
-    is_default_human = any(human.id == "user" for human in humans)
-    for owner, name in _names(members, humans):
+    for owner, name in names:
         folded = folded_name(name)
         reserved = _RESERVED.get(folded)
         if reserved:
@@ -163,7 +171,7 @@ def roster_conflicts(
         elif len(folded) == 1:
             warnings[f'"{name}", a name of {owner}, is one character long'] = None
     warnings.update(dict.fromkeys(_beginnings(owners)))
-    return list(errors), list(warnings)
+    return tuple(errors), tuple(warnings)
 
 
 def _beginnings(owners: Mapping[str, tuple[str, str]]) -> Iterator[str]:

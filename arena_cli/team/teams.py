@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from arena_cli.ground import nearest
@@ -135,12 +135,17 @@ def _place_of(
     return partial(source.fault, loc)
 
 
+@lru_cache(maxsize=256)
+def _plain(agent: str) -> MemberRef:
+    return MemberRef(agent=agent)
+
+
 def _members(
     draft: Draft, loaded: Mapping[str, Loaded], found: Findings, broken: Collection[str]
 ) -> list[Member]:
     members: dict[str, Member] = {}
     for index, entry in enumerate(draft.agents):
-        ref = entry if isinstance(entry, MemberRef) else MemberRef(agent=entry)
+        ref = entry if isinstance(entry, MemberRef) else _plain(entry)
         agent_id = ids.normal(ref.agent)
         one = loaded.get(agent_id)
         if agent_id in broken:
