@@ -356,7 +356,8 @@ def no_row_commands_or_overflows(shown: Seen, width: int) -> None:
 
 
 words = st.text("ab中 ，(#", min_size=1, max_size=24)
-commands = st.lists(words | st.just("::") | st.just(":::"), max_size=12).map("".join)
+unbroken = st.integers(1, 60).map(lambda length: "a" * length)
+commands = st.lists(words | unbroken | st.just("::") | st.just(":::"), max_size=12).map("".join)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

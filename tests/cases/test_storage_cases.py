@@ -83,6 +83,13 @@ def test_c35_a_full_disk_ends_the_run_and_resume_goes_on(program: Program) -> No
     program.run("resume").check()
     assert program.finished() == [("dev", "success"), ("dev", "success")]
 
+    program.agent("dev", {"say": "x" * room})
+    program.scenario("scenario: x\nsteps: [{send: hi}]")
+    played = program.run("run", preexec_fn=no_more)
+    assert played.code == 3
+    assert "could not write" in played.stdout
+    assert "arena resume" not in played.stdout  # it is played again
+
 
 def test_c37_two_senders_to_one_session_lose_and_mix_nothing(program: Program) -> None:
     program.file(
