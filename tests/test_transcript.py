@@ -178,6 +178,7 @@ def test_a_short_write_is_cut_back(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 FULL_DISK = """
 import resource, signal, sys, asyncio
 from pathlib import Path
+sys.dont_write_bytecode = True  # it would be cut off at the limit, for whoever imports it next
 sys.path.insert(0, {tests!r})
 from support import Talk, member, team
 from arena_cli.ground.errors import DiskRefused
