@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,17 @@ def measured(workspace: Path, *arguments: str) -> tuple[float, float]:
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
+def sessions(workspace: Path, lengths: Sequence[int]) -> Iterator[int]:
+    """Make a workspace and a session of each length, in replies, in it; gives each once made."""
+    measured(workspace, "init")
+    measured(workspace, "send", "--session", "one", "hello")
+    source = workspace / "sessions" / "one" / "transcript.jsonl"
+    chain = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
+    for replies in lengths:
+        written(workspace, f"s{replies}", chain, replies)
+        yield replies
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rounds", type=int, default=9)
@@ -65,13 +76,8 @@ def main() -> None:
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         workspace = Path(folder)
-        measured(workspace, "init")
-        measured(workspace, "send", "--session", "one", "hello")
-        source = workspace / "sessions" / "one" / "transcript.jsonl"
-        chain = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
         figures: dict[int, list[tuple[float, float]]] = {}
-        for replies in chosen.replies:
-            written(workspace, f"s{replies}", chain, replies)
+        for replies in sessions(workspace, chosen.replies):
             cpu, memory = measured(workspace, "send", "--session", f"s{replies}", "hello")
             print(f"{replies:>8} replies, without cache: {cpu:6.3f} s CPU, {memory:6.1f} MB")
             figures[replies] = []

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from long_session import ARENA, measured, written
+from long_session import ARENA, measured, sessions
 
 COMMANDS = {
     "show --turn last": ["--turn", "last"],
@@ -80,12 +80,7 @@ def main() -> None:
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         workspace = Path(folder)
-        measured(workspace, "init")
-        measured(workspace, "send", "--session", "one", "hello")
-        source = workspace / "sessions" / "one" / "transcript.jsonl"
-        chain = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
-        for replies in chosen.replies:
-            written(workspace, f"s{replies}", chain, replies)
+        list(sessions(workspace, chosen.replies))
         print(f"without a cache, {chosen.replies[0]} and {chosen.replies[1]} replies:")
         table(workspace, chosen.replies, 1)
         for replies in chosen.replies:

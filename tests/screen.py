@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rich.cells import split_graphemes
@@ -93,3 +95,15 @@ class Screen:
         self.row += 1
         if self.row == len(self.cells):
             self.cells.append([])
+
+
+def chunks(terminal: int) -> Iterator[bytes]:
+    """What is written to a pseudo-terminal, by the descriptor of its other side, until it ends."""
+    while True:
+        try:
+            chunk = os.read(terminal, 65_536)
+        except OSError:  # on Linux that is how a terminal ends
+            return
+        if not chunk:
+            return
+        yield chunk

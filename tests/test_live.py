@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from program import Program, until
-from screen import Screen
+from screen import Screen, chunks
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pty is a thing of POSIX")
 
@@ -56,13 +56,7 @@ class Watched:
         fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def _read(self) -> None:
-        while True:
-            try:
-                chunk = os.read(self.ours, 65_536)
-            except OSError:  # on Linux that is how a terminal ends
-                return
-            if not chunk:
-                return
+        for chunk in chunks(self.ours):
             self.raw += chunk
 
     @property

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from program import ROOT, Done, Program, until
-from screen import Screen
+from screen import Screen, chunks
 
 SECONDS = re.compile(r"\b\d+\.\d+ s\b")
 SESSION = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
@@ -390,13 +390,7 @@ class Watched:
         self._reader.start()
 
     def _read(self) -> None:
-        while True:
-            try:
-                chunk = os.read(self.ours, 65_536)
-            except OSError:  # on Linux that is how a terminal ends
-                return
-            if not chunk:
-                return
+        for chunk in chunks(self.ours):
             self.raw += chunk
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import re
 
-_HIGH = re.compile(rb"[\x80-\xff]+")
 _MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32", "utf-32"),
     (codecs.BOM_UTF32_BE, "UTF-32", "utf-32"),
@@ -20,7 +19,7 @@ def guess(raw: bytes) -> tuple[str, str]:
     if found is None and b"\0" in raw[:4]:
         found = ("UTF-16", "utf-16-be" if raw[:1] == b"\0" else "utf-16-le")
     if found is None:
-        runs = _HIGH.findall(raw)
+        runs = re.findall(rb"[\x80-\xff]+", raw)
         pairs = sum(len(run) > 1 for run in runs)
         # A Chinese text has most of its bytes in pairs, a Latin one a letter here and there.
         chinese = ("GBK", "gb18030")

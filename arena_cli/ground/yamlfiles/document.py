@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 from yaml import SequenceNode
 
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlfiles import yamlnodes
+from arena_cli.ground.yamlfiles import excerpt, yamlnodes
 from arena_cli.ground.yamlfiles.yamlnodes import Finding, Loc, Node
+
+LONGEST_MEND = 120  # characters; a longer line is not written out again
 
 
 class Document:
@@ -158,8 +160,6 @@ class Document:
 
     @cached_property
     def _hidden(self) -> frozenset[int]:
-        from arena_cli.ground.yamlfiles import excerpt  # noqa: PLC0415  # only on the way to a fault
-
         return excerpt.below_secrets(self._lines)
 
     @cached_property
@@ -167,9 +167,7 @@ class Document:
         return (self._read or "").split("\n")
 
     def _write(self, index: int, fixed: str) -> str:
-        from arena_cli.ground.yamlfiles import excerpt, yamllines  # noqa: PLC0415  # only on the way to a fault
-
-        if len(fixed.strip()) > yamllines.LONGEST_MEND:
+        if len(fixed.strip()) > LONGEST_MEND:
             return ""
         if index in self._hidden or excerpt.masked(fixed) != fixed:
             return ""
@@ -177,8 +175,6 @@ class Document:
 
     def _quoted(self, fault: Fault, column: int | None) -> Fault:
         """The fault with its line, without the secrets of that line."""
-        from arena_cli.ground.yamlfiles import excerpt  # noqa: PLC0415  # only on the way to a fault
-
         lines = self._lines
         line = lines[fault.line - 1] if fault.line <= len(lines) else ""
         hidden = fault.line - 1 in self._hidden

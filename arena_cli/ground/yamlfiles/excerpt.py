@@ -6,12 +6,9 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
 
 from arena_cli.ground import text as texts
-
-if TYPE_CHECKING:
-    from arena_cli.ground.redact import Redactor
+from arena_cli.ground.redact import Redactor
 
 HIDDEN = "[hidden]"
 LIMIT = 76  # columns of a line that is shown; the terminal's 80 without the indent
@@ -111,8 +108,6 @@ def _fitting(text: str, limit: int) -> tuple[str, bool]:
 
 @cache
 def _redactor() -> Redactor:
-    from arena_cli.ground.redact import Redactor  # noqa: PLC0415  # only on the way to a fault
-
     return Redactor()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -43,6 +43,30 @@ class Place(Protocol):
 
     def rewritten(self, loc: Loc, value: str) -> str:
         """What to do so that the value at `loc` is `value`, "" where that is no short line."""
+
+
+def no_mapping(data: Any, place: Place) -> Fault:
+    """The fault of a file that is no mapping of keys."""
+    mend = "its keys stand at the left edge, without `- `" if isinstance(data, list) else ""
+    what = f"the file must be a mapping of keys, not {shapewords.kind_of(data)}"
+    return place.fault((), what, mend)
+
+
+def told(
+    raw: Sequence[Any],
+    data: Any,
+    shape: type[BaseModel],
+    place: Place,
+    later: Callable[[Any], bool],
+) -> list[Fault]:
+    """The faults that pydantic's errors come to, but for values that are `later`."""
+    errors = [Error.of(one, data) for one in raw]
+    now = [error for error in errors if error.kind == "extra_forbidden" or not later(error.value)]
+    teller = Teller(shape, place)
+    faults: dict[Fault, None] = {}
+    for group in shapeerrors.groups(teller.causes(now)):
+        faults.update(dict.fromkeys(teller.faults(group)))
+    return list(faults)
 
 
 class Teller:

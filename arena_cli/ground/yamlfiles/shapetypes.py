@@ -49,7 +49,7 @@ def below(leaves: Sequence[Any], part: str | int) -> list[Any]:
 
 
 def union(annotations: Sequence[Any]) -> Any:
-    return Union[tuple(annotations)] if annotations else Any  # noqa: UP007 - of a list
+    return Union[tuple(annotations)] if annotations else Any  # noqa: UP007 - `|` joins no list
 
 
 def required(shape: type[BaseModel]) -> list[str]:

@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel
 
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlfiles import shapefaults, shapetypes, yamlnodes, yamlsuspects
+from arena_cli.ground.yamlfiles import charset, shapefaults, shapetypes, yamlnodes, yamlsuspects
 from arena_cli.ground.yamlfiles.document import Document, Part, holder
 from arena_cli.ground.yamlfiles.yamlnodes import Finding, Loc, Node
 
@@ -54,8 +54,6 @@ def load(path: Path, shown: str) -> Document:
             line = raw.count(b"\n", 0, error.start) + 1
     else:
         line = 1
-    from arena_cli.ground.yamlfiles import charset  # noqa: PLC0415  # only on the way to a fault
-
     name, text = charset.guess(raw)
     like = f"; it looks like {name}" if name else ""
     found = Finding(line, f"is not UTF-8{like}", "save the file as UTF-8")
@@ -101,14 +99,14 @@ def _bad_key(root: Node | None, text: str) -> Finding | None:
     is_text = isinstance(root, yaml.ScalarNode)
     if root is None or not (is_text or yamlsuspects.odd_keys(text)):
         return None
-    from arena_cli.ground.yamlfiles import yamlkeys  # noqa: PLC0415  # few files come here
+    from arena_cli.ground.yamlfiles import yamlkeys  # noqa: PLC0415 - few files need its patterns
 
     return yamlkeys.of_keys(root, text)
 
 
 def _slips(root: Node, text: str, data: Any) -> list[Finding]:
     """What the text says without meaning it; keys that are pieces of a text leave the data."""
-    from arena_cli.ground.yamlfiles import yamlslips  # noqa: PLC0415  # few files come here
+    from arena_cli.ground.yamlfiles import yamlslips  # noqa: PLC0415 - few files need its patterns
 
     slips = list(yamlslips.of_values(root, text))
     for found in slips:
@@ -134,7 +132,8 @@ def _compose(text: str) -> tuple[Node | None, list[Finding], str]:
         except RecursionError:
             return None, [*findings, Finding(1, "nested too deep to be read")], text
         except yaml.YAMLError as error:
-            from arena_cli.ground.yamlfiles import yamlcauses  # noqa: PLC0415  # only on the way to a fault
+            # Two milliseconds of patterns that only a file with a fault needs.
+            from arena_cli.ground.yamlfiles import yamlcauses  # noqa: PLC0415 - the line above
 
             cause = yamlcauses.explain(error, text)
         if cause is None:

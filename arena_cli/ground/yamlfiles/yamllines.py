@@ -9,8 +9,6 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-LONGEST_MEND = 120  # a longer line is not written out again
-
 _CLOSES = {"{": "}", "[": "]", "｛": "｝", "［": "］"}
 _LEAD = r"^(?P<lead>\s*(?:-\s+)*)"
 _NAME = r"(?P<name>[\"']?[A-Za-z_][\w.-]*[\"']?)"

@@ -26,7 +26,7 @@ _MAY_BE_NO_TEXT = frozenset("~nNtTfF-+.0123456789")
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _CoreLoader(_Base):  # type: ignore[misc]  # the C loader, where there is one
+class _CoreLoader(_Base):  # type: ignore[misc]  # to mypy its base, in C where it can be, is Any
     """Composes nodes; a plain scalar gets the tag that the core schema gives it."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # PyYAML fills it per class
