@@ -184,6 +184,12 @@ expect: {replies: {dev: [{contains: hi}]}}
     assert stage.play(text.replace('xfail: "#1"\n', "")).status == "failed"
 
 
+def test_what_is_skipped_is_not_played(stage: Stage) -> None:
+    text = "scenario: x\nskip: needs a sandbox\nsteps: [{send: '@dev hi'}]\n"
+    (told,) = stage.play_all(text, keep="all")
+    assert (told.status, told.steps, stage.sessions()) == ("skipped", [], [])
+
+
 @pytest.mark.parametrize("key", ["skip", "xfail"])
 @pytest.mark.parametrize("value", ["no", "''", "Off", "'true'"])
 def test_a_reason_is_no_switch(stage: Stage, key: str, value: str) -> None:
