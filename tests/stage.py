@@ -97,4 +97,4 @@ def broken(result: ScenarioResult) -> list[CheckResult]:
 
 def printed(result: ScenarioResult) -> str:
     """The result as text."""
-    return "\n".join(results.lines(result))
+    return "\n".join(line.text for line in results.drawn(result))

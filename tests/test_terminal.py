@@ -76,7 +76,7 @@ def test_text_is_the_same_as_in_a_pipe_where_it_fits(size: dict[str, int]) -> No
     shown = seen(size, 80)
     shown.show(*events)
     timeline = Timeline()
-    plain = [line for event in events for line in timeline.lines(made(event))]
+    plain = [line.text for event in events for line in timeline.drawn(made(event))]
     assert shown.lines() == "\n".join(plain).rstrip("\n").split("\n")
     assert {style for style in shown.screen.styles if "38;5" in style}
 

@@ -30,7 +30,7 @@ MEMBERS = [
 def told(*records: dict[str, Any], timeline: Timeline | None = None) -> str:
     """What a timeline says of these events, one after the other."""
     timeline = timeline or Timeline()
-    lines = [line for record in records for line in timeline.lines(made(record))]
+    lines = [line.text for record in records for line in timeline.drawn(made(record))]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -48,11 +48,6 @@ LABEL_WIDTH = 8
 _ROW = re.compile(r"^timeline(?:_exact)?(?:\[(\d+)\])?$")
 
 
-def lines(result: ScenarioResult, say: Words | None = None) -> Iterator[str]:
-    """The lines for one scenario as plain text, without line ends."""
-    return (one.text for one in drawn(result, say))
-
-
 def drawn(
     result: ScenarioResult,
     say: Words | None = None,

@@ -57,10 +57,6 @@ class Timeline:
         self._tried_before: set[int] = set()
         self._why: dict[str, str] = {}
 
-    def lines(self, event: Event) -> Iterator[str]:
-        """The lines for one event as plain text, without line ends."""
-        return (one.text for one in self.drawn(event))
-
     def goes_on(self, session: SessionEvent, turns: int) -> Iterator[Line]:
         """Take up a session whose earlier events are not told; its open chain has so many turns."""
         yield from self._session(session)
