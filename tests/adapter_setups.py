@@ -13,7 +13,16 @@ import psutil
 
 from arena_cli.adapters.base import Setup
 from arena_cli.adapters.cli import CliAdapter, CliSettings
-from arena_cli.ground.protocol import AgentInput, CallNote, ShownMessage, StatusEvent, TextDelta
+from arena_cli.context import render
+from arena_cli.ground.protocol import (
+    AgentInput,
+    CallNote,
+    SessionId,
+    ShownMessage,
+    StatusEvent,
+    TextDelta,
+    Told,
+)
 
 PROGRAMS = Path(__file__).parent / "programs"
 PATIENCE_S = 30.0
@@ -25,12 +34,18 @@ class Heard:
     def __init__(self) -> None:
         self.deltas: list[str] = []
         self.notes: dict[str, Any] = {}
+        self.statuses: list[StatusEvent] = []
+        self.session_id: str | None = None
 
-    def __call__(self, item: StatusEvent | TextDelta | CallNote, /) -> None:
+    def __call__(self, item: Told, /) -> None:
         if isinstance(item, TextDelta):
             self.deltas.append(item)
         elif isinstance(item, CallNote):
             self.notes.update(item)
+        elif isinstance(item, SessionId):
+            self.session_id = str(item)
+        else:
+            self.statuses.append(item)
 
     @property
     def text(self) -> str:
@@ -73,6 +88,7 @@ def a_setup(folder: Path, settings: Any, **changes: Any) -> Setup:
         "scratch": folder / "scratch",
         "records": folder / "processes",
         "render": rendered,
+        "chat": render.chat,
         "environ": dict(os.environ),
     }
     return Setup(**{**fields, **changes})

@@ -131,11 +131,11 @@ class Talk:
     def send(self, content: str, **sent: Any) -> ChainFinished:
         message = outgoing(self.team, content, **sent)
         with self.open() as session:
-            return asyncio.run(session.send(message))
+            return asyncio.run(session.last(session.send(message)))
 
     def resume(self) -> ChainFinished | None:
         with self.open() as session:
-            return asyncio.run(session.resume())
+            return asyncio.run(session.last(session.resume()))
 
     def of(self, kind: str) -> list[Any]:
         """The events of a type, in order."""

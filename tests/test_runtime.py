@@ -13,6 +13,8 @@ from support import Puppets, Talk, puppet, team
 from arena_cli.adapters import runtime
 from arena_cli.adapters.base import Adapter, Health
 from arena_cli.adapters.runtime import Runtime
+from arena_cli.context import render
+from arena_cli.ground.chat import Renderer
 from arena_cli.ground.errors import DiskRefused
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit, StatusEvent
 from arena_cli.ground.redact import Redactor
@@ -47,7 +49,7 @@ def health(folder: Path, adapter_type: Callable[[str], type[Adapter]]) -> Health
         workspace=folder,
         scratch=folder,
         records=folder,
-        render=lambda _: ("", ""),
+        renderer=Renderer(render.render, render.chat),
         redactor=Redactor(patterns=["hunter2hunter2"]),
         environ={},
         adapter_type=adapter_type,

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from arena_cli.adapters.base import Setup
 from arena_cli.adapters.scripted import ScriptedAdapter, ScriptedSettings
+from arena_cli.context import render
 from arena_cli.ground.errors import (
     AgentError,
     AgentOverloaded,
@@ -73,7 +74,8 @@ class Scripted:
                 workspace=Path(),
                 scratch=Path(),
                 records=Path(),
-                render=lambda _: ("", ""),
+                render=render.render,
+                chat=render.chat,
                 used=lambda: frozenset(self.used),
             )
         )

@@ -12,10 +12,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from arena_cli.ground.chat import Render, RenderChat
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
-
-Render = Callable[[AgentInput], tuple[str, str]]
 
 
 class Settings(BaseModel):
@@ -33,6 +32,14 @@ class Settings(BaseModel):
         """
         return False
 
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG003 - for some kinds
+        """The keys that follow from the `given` ones where a profile leaves them out.
+
+        They stand under `arena.yaml`'s defaults, and are filled from the environment like all.
+        """
+        return {}
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -40,9 +47,9 @@ class Setup:
 
     `settings` are filled (`${env:...}` replaced); `workspace` is the folder that relative paths
     start from; `scratch` is a folder of the session for files that a call needs; `records` one of
-    the workspace for the records of running programs (`strays`); `render` turns an
-    input into (system text, prompt text); `used` tells which scripted entries this agent's earlier
-    replies of the session used up; `environ` is the process environment with `.env` below it.
+    the workspace for the records of running programs (`strays`); `render` turns an input into
+    (system text, prompt text), `chat` into turns; `used` tells which scripted entries this agent's
+    earlier replies of the session used up; `environ` is the process environment with `.env` below.
     """
 
     agent_id: str
@@ -51,6 +58,7 @@ class Setup:
     scratch: Path
     records: Path
     render: Render
+    chat: RenderChat
     used: Callable[[], frozenset[int]] = frozenset
     environ: Mapping[str, str] = field(default_factory=dict)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, cast
 
@@ -45,6 +46,12 @@ def settings_type(kind: str) -> type[Settings] | None:
     return None if found is None else found.settings_type
 
 
+def implied(kind: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The keys that follow from the given ones of a kind (`Settings.implied`)."""
+    shape = settings_type(kind)
+    return {} if shape is None else shape.implied(given)
+
+
 def known() -> list[str]:
     """All kinds, the built-in ones first."""
     return [*_BUILT_IN, *sorted(set(_entry_points()) - set(_BUILT_IN))]
@@ -70,4 +77,4 @@ def _entry_points() -> dict[str, Any]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-KINDS = Kinds(settings_type=settings_type, known=known, not_built=NOT_BUILT)
+KINDS = Kinds(settings_type=settings_type, known=known, not_built=NOT_BUILT, implied=implied)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from arena_cli.adapters import reading, registry
-from arena_cli.adapters.base import Adapter, Health, Render, Setup
+from arena_cli.adapters.base import Adapter, Health, Setup
 from arena_cli.ground import text as texts
+from arena_cli.ground.chat import Renderer
 from arena_cli.ground.errors import (
     AgentError,
     AgentProtocolError,
@@ -28,15 +30,17 @@ from arena_cli.ground.growing import GrowingText
 from arena_cli.ground.protocol import (
     AgentInput,
     AgentOutput,
-    CallNote,
+    SessionId,
     StatusEvent,
     TextDelta,
+    Told,
 )
 from arena_cli.ground.redact import Redactor
 from arena_cli.team import environ
 from arena_cli.team.model import Member
 
 HEALTH_LIMIT_S = 20.0
+MOST_RAW_CHARS = 16_384
 STOP_LIMIT_S = 20.0
 
 
@@ -44,18 +48,20 @@ STOP_LIMIT_S = 20.0
 class Heard:
     """What an agent told while it worked, redacted: its text so far and notes on the call.
 
-    `on_text` is told the end of its text so far, without what may be the beginning of a secret.
+    `session_id` names the session that the agent keeps for itself, if it told one. `on_text` is
+    told the end of its text so far, without what may be the beginning of a secret.
     """
 
     redactor: Redactor
     on_status: Callable[[StatusEvent], None]
     on_text: Callable[[str], None] | None = None
     notes: dict[str, Any] = field(default_factory=dict)
+    session_id: str | None = None
     _text: list[str] = field(default_factory=list)
     _growing: GrowingText | None = None
     _earlier: list[dict[str, Any]] = field(default_factory=list)
 
-    def __call__(self, item: StatusEvent | TextDelta | CallNote, /) -> None:
+    def __call__(self, item: Told, /) -> None:
         if isinstance(item, TextDelta):
             self._text.append(item)
             if self.on_text:
@@ -64,6 +70,8 @@ class Heard:
                     self.on_text(self._growing.tail)
         elif isinstance(item, StatusEvent):
             self.on_status(item.model_copy(update={"detail": self._edge(item.detail)}))
+        elif isinstance(item, SessionId):
+            self.session_id = self._edge(str(item))
         else:
             self.notes.update(self._edge(dict(item)))
 
@@ -71,6 +79,7 @@ class Heard:
         """Begin anew, for another attempt; the notes on this one are kept as an earlier one's."""
         self._earlier.append(dict(self.notes))
         self.notes.clear()
+        self.session_id = None
         self._text.clear()
         self._growing = None
 
@@ -107,7 +116,7 @@ class Runtime:
         workspace: Path,
         scratch: Path,
         records: Path,
-        render: Render,
+        renderer: Renderer,
         redactor: Redactor,
         environ: Mapping[str, str],
         used: Callable[[str], frozenset[int]] = lambda _: frozenset(),
@@ -117,7 +126,7 @@ class Runtime:
         self._workspace = workspace
         self._scratch = scratch
         self._records = records
-        self._render = render
+        self._renderer = renderer
         self._environ = environ
         self._used = used
         self._adapter_type = adapter_type
@@ -193,7 +202,8 @@ class Runtime:
             workspace=self._workspace,
             scratch=self._scratch,
             records=self._records,
-            render=self._render,
+            render=self._renderer.text,
+            chat=self._renderer.chat,
             used=lambda: self._used(member.id),
             environ=self._environ,
         )
@@ -211,6 +221,7 @@ class Runtime:
         for name in ("what", "asked", "came", "mend", "metadata"):
             value, _ = texts.clean_value(getattr(error, name))
             setattr(error, name, self.redactor.value(value))
+        error.metadata = _within_limit(error.metadata)
         return error
 
     def _redacted_output(self, output: AgentOutput) -> AgentOutput:
@@ -219,7 +230,7 @@ class Runtime:
         if output.next_mentions:
             changed["next_mentions"] = [redact.text(name) for name in output.next_mentions]
         if output.metadata:
-            changed["metadata"] = redact.value(output.metadata)
+            changed["metadata"] = _within_limit(redact.value(output.metadata))
         if output.status_updates:
             changed["status_updates"] = [
                 status.model_copy(update={"detail": redact.text(status.detail)})
@@ -233,6 +244,18 @@ class Runtime:
                 for part in output.structured
             ]
         return output.model_copy(update=changed)
+
+
+def _within_limit(metadata: dict[str, Any]) -> dict[str, Any]:
+    """The metadata with what the provider answered (`raw`) cut to a text where it is long."""
+    if "raw" not in metadata:
+        return metadata
+    raw = metadata["raw"]
+    text = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, default=str)
+    if len(text) <= MOST_RAW_CHARS:
+        return metadata
+    cut = f"{texts.cut(text, MOST_RAW_CHARS)} ... ({len(text)} characters)"
+    return {**metadata, "raw": cut}
 
 
 async def _stop(adapter: Adapter) -> None:

@@ -114,7 +114,8 @@ def send(
                 f"session {opened.name}: the chain that was cut short is closed as interrupted "
                 "(`arena resume` would have gone on with it)"
             )
-        finished = interrupt.run(opened.send(sent), hint=_resume_hint(opened.name))
+        chain = opened.last(opened.send(sent))
+        finished = interrupt.run(chain, hint=_resume_hint(opened.name))
     _exit(finished)
 
 
@@ -135,7 +136,8 @@ def resume(
     with _opened(place, stored.name, members, as_json=as_json, quiet=quiet) as (opened, printer):
         if opened.open_chain:
             printer.goes_on(opened.journal.fold)
-        finished = interrupt.run(opened.resume(), hint=_resume_hint(stored.name))
+        chain = opened.last(opened.resume())
+        finished = interrupt.run(chain, hint=_resume_hint(stored.name))
     if finished is None:
         common.warn(f"session {stored.name}: nothing was cut short")
         return

@@ -83,11 +83,12 @@ class Call(NamedTuple):
 
 
 class Built(NamedTuple):
-    """An input, its hash (`digest`) and the estimate of its tokens."""
+    """An input, its hash, those of its messages (`digest`), and the estimate of its tokens."""
 
     input: AgentInput
     input_hash: str
     input_tokens: int
+    digests: Sequence[str]
 
 
 @dataclass
@@ -237,7 +238,7 @@ def build(head: Head, history: History, call: Call) -> Built:
         max_output_tokens=head.max_output_tokens,
         deadline_s=call.deadline_s,
     )
-    return Built(built, input_hash, head.tokens + used)
+    return Built(built, input_hash, head.tokens + used, digests)
 
 
 def budget_of(team: Team) -> int:

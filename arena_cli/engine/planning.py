@@ -5,10 +5,11 @@ A plan is a function of the open chain, the team and the history; nobody is call
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arena_cli.context import window
-from arena_cli.engine import rules
+from arena_cli.engine import own_sessions, rules
 from arena_cli.engine.scene import Scene
 from arena_cli.ground.protocol import AgentInput
 from arena_cli.team.model import AgentProfile, Member, Team
@@ -20,7 +21,8 @@ from arena_cli.transcript.fold import ChainState
 class Planned:
     """One reply that is to be called: by whom, as what, with which input.
 
-    `attempt` is the number of its next attempt, `failed` how many attempts failed before.
+    `attempt` is the number of its next attempt, `failed` how many attempts failed before; `digests`
+    are the hashes of the input's messages.
     """
 
     agent: str
@@ -31,6 +33,7 @@ class Planned:
     input: AgentInput
     input_hash: str
     input_tokens: int
+    digests: Sequence[str]
     opener: str
     reply_to: str | None
     attempt: int = 1
@@ -58,15 +61,23 @@ def plan(agent: str, phase: Phase, chain: ChainState, scene: Scene) -> Planned:
             deadline_s=attempt_limit_s(limit_s(member, team), team),
         ),
     )
+    own_session = member and own_sessions.usable(
+        scene.fold.agent_sessions.get(agent), built.input, built.digests, member
+    )
     return Planned(
         agent=agent,
         member=member,
         reply=earlier.number if earlier else scene.fold.reply + 1,
         turn=turn.started.turn,
         phase=phase,
-        input=built.input,
+        input=(
+            built.input.model_copy(update={"own_session": own_session})
+            if own_session
+            else built.input
+        ),
         input_hash=built.input_hash,
         input_tokens=built.input_tokens,
+        digests=built.digests,
         opener=chain.opening.message.author_id,
         reply_to=_reply_to(agent, trigger, chain),
         attempt=earlier.attempt + 1 if earlier else 1,

@@ -9,7 +9,7 @@ from functools import partial
 
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import tokens
-from arena_cli.engine import calling, planning
+from arena_cli.engine import calling, own_sessions, planning
 from arena_cli.engine.planning import Planned
 from arena_cli.engine.scene import Room
 from arena_cli.ground.clock import Clock
@@ -42,6 +42,7 @@ class _Ending:
     status: ReplyStatus
     error: str | None = None
     answer: Answer | None = None
+    agent_session: dict[str, object] | None = None
     metadata: dict[str, object] = field(default_factory=dict)
 
 
@@ -119,7 +120,16 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
         for status_event in answer.output.status_updates:
             _report(status_event, planned, room)
         metadata = {**heard.metadata(failed=False), **answer.output.metadata}
-        return _Ending("declined" if answer.declined else "success", None, answer, metadata)
+        return _Ending(
+            "declined" if answer.declined else "success",
+            answer=answer,
+            agent_session=own_sessions.record(
+                heard.session_id, planned.input, planned.digests, planned.member
+            )
+            if heard.session_id
+            else None,
+            metadata=metadata,
+        )
 
 
 async def _attempt(
@@ -129,7 +139,7 @@ async def _attempt(
     shown = planned.input
     if planned.failed:
         call = shown.call + planned.failed
-        shown = shown.model_copy(update={"call": call, "deadline_s": round(limit, 3)})
+        shown = shown.afresh().model_copy(update={"call": call, "deadline_s": round(limit, 3)})
     try:
         async with asyncio.timeout(limit):
             return await room.runtime.invoke(member, shown, heard)
@@ -147,7 +157,7 @@ def _wait_before_retry(error: AgentError, failed: int, retries: int, clock: Cloc
     Doubles from 0.5 s to 30 s, half of it by chance; `Retry-After` is kept to if it is at most
     60 s, and above that there is no point in waiting (RFC 9110, section 10.2.3).
     """
-    if failed >= retries or isinstance(error, AgentRefused):
+    if failed >= retries or not error.again or isinstance(error, AgentRefused):
         return None
     asked = error.retry_after if isinstance(error, AgentOverloaded) else None
     if asked is not None:
@@ -199,6 +209,7 @@ def _finish(planned: Planned, room: Room, began: float, ending: _Ending) -> None
             latency_ms=latency,
             attempts=planned.attempt,
             error=ending.error,
+            agent_session=ending.agent_session,
             metadata=ending.metadata,
         )
 

@@ -97,7 +97,8 @@ class AgentError(ArenaError):
 
     `agent_id` is who was called, `what` what happened, `asked` what it was asked for (a command
     line, a URL), `came` what it gave instead (an exit code, the last lines of stderr), `mend` what
-    to do. `metadata` is kept with the reply (raw output, within a limit).
+    to do. `metadata` is kept with the reply (raw output, within a limit). `again` is False where
+    the call must not be tried again, whatever the team's `on_failure` says.
     """
 
     kind = "error"
@@ -111,12 +112,14 @@ class AgentError(ArenaError):
         came: str = "",
         mend: str = "",
         metadata: Mapping[str, Any] | None = None,
+        again: bool = True,
     ) -> None:
         super().__init__(what, mend)
         self.agent_id = agent_id
         self.asked = asked
         self.came = came
         self.metadata: dict[str, Any] = dict(metadata or {})
+        self.again = again
 
     def __str__(self) -> str:
         parts = [f"{self.agent_id}: {self.what}"]
@@ -156,8 +159,11 @@ class AgentOverloaded(AgentError):
         came: str = "",
         mend: str = "",
         metadata: Mapping[str, Any] | None = None,
+        again: bool = True,
     ) -> None:
-        super().__init__(agent_id, what, asked=asked, came=came, mend=mend, metadata=metadata)
+        super().__init__(
+            agent_id, what, asked=asked, came=came, mend=mend, metadata=metadata, again=again
+        )
         self.retry_after = retry_after
 
 

@@ -122,6 +122,12 @@ class Message(Shape):
     kind: MessageKind = "chat"
     metadata: dict[str, Any] = {}
 
+    @property
+    def seq(self) -> int:
+        """The seq of the event that carries it, 0 where its id tells none."""
+        digits = self.id.removeprefix("m")
+        return int(digits) if digits.isascii() and digits.isdigit() else 0
+
 
 class ShownMessage(Message):
     """A message as one agent is shown it: its own are `assistant`; `metadata` is left out."""
@@ -137,11 +143,23 @@ class MemberInfo(Shape):
     role: str = ""
 
 
+class AgentSession(Shape):
+    """A session that an agent keeps for itself.
+
+    `upto_seq` is the greatest seq among the messages that it was shown there.
+    """
+
+    id: str
+    upto_seq: int
+
+
 class AgentInput(Shape):
     """One call of one agent.
 
     `turn` counts the chain's turns from 1; `call` is 1 + this agent's finished calls in the
     session; `trigger` names the turn's new messages; `deadline_s` is the time left, in seconds.
+    `own_session` is where an agent that keeps a session may go on, None where it is to begin
+    afresh; it is in no dump, so in no hash and no recording.
     """
 
     session_id: str
@@ -159,6 +177,22 @@ class AgentInput(Shape):
     max_output_tokens: int = 2000
     prefer_concise: bool = False
     deadline_s: float | None = None
+    own_session: AgentSession | None = Field(default=None, exclude=True)
+
+    def afresh(self) -> AgentInput:
+        """The same call without a session to go on in: the agent is shown everything."""
+        return self.model_copy(update={"own_session": None})
+
+    def unseen(self) -> list[ShownMessage]:
+        """The messages that the agent's own session does not hold yet; all, where it has none."""
+        if self.own_session is None:
+            return self.messages
+        upto = self.own_session.upto_seq
+        return [
+            message
+            for message in self.messages
+            if message.seq > upto and message.role != "assistant"
+        ]
 
     def triggers(self) -> list[ShownMessage]:
         """The messages that `trigger` names, in order."""
@@ -245,7 +279,14 @@ class CallNote(dict[str, Any]):
     """What an adapter knows of a call before it has an answer; merged into the reply's metadata."""
 
 
+class SessionId(str):
+    """The id of the session that an agent keeps for itself, in which this call was made."""
+
+
+Told = StatusEvent | TextDelta | CallNote | SessionId
+
+
 class Emit(Protocol):
     """What an adapter tells while it works."""
 
-    def __call__(self, item: StatusEvent | TextDelta | CallNote, /) -> None: ...
+    def __call__(self, item: Told, /) -> None: ...

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any, TypeVar
 
 from arena_cli.adapters import registry, strays
 from arena_cli.adapters.base import Adapter
@@ -16,6 +17,7 @@ from arena_cli.context import render, window
 from arena_cli.engine import milestones
 from arena_cli.engine.loop import Engine
 from arena_cli.engine.scene import Room, Scene
+from arena_cli.ground.chat import Renderer
 from arena_cli.ground.clock import Clock, SystemClock
 from arena_cli.ground.protocol import Attachment, Message
 from arena_cli.ground.redact import Redactor
@@ -35,6 +37,8 @@ from arena_cli.transcript.fold import ChainState
 from arena_cli.transcript.journal import Journal
 from arena_cli.transcript.log import Log
 from arena_cli.transcript.read import Problem
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -154,7 +158,7 @@ class Session:
                 keep=self._keep,
             )
         )
-        return await self._run()
+        return await self._engine.run()
 
     def plant(self, planted: Planted) -> None:
         """Write a message that calls nobody and opens no chain. Raises DiskRefused."""
@@ -189,16 +193,21 @@ class Session:
         self.journal.write(
             lambda stamp: Resumed(seq=stamp.seq, ts=stamp.ts, chain=chain.number, after_seq=after)
         )
-        return await self._run()
+        return await self._engine.run()
 
-    async def _run(self) -> ChainFinished:
+    async def last(self, chain: Coroutine[Any, Any, T]) -> T:
+        """Run a chain after which no other follows, and stop."""
         try:
-            return await self._engine.run()
+            return await chain
         finally:
-            await self._runtime.stop()
+            await self.stop()
+
+    async def stop(self) -> None:
+        """End what agents keep running between calls; nobody is called after it."""
+        await self._runtime.stop()
 
     def close(self) -> None:
-        """Let go of the session."""
+        """Let go of the session, stopped before if anybody was called."""
         with self._held:
             index.save(self._log.path, self.journal.fold, self._log.size)
 
@@ -255,7 +264,7 @@ def runtime_of(
         workspace=place.workspace,
         scratch=scratch,
         records=records_of(place),
-        render=render.render,
+        renderer=Renderer(render.render, render.chat),
         redactor=redactor,
         environ=place.environ,
         used=used,

@@ -23,12 +23,14 @@ class Kinds(NamedTuple):
     """The kinds of adapters there are.
 
     `settings_type` gives the shape of a kind's keys, None for an unknown kind; `known` lists the
-    kinds; `not_built` are those that the format has and arena not yet.
+    kinds; `not_built` are those that the format has and arena not yet; `implied` gives the keys
+    that follow from those of a kind's adapter.
     """
 
     settings_type: Callable[[str], type[BaseModel] | None]
     known: Callable[[], Sequence[str]]
     not_built: frozenset[str] = frozenset()
+    implied: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] = lambda _kind, _given: {}
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,7 @@ def _of_kind(
             return None, [below.fault((), "must be a mapping of keys")]
         adapter = _merge(below.data, adapter)
         parts.append(below)
+    adapter = {**kinds.implied(kind, adapter), **adapter}
     if any(part.document.has_free_keys for part in parts):
         adapter = shapefaults.without_free_keys(adapter, shape)
     _, faults = yamlfile.validate_merged(adapter, shape, parts, later=environ.is_open)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from arena_cli.ground.protocol import Message, Usage
 from arena_cli.transcript.events import (
@@ -99,7 +100,8 @@ class Fold:
 
     `chain`, `turn` and `reply` are the last numbers, `messages` how many agents may be shown.
     `on_message` is told each message that agents may be shown, in the order in which they see it:
-    replies of a phase in order of call, when the phase is over.
+    replies of a phase in order of call, when the phase is over. `agent_sessions` are the sessions
+    that agents keep for themselves, of those whose last call ended as it should.
     """
 
     def __init__(self, on_message: Callable[[Message], None] = lambda _: None) -> None:
@@ -111,6 +113,7 @@ class Fold:
         self.session: SessionEvent | None = None
         self.calls: dict[str, int] = {}
         self.scripted_used: dict[str, set[int]] = {}
+        self.agent_sessions: dict[str, dict[str, Any]] = {}
         self._usage: Usage | None = None
         self._unsummed: list[Usage] = []
         self.open: ChainState | None = None
@@ -181,6 +184,7 @@ class Fold:
 
     def _reply_started(self, event: ReplyStarted) -> None:
         self.reply = max(self.reply, event.reply)
+        self.agent_sessions.pop(event.agent, None)
         turn = self._turn(event.turn)
         if turn is None:
             return
@@ -206,6 +210,8 @@ class Fold:
         if event.status == "cancelled":
             reply.cut_short = True
             return
+        if event.agent_session and event.status in ("success", "declined"):
+            self.agent_sessions[event.agent] = event.agent_session
         failed = reply.failed_attempts
         self.calls[event.agent] = self.calls.get(event.agent, 0) + failed + 1
         self._scripted(event)

@@ -17,7 +17,7 @@ from arena_cli.ground.protocol import Usage
 from arena_cli.transcript.events import SessionEvent
 from arena_cli.transcript.fold import Fold
 
-FORMAT = 2
+FORMAT = 3
 CHECKED_BYTES = 4_096
 
 # A shorter transcript is folded in a few milliseconds.
@@ -57,6 +57,7 @@ def _record(fold: Fold, offset: int, check: str) -> dict[str, Any]:
         "session": fold.session.model_dump() if fold.session else None,
         "calls": fold.calls,
         "scripted_used": {agent: sorted(used) for agent, used in fold.scripted_used.items()},
+        "agent_sessions": fold.agent_sessions,
         "usage": fold.usage.model_dump() if fold.usage else None,
     }
 
@@ -82,6 +83,7 @@ def _fill(fold: Fold, record: dict[str, Any]) -> None:
     fold.seq, fold.chain = int(record["seq"]), int(record["chain"])
     fold.turn, fold.reply = int(record["turn"]), int(record["reply"])
     fold.messages = int(record["messages"])
+    fold.agent_sessions = {str(agent): dict(own) for agent, own in record["agent_sessions"].items()}
     fold.session, fold.usage, fold.calls, fold.scripted_used = session, usage, calls, used
 
 

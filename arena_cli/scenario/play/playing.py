@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Literal
 
@@ -70,7 +70,7 @@ class Playing:
             self._finished = True
             return
         try:
-            with ExitStack() as opened:
+            async with AsyncExitStack() as opened:
                 heard: dict[str | None, list[Event]] = {}
                 self._session(None, opened, heard)
                 await self._play(opened, heard)
@@ -136,7 +136,7 @@ class Playing:
             opening=self._opening,
         )
 
-    async def _play(self, opened: ExitStack, heard: dict[str | None, list[Event]]) -> None:
+    async def _play(self, opened: AsyncExitStack, heard: dict[str | None, list[Event]]) -> None:
         scenario = self._scenario
         first = self._session(None, opened, heard)
         self._opening = next((e for e in heard[None] if isinstance(e, SessionEvent)), None)
@@ -162,7 +162,7 @@ class Playing:
         self._judge_whole()
 
     def _session(
-        self, name: str | None, opened: ExitStack, heard: dict[str | None, list[Event]]
+        self, name: str | None, opened: AsyncExitStack, heard: dict[str | None, list[Event]]
     ) -> Session:
         """The scenario's session of that name, opened at its first use."""
         session = self._sessions.get(name)
@@ -177,6 +177,7 @@ class Playing:
                     on_event=events.append,
                 )
             )
+            opened.push_async_callback(session.stop)
             self._sessions[name] = session
         return session
 

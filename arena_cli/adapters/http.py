@@ -1,0 +1,212 @@
+"""What went wrong with a call over HTTP, as an agent's failure: one table for every kind.
+
+It reads statuses, headers and the chain of causes only, so that it serves any HTTP library.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from arena_cli.ground import text as texts
+from arena_cli.ground.errors import (
+    AgentError,
+    AgentOverloaded,
+    AgentProtocolError,
+    AgentRefused,
+    AgentTimeout,
+    AgentUnavailable,
+)
+
+_SHOWN = 300
+_WEB_PAGE = re.compile(r"\s*(?:<!doctype\b|<html\b|<\?xml\b)", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^>]*>([^<]{0,200})", re.IGNORECASE)
+_TOO_LONG = re.compile(
+    r"context.{0,12}(?:length|window|size)|prompt is too long|too many tokens|maximum.{0,20}tokens",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked: by which agent, of which model, where (`POST https://...`).
+
+    `key` says how the key is given, for what to do where it is wrong.
+    """
+
+    agent_id: str
+    url: str
+    model: str = ""
+    key: str = "api_key"
+
+
+def status_failure(
+    asked: Asked, status: int, headers: Mapping[str, str], body: str, *, now: datetime | None = None
+) -> AgentError:
+    """What an answer with this status means; `now` is what an HTTP date counts from."""
+    said = said_in(body)
+    came = f"{status} {said}".strip()
+    metadata: dict[str, Any] = {"http_status": status, "raw": _json(body)}
+    if status in (429, 503, 529) and not _WEB_PAGE.match(body):
+        return _overloaded(asked, status, headers, came, metadata, now)
+    kind, what, mend = _meaning(asked, status, said, is_page=bool(_WEB_PAGE.match(body)))
+    return _failure(kind, asked, what, came, mend, metadata)
+
+
+def _meaning(
+    asked: Asked, status: int, said: str, *, is_page: bool
+) -> tuple[type[AgentError], str, str]:
+    """The class, what happened, what to do."""
+    found: tuple[type[AgentError], str, str] = (
+        AgentProtocolError,
+        f"its provider answered with HTTP {status}, which is no answer",
+        "see `base_url` in its profile",
+    )
+    if is_page:
+        found = (
+            AgentProtocolError,
+            f"a web page came instead of an answer (HTTP {status})",
+            "see whether a proxy or a login page stands in between, and that base_url is right",
+        )
+    elif status in (401, 403):
+        how = "does not accept the key" if status == 401 else "forbids it"
+        found = (AgentRefused, f"its provider {how}", f"see {asked.key}")
+    elif status == 404:
+        what = f"there is no model {asked.model}, or nothing at this address"
+        found = (AgentRefused, what, "see `model` and `base_url` in its profile")
+    elif status == 413 or (status == 400 and _TOO_LONG.search(said)):
+        found = (
+            AgentRefused,
+            "what it is shown is more than the model takes",
+            "lower `context.window_tokens` in its profile, or take a model with a larger window",
+        )
+    elif status >= 500 or status in (408, 409):
+        found = (AgentUnavailable, f"its provider failed (HTTP {status})", "try again later")
+    elif status >= 400:
+        what = f"its provider refused the request (HTTP {status})"
+        found = (AgentRefused, what, "see `model` and the other keys of its adapter")
+    return found
+
+
+def _overloaded(
+    asked: Asked,
+    status: int,
+    headers: Mapping[str, str],
+    came: str,
+    metadata: dict[str, Any],
+    now: datetime | None,
+) -> AgentOverloaded:
+    wait = retry_after_s(headers, now=now)
+    what = "asked too often (HTTP 429)" if status == 429 else f"it is overloaded (HTTP {status})"
+    if wait is not None:
+        what += f": its provider asks to wait {wait:.10g} s"
+    return AgentOverloaded(
+        asked.agent_id,
+        what,
+        retry_after=wait,
+        asked=asked.url,
+        came=came,
+        mend="try again later, or set `on_failure: retry`",
+        metadata=metadata,
+    )
+
+
+def retry_after_s(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
+    """Seconds to wait, from `Retry-After` in seconds or as a date; None where it says nothing.
+
+    RFC 9110, section 10.2.3. A date that has passed is no wait.
+    """
+    value = next((v for name, v in headers.items() if name.lower() == "retry-after"), "").strip()
+    if re.fullmatch(r"\d{1,12}(?:\.\d{1,9})?", value, re.ASCII):
+        return float(value)
+    try:
+        until = parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    until = until if until.tzinfo else until.replace(tzinfo=UTC)
+    return max(0.0, round((until - (now or datetime.now(UTC))).total_seconds(), 3))
+
+
+def connection_failure(asked: Asked, error: BaseException) -> AgentError:
+    """What it means that no whole answer came: not reached, cut off, late."""
+    causes = list(_causes(error))
+    names = {type(cause).__name__ for cause in causes}
+    host = urlsplit(asked.url.rpartition(" ")[2]).netloc or asked.url
+    came = texts.cut(next((str(c) for c in causes if str(c)), type(error).__name__), _SHOWN)
+    kind: type[AgentError] = AgentUnavailable
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes) or (
+        "CERTIFICATE_VERIFY_FAILED" in came
+    ):
+        what = f"the certificate of {host} is not trusted"
+        mend = "if it is your own, name its authority's file in SSL_CERT_FILE"
+    elif "ProxyError" in names:
+        what = "the proxy does not let it through"
+        mend = "see HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment"
+    elif any(isinstance(cause, socket.gaierror) for cause in causes) or _is_unknown_host(came):
+        what = f"there is no host {host}, or no network"
+        mend = "see `base_url` in its profile, and whether there is a network"
+    elif names & {"ConnectTimeout", "PoolTimeout", "ReadTimeout", "WriteTimeout", "TimeoutError"}:
+        kind, what = AgentTimeout, f"no answer came from {host} in time"
+        mend = "try again later"
+    elif names & {"ConnectError", "ConnectionRefusedError"}:
+        what = f"nothing answers at {host}"
+        mend = "start the server, or see `base_url` in its profile"
+    else:
+        kind, what = AgentProtocolError, f"the connection to {host} was cut before the answer ended"
+        mend = "try again"
+    return _failure(kind, asked, what, came, mend, {})
+
+
+def _is_unknown_host(said: str) -> bool:
+    known = ("Name or service not known", "nodename nor servname", "getaddrinfo failed")
+    return any(words in said for words in known)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what caused it, the outermost first, each once."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def said_in(body: str) -> str:
+    """What an error's body says, in one line: its message, the title of a page, else its start."""
+    data = _json(body)
+    if isinstance(data, list) and data:
+        data = data[0]
+    if isinstance(data, dict):
+        error = data.get("error", data)
+        if isinstance(error, dict):
+            error = error.get("message") or error.get("type") or error
+        body = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+    elif page := _TITLE.search(body):
+        body = page[1]
+    return texts.cut(" ".join(body.split()), _SHOWN)
+
+
+def _json(body: str) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+
+
+def _failure(
+    kind: type[AgentError],
+    asked: Asked,
+    what: str,
+    came: str,
+    mend: str,
+    metadata: dict[str, Any],
+) -> AgentError:
+    return kind(asked.agent_id, what, asked=asked.url, came=came, mend=mend, metadata=metadata)
