@@ -47,6 +47,19 @@ def test_a_variable_that_is_not_set_is_an_error_of_that_agent(tmp_path: Path) ->
     assert f"NOT OK robot · robot: {said}" in program.run("agents", "check").check(code=1).stdout
 
 
+def test_what_a_program_inherits_under_a_secrets_name_is_a_secret(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.file(".env", "TOOL_TOKEN=open-sesame-4711\nTOOL_MODE=production\n")
+    env = {"TOOL_TOKEN": "inherit", "TOOL_MODE": "inherit"}
+    program.file("say.py", "import os\nprint(os.environ['TOOL_TOKEN'], os.environ['TOOL_MODE'])\n")
+    program.agent(
+        "robot", adapter={"type": "cli", "command": [sys.executable, "say.py"], "env": env}
+    )
+    done = program.run("send", "hello").check(code=0)
+    assert "[redacted] production" in done.stdout
+    assert "4711" not in program.written()
+
+
 def test_a_check_of_the_agents_shows_no_secret(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.file(".env", "TOOL_TOKEN=no-such-program-4711\n")

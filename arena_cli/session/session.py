@@ -277,6 +277,6 @@ def redactor_of(place: Place, profiles: Iterable[AgentProfile]) -> Redactor:
     secrets = (
         environ.secrets(profile.adapter, place.environ)
         for profile in profiles
-        if profile.asks_environment
+        if profile.may_hold_secrets
     )
     return Redactor(set().union(*secrets), place.redact)

@@ -13,6 +13,7 @@ from arena_cli.ground.errors import AgentUnavailable
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 
 SHORTEST_SECRET = 8
+INHERIT = "inherit"  # what stands under `env` for the value that arena itself has
 
 _ENV = "env:"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -52,12 +53,25 @@ def fill(
 
 
 def secrets(settings: Mapping[str, Any], environ: Mapping[str, str]) -> set[str]:
-    """The values that `fill` would call secrets; variables that are not set are passed over."""
+    """The values that `fill` would call secrets; variables that are not set are passed over.
+
+    So are a key that stands in `api_key` as it is, and what a program inherits (`env: {NAME:
+    inherit}`) under a name that ends like a secret's.
+    """
     filler = _Filler(environ)
     for loc, text in templates.texts(settings):
         with contextlib.suppress(AgentUnavailable):
-            filler.text(text, loc)
+            if loc[-1] == "api_key" and not is_open(text):
+                filler.keep(text)
+            elif loc[:1] == ("env",) and text == INHERIT and _is_secret_name(str(loc[-1])):
+                filler.keep(environ.get(str(loc[-1]), ""))
+            else:
+                filler.text(text, loc)
     return filler.secrets
+
+
+def _is_secret_name(name: str) -> bool:
+    return name.upper().endswith(_SECRET_NAMES)
 
 
 class _Filler:
@@ -93,7 +107,11 @@ class _Filler:
             mend = f"set {name} in the environment, or in the workspace's .env file"
             raise AgentUnavailable(self._agent_id, f"{place}: {name} is not set", mend=mend)
         value = self._environ[name]
-        named = name.upper().endswith(_SECRET_NAMES)
-        if len(value) >= SHORTEST_SECRET and (named or not _SECRET_PLACES.isdisjoint(loc)):
-            self.secrets.add(value)
+        if _is_secret_name(name) or not _SECRET_PLACES.isdisjoint(loc):
+            self.keep(value)
         return value
+
+    def keep(self, value: str) -> None:
+        """Take a value for a secret, if it is long enough to be one."""
+        if len(value) >= SHORTEST_SECRET:
+            self.secrets.add(value)

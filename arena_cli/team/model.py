@@ -88,9 +88,10 @@ class AgentProfile(FileShape):
     may_mention: list[str] | None = None
 
     @cached_property
-    def asks_environment(self) -> bool:
-        """Whether a setting of its adapter is filled from the environment."""
-        return "${env:" in repr(self.adapter)
+    def may_hold_secrets(self) -> bool:
+        """Whether it is worth while to look for secrets in its adapter's settings."""
+        settings = repr(self.adapter)
+        return any(mark in settings for mark in ("${env:", "api_key", "inherit"))
 
 
 class TeamConfig(FileShape):
