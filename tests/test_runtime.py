@@ -144,3 +144,32 @@ def test_a_disk_that_is_full_is_no_fault_of_the_adapter(tmp_path: Path) -> None:
         talk.send("@a go")
     assert calls == [1]
     assert talk.of("reply_finished") == []
+
+
+def a_raw_answer(raw: Any) -> Callable[..., Any]:
+    async def invoke(self: Any, input: AgentInput, emit: Emit) -> AgentOutput:
+        return AgentOutput(content="done", metadata={"raw": raw, "other": "x" * 20_000})
+
+    return invoke
+
+
+@pytest.mark.parametrize(
+    "raw", [{"text": "好" * 20_000}, "y" * 20_000, ["sk-abcdefghijklmnopqrst123456", "z" * 20_000]]
+)
+def test_what_a_provider_answered_is_kept_within_a_limit_and_without_secrets(
+    tmp_path: Path, raw: Any
+) -> None:
+    talk = Talk(tmp_path, team(puppet("a")), adapter_type=kind(invoke=a_raw_answer(raw)))
+    talk.send("@a go")
+    kept = talk.last("reply_finished").metadata
+    assert len(kept["raw"]) < runtime.MOST_RAW_CHARS + 40
+    assert kept["raw"].endswith(" characters)")
+    assert "sk-abc" not in kept["raw"]
+    assert len(kept["other"]) == 20_000
+
+
+def test_a_short_raw_answer_is_kept_as_it_is(tmp_path: Path) -> None:
+    raw = {"id": "msg_1", "stop_reason": "end_turn"}
+    talk = Talk(tmp_path, team(puppet("a")), adapter_type=kind(invoke=a_raw_answer(raw)))
+    talk.send("@a go")
+    assert talk.last("reply_finished").metadata["raw"] == raw

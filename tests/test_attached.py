@@ -1,0 +1,48 @@
+"""Attachments of a transcript as agents are sent them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from arena_cli.adapters import attached
+from arena_cli.ground.protocol import Attachment
+
+
+def put(folder: Path, name: str, data: bytes) -> Attachment:
+    (folder / name).write_bytes(data)
+    return Attachment(name=name, path=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "media_type", "is_image"),
+    [
+        ("图.png", b"\x89PNG\r\n\x1a\n...", "image/png", True),
+        ("a.png", b"\xff\xd8\xff\xe0", "image/jpeg", True),
+        ("a", b"GIF89a", "image/gif", True),
+        ("a.webp", b"RIFF\0\0\0\0WEBPVP8 ", "image/webp", True),
+        ("a.bin", b"%PDF-1.7", "application/pdf", False),
+        ("说明.md", "你好".encode(), "text/plain", False),
+        ("empty.txt", b"", "text/plain", False),
+        ("a.zip", b"PK\x03\x04\xff\xfe", "application/zip", False),
+        ("a", b"\xff\xfe\x00", "application/octet-stream", False),
+    ],
+)
+def test_what_a_file_is_is_told_by_its_content(
+    tmp_path: Path, name: str, data: bytes, media_type: str, is_image: bool
+) -> None:
+    found = attached.read(put(tmp_path, name, data), tmp_path)
+    assert found is not None
+    assert (found.media_type, found.is_image, found.data) == (media_type, is_image, data)
+    assert found.text == (data.decode() if media_type == "text/plain" else None)
+
+
+def test_what_is_gone_too_large_or_elsewhere_is_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert attached.read(Attachment(name="x", path="x"), tmp_path) is None
+    assert attached.read(Attachment(name="x", data="y"), tmp_path) is None
+    monkeypatch.setattr(attached, "MOST_BYTES", 3)
+    assert attached.read(put(tmp_path, "large", b"1234"), tmp_path) is None
+    assert attached.read(put(tmp_path, "small", b"123"), tmp_path) is not None
