@@ -38,6 +38,16 @@ def test_what_a_file_is_is_told_by_its_content(
     assert found.text == (data.decode() if media_type == "text/plain" else None)
 
 
+def test_a_path_out_of_the_workspace_is_not_followed(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "secret").write_text("x", encoding="utf-8")
+    (inside / "own").write_text("x", encoding="utf-8")
+    for path in ("../secret", str(tmp_path / "secret")):
+        assert attached.read(Attachment(name="s", path=path), inside) is None
+    assert attached.read(Attachment(name="o", path="own"), inside) is not None
+
+
 def test_what_is_gone_too_large_or_elsewhere_is_not_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

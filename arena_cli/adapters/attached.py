@@ -44,12 +44,15 @@ class Attached(NamedTuple):
 
 
 def read(part: Attachment, workspace: Path) -> Attached | None:
-    """The file of an attachment in a transcript; None where it is gone or too large."""
+    """The file of an attachment in a transcript; None where it is gone or too large.
+
+    A path that leads out of the workspace, which arena never writes, is not followed.
+    """
     if part.path is None:
         return None
-    path = workspace / part.path
     try:
-        if path.stat().st_size > MOST_BYTES:
+        path = (workspace / part.path).resolve()
+        if not path.is_relative_to(workspace.resolve()) or path.stat().st_size > MOST_BYTES:
             return None
         data = path.read_bytes()
     except OSError:
