@@ -56,3 +56,9 @@ def test_what_is_gone_too_large_or_elsewhere_is_not_sent(
     monkeypatch.setattr(attached, "MOST_BYTES", 3)
     assert attached.read(put(tmp_path, "large", b"1234"), tmp_path) is None
     assert attached.read(put(tmp_path, "small", b"123"), tmp_path) is not None
+
+
+def test_a_long_text_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attached, "MOST_TEXT_BYTES", 3)
+    assert attached.read(put(tmp_path, "long.txt", b"1234"), tmp_path) is None
+    assert attached.read(put(tmp_path, "long.pdf", b"%PDF-1234"), tmp_path) is not None

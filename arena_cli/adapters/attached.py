@@ -13,6 +13,9 @@ from arena_cli.ground.protocol import Attachment
 # https://docs.anthropic.com/en/api/overview#request-size-limits).
 MOST_BYTES = 5_000_000
 
+# A longer text would fill a window of 32,000 tokens alone.
+MOST_TEXT_BYTES = 100_000
+
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -44,7 +47,7 @@ class Attached(NamedTuple):
 
 
 def read(part: Attachment, workspace: Path) -> Attached | None:
-    """The file of an attachment in a transcript; None where it is gone or too large.
+    """The file of an attachment in a transcript; None where it is gone, or too large to be sent.
 
     A path that leads out of the workspace, which arena never writes, is not followed.
     """
@@ -57,7 +60,9 @@ def read(part: Attachment, workspace: Path) -> Attached | None:
         data = path.read_bytes()
     except OSError:
         return None
-    return Attached(part.name, _media_type(part.name, data), data)
+    found = Attached(part.name, _media_type(part.name, data), data)
+    is_long = found.media_type == "text/plain" and len(data) > MOST_TEXT_BYTES
+    return None if is_long else found
 
 
 def _media_type(name: str, data: bytes) -> str:

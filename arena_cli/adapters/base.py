@@ -22,6 +22,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
+    sources: ClassVar[Mapping[str, str]] = {}
+    """Where the values of the kind's variables are to be had, for those that are not set."""
+
     type: str
 
     @classmethod

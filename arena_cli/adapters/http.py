@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -140,7 +141,8 @@ def connection_failure(asked: Asked, error: BaseException) -> AgentError:
     causes = list(_causes(error))
     names = {type(cause).__name__ for cause in causes}
     host = urlsplit(asked.url.rpartition(" ")[2]).netloc or asked.url
-    came = texts.cut(next((str(c) for c in causes if str(c)), type(error).__name__), _SHOWN)
+    told = [str(cause) for cause in causes if str(cause)] or [type(error).__name__]
+    came = texts.cut(told[-1], _SHOWN)
     kind: type[AgentError] = AgentUnavailable
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes) or (
         "CERTIFICATE_VERIFY_FAILED" in came
@@ -176,7 +178,17 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
-        error = error.__cause__ or error.__context__
+        is_plain = error.__cause__ is None and not error.__suppress_context__
+        error = error.__context__ if is_plain else error.__cause__
+
+
+def is_on_this_machine(url: object) -> bool:
+    """Whether an address names this machine itself: no proxy reaches it, nobody is paid for it."""
+    try:
+        host = (urlsplit(url).hostname or "") if isinstance(url, str) else ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def said_in(body: str) -> str:

@@ -187,6 +187,7 @@ class Runtime:
             self._environ,
             agent_id=member.id,
             is_template=shape.is_template,
+            sources=shape.sources,
         )
         try:
             settings = shape.model_validate(filled)

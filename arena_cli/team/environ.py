@@ -40,15 +40,16 @@ def fill(
     *,
     agent_id: str,
     is_template: Callable[[Loc], bool] = lambda _: False,
+    sources: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Any], set[str]]:
     """The settings with every `${env:NAME}` replaced, and those of the values that are secrets.
 
     A secret has 8 or more characters and stands in `api_key`, a header or `env`, or its variable's
     name ends in KEY, TOKEN, SECRET or PASSWORD. `$${` becomes `${`, save where the text
     `is_template`, which its adapter fills once more (`Settings.is_template`). Raises
-    AgentUnavailable for a variable that is not set.
+    AgentUnavailable for a variable that is not set; `sources` tells where its value is to be had.
     """
-    filler = _Filler(environ, agent_id, is_template)
+    filler = _Filler(environ, agent_id, is_template, sources)
     return templates.mapped(settings, filler.text), filler.secrets
 
 
@@ -80,11 +81,13 @@ class _Filler:
         environ: Mapping[str, str],
         agent_id: str = "",
         is_template: Callable[[Loc], bool] = lambda _: False,
+        sources: Mapping[str, str] | None = None,
     ) -> None:
         self.secrets: set[str] = set()
         self._environ = environ
         self._agent_id = agent_id
         self._is_template = is_template
+        self._sources = sources or {}
 
     def text(self, text: str, loc: Loc) -> str:
         """A text with its variables filled in."""
@@ -105,6 +108,8 @@ class _Filler:
             raise AgentUnavailable(self._agent_id, what, mend="write ${env:NAME}")
         if name not in self._environ:
             mend = f"set {name} in the environment, or in the workspace's .env file"
+            if name in self._sources:
+                mend += f"; {self._sources[name]}"
             raise AgentUnavailable(self._agent_id, f"{place}: {name} is not set", mend=mend)
         value = self._environ[name]
         if _is_secret_name(name) or not _SECRET_PLACES.isdisjoint(loc):

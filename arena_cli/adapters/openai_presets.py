@@ -1,0 +1,120 @@
+"""Servers that speak OpenAI's protocol, by name: where they are, and what is special about them."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+PresetName = Literal["ollama", "vllm", "llamacpp", "lmstudio", "deepseek", "qwen", "openrouter"]
+
+OPENAI_URL = "https://api.openai.com/v1"
+
+
+class Preset(NamedTuple):
+    """One kind of server.
+
+    `key` is the variable that holds its key, sent to `hosts` only; `provider` its id in the price
+    list. Those on one's own machine have none of these: `start` says how to start one, `model` how
+    it comes by a model, where it holds more than one, `window` how it is given a longer context.
+    `schema` is False where it takes no JSON schema as `response_format`.
+    """
+
+    base_url: str
+    key: str = ""
+    hosts: tuple[str, ...] = ()
+    provider: str = ""
+    start: str = ""
+    model: str = ""
+    window: str = ""
+    schema: bool = True
+
+    @property
+    def local(self) -> bool:
+        """Whether it runs on one's own machine, so that nobody is paid for a call."""
+        return bool(self.start)
+
+
+OPENAI = Preset(OPENAI_URL, "OPENAI_API_KEY", ("api.openai.com",), "openai")
+
+PRESETS: dict[PresetName, Preset] = {
+    # Ollama reads no length of context from this protocol (github.com/ollama/ollama/pull/6504).
+    "ollama": Preset(
+        "http://127.0.0.1:11434/v1",
+        start="ollama serve",
+        model="ollama pull {}",
+        window="start it with OLLAMA_CONTEXT_LENGTH=32768 ollama serve",
+    ),
+    "vllm": Preset(
+        "http://127.0.0.1:8000/v1",
+        start="vllm serve MODEL",
+        model="vllm serve {}",
+        window="start it with --max-model-len 32768",
+    ),
+    "llamacpp": Preset(
+        "http://127.0.0.1:8080/v1",
+        start="llama-server -m MODEL.gguf",
+        window="start it with -c 32768",
+    ),
+    "lmstudio": Preset(
+        "http://127.0.0.1:1234/v1",
+        start="lms server start",
+        model="lms get {}",
+        window="load the model with a longer context",
+    ),
+    "deepseek": Preset(
+        "https://api.deepseek.com",
+        "DEEPSEEK_API_KEY",
+        ("api.deepseek.com",),
+        "deepseek",
+        schema=False,
+    ),
+    # The keys of one region are not valid in another: `base_url` names another one.
+    "qwen": Preset(
+        "https://dashscope.aliyuncs.com/compatible-mode/v1",
+        "DASHSCOPE_API_KEY",
+        (
+            "dashscope.aliyuncs.com",
+            "dashscope-intl.aliyuncs.com",
+            "dashscope-us.aliyuncs.com",
+            "cn-hongkong.dashscope.aliyuncs.com",
+        ),
+        "qwen",
+    ),
+    "openrouter": Preset(
+        "https://openrouter.ai/api/v1",
+        "OPENROUTER_API_KEY",
+        ("openrouter.ai",),
+        "openrouter",
+    ),
+}
+
+
+KEYS_AT = {
+    "OPENAI_API_KEY": "there are keys at https://platform.openai.com/api-keys",
+    "DEEPSEEK_API_KEY": "there are keys at https://platform.deepseek.com/api_keys",
+    "DASHSCOPE_API_KEY": "there are keys at https://bailian.console.aliyun.com",
+    "OPENROUTER_API_KEY": "there are keys at https://openrouter.ai/settings/keys",
+}
+
+
+def of(name: object) -> Preset:
+    """The preset of that name; OpenAI itself where there is none."""
+    return next((preset for known, preset in PRESETS.items() if known == name), OPENAI)
+
+
+def key_variable(name: object, base_url: object) -> str:
+    """The variable whose key may be sent there, or nothing: a key never goes to another's host."""
+    preset = of(name)
+    address = str(base_url or preset.base_url)
+    safe = address.startswith("https://") and host_of(address) in preset.hosts
+    return preset.key if safe else ""
+
+
+def host_of(address: str) -> str:
+    """The host of an HTTP address; nothing where it is none."""
+    try:
+        parts = urlsplit(address)
+        known = parts.scheme in ("http", "https") and parts.port != 0
+    except ValueError:
+        return ""
+    return (parts.hostname or "") if known else ""
