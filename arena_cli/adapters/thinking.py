@@ -22,12 +22,18 @@ class Spoken:
 
     def __init__(self) -> None:
         self._held = ""
+        self._passed: list[str] = []
         self._within: str | None = None
         self._line = ""
         self._in_fence = False
 
     def feed(self, text: str) -> str:
         """What may be shown now."""
+        if not (self._held or self._within) and "<" not in text:
+            self._passed.append(text)
+            return text
+        self._keep_up("".join(self._passed))
+        self._passed.clear()
         self._held += text
         shown: list[str] = []
         while (piece := self._next_piece()) is not None:
@@ -60,9 +66,13 @@ class Spoken:
 
     def _take(self, end: int, to: int) -> str:
         shown, self._held = self._held[:end], self._held[to:]
+        self._keep_up(shown)
+        return shown
+
+    def _keep_up(self, shown: str) -> None:
+        """Note where in the text this leads: within a fence or not, and in which line."""
         self._in_fence, line = self._after(shown)
         self._line = line if len(line) < _LINE_KEPT else line[: _LINE_KEPT // 2] + line[-1]
-        return shown
 
     def _counts(self, tag: re.Match[str]) -> bool:
         in_fence, line = self._after(tag.string[: tag.start()])
