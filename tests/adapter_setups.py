@@ -16,6 +16,7 @@ from arena_cli.adapters.cli import CliAdapter, CliSettings
 from arena_cli.context import render
 from arena_cli.ground.protocol import (
     AgentInput,
+    AgentSession,
     CallNote,
     SessionId,
     ShownMessage,
@@ -35,7 +36,7 @@ class Heard:
         self.deltas: list[str] = []
         self.notes: dict[str, Any] = {}
         self.statuses: list[StatusEvent] = []
-        self.session_id: str | None = None
+        self.session_id: SessionId | None = None
 
     def __call__(self, item: Told, /) -> None:
         if isinstance(item, TextDelta):
@@ -43,13 +44,20 @@ class Heard:
         elif isinstance(item, CallNote):
             self.notes.update(item)
         elif isinstance(item, SessionId):
-            self.session_id = str(item)
+            self.session_id = item
         else:
             self.statuses.append(item)
 
     @property
     def text(self) -> str:
         return "".join(self.deltas)
+
+    def own_session(self, upto_seq: int = 2) -> AgentSession:
+        """The session that was told, as the engine gives it back."""
+        assert self.session_id is not None
+        return AgentSession(
+            id=str(self.session_id), upto_seq=upto_seq, state=dict(self.session_id.state)
+        )
 
 
 def an_input(text: str = "你好", **changes: Any) -> AgentInput:

@@ -23,6 +23,7 @@ class Keepers:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str | None, str]] = []
+        self.states: list[dict[str, Any] | None] = []
         self.stopped: list[str] = []
         self.answers: dict[str, list[Any]] = {}
 
@@ -41,7 +42,9 @@ class Keepers:
                 own = input.own_session.id if input.own_session else None
                 agent = self.setup.agent_id
                 keepers.calls.append((agent, own, self.setup.render(input)[1]))
-                emit(SessionId(own or f"{agent}-{len(keepers.calls)}"))
+                keepers.states.append(input.own_session.state if input.own_session else None)
+                number = len(keepers.calls)
+                emit(SessionId(own or f"{agent}-{number}", {"used": number}))
                 said = (keepers.answers.get(agent) or ["fine"]).pop(0)
                 if isinstance(said, Exception):
                     raise said
@@ -85,6 +88,8 @@ def test_another_arena_process_goes_on_in_it_and_sends_only_what_it_has_not_seen
     kept = talk.last("reply_finished").agent_session
     newest = talk.last("message").message
     assert (kept["id"], kept["upto_seq"]) == ("a-1", newest.seq)
+    assert keepers.states[-1] == {"used": 1}
+    assert kept["state"] == {"used": 3}
 
 
 def test_what_is_written_of_the_input_is_the_whole_of_it(tmp_path: Path) -> None:

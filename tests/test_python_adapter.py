@@ -13,7 +13,7 @@ import pytest
 from adapter_setups import PATIENCE_S, PROGRAMS, Heard, a_setup, an_input, cancelled, pids_in, runs
 from pydantic import ValidationError
 
-from arena_cli.adapters import python
+from arena_cli.adapters import kept
 from arena_cli.adapters.python import PythonAdapter, PythonSettings
 from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
 from arena_cli.ground.protocol import AgentOutput
@@ -202,7 +202,7 @@ def test_nothing_that_is_printed_or_read_disturbs_the_answer(workspace: Path) ->
 def test_a_thread_that_prints_does_not_put_the_end_off(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(python, "STOP_GRACE_S", 0.1)
+    monkeypatch.setattr(kept, "STOP_GRACE_S", 0.1)
     assert answer(workspace, "leaves_a_thread").content == "answered"
 
 

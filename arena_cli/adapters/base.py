@@ -43,6 +43,11 @@ class Settings(BaseModel):
         """
         return {}
 
+    @classmethod
+    def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:  # noqa: ARG003 - for some kinds
+        """Keys for a new profile (`arena agents add`) that the environment gives reason for."""
+        return {}
+
 
 @dataclass(frozen=True)
 class Setup:

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from arena_cli.adapters.base import Settings
+from arena_cli.ground import text as texts
 
 _ALWAYS_GIVEN = frozenset({"PATH", "HOME", "USER", "LANG", "TMPDIR", "TERM"})
 _GIVEN_ON_WINDOWS = frozenset(
     {"SYSTEMROOT", "COMSPEC", "PATHEXT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "TEMP", "TMP"}
 )
 _GIVEN_BEGINNINGS = ("LC_", "SSL_CERT_", "XDG_")
+
+LONGEST_ARGUMENT = 30_000
+# What an option, a Windows switch or a file of arguments begins with.
+_OPTION_MARKS = ("-", "/", "@")
+_BATCH_SUFFIXES = (".cmd", ".bat")
+_BATCH_SPECIAL = frozenset('&|<>^%!"')
+
+
+class ProgramSettings(Settings):
+    """The keys that all kinds have whose agent is a program.
+
+    `args` are more arguments, `env` more variables (a value, or `inherit`), `cwd` is where it runs,
+    from the workspace.
+    """
+
+    args: list[str] = []
+    env: dict[str, str] = {}
+    cwd: str = "."
 
 
 def find(name: str, *, workspace: Path, environ: Mapping[str, str]) -> Path | None:
@@ -25,6 +49,53 @@ def find(name: str, *, workspace: Path, environ: Mapping[str, str]) -> Path | No
     else:
         found = shutil.which(name, path=environ.get("PATH", ""))
     return Path(found).absolute() if found else None
+
+
+def why_missing(name: str, *, workspace: Path, key: str, install: str = "") -> tuple[str, str]:
+    """What is wrong where `find` found nothing, and what to do; `key` is the setting that names it.
+
+    `install` says how to get it.
+    """
+    if Path(name).name == name:
+        get = f"install it ({install})" if install else "install it"
+        return f"there is no program {name} on PATH", f"{get}, or give its path in `{key}`"
+    what = f"there is no program {name} at {workspace / name}"
+    if not (workspace / name).is_file():
+        return what, f"paths in `{key}` start from the workspace"
+    return (
+        f"{what}: the file is there, but it cannot be executed",
+        "make it executable, or name what runs it first, as in [python, bot.py]",
+    )
+
+
+def is_batch(program: Path) -> bool:
+    """Whether it is a batch file, in which an argument could run commands."""
+    return program.suffix.lower() in _BATCH_SUFFIXES
+
+
+def holds_commands(program: Path, text: str) -> bool:
+    """Whether the program, a batch file, would find commands in an argument."""
+    return is_batch(program) and not _BATCH_SPECIAL.isdisjoint(text)
+
+
+def argument(text: str) -> str:
+    """A text as an argument that no program takes for an option, and no system cuts at a NUL."""
+    text = text.replace("\0", texts.REPLACEMENT)
+    return f" {text}" if text.startswith(_OPTION_MARKS) else text
+
+
+@contextlib.contextmanager
+def text_file(folder: Path, text: str) -> Iterator[str]:
+    """The path of a new file in `folder` with the text, for as long as it is needed. OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, path = tempfile.mkstemp(".txt", "prompt-", folder.absolute())
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode("utf-8", "replace"))
+        yield path
+    finally:
+        with contextlib.suppress(OSError):
+            Path(path).unlink()
 
 
 def environment(environ: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:

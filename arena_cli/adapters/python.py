@@ -7,10 +7,8 @@ off, or that breaks the process, ends it; the next call starts another.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.machinery
 import importlib.util
-import json
 import symtable
 import sys
 from pathlib import Path
@@ -18,18 +16,14 @@ from typing import Any, ClassVar
 
 from pydantic import field_validator
 
-from arena_cli.adapters import cli_output, process, programs, python_worker
+from arena_cli.adapters import cli_output, python_worker
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.cli_output import NotAnAnswerError
-from arena_cli.adapters.process import Process, Program
-from arena_cli.adapters.tail import ByteTail
+from arena_cli.adapters.kept import Kept
+from arena_cli.adapters.process import Program
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit
-
-STOP_GRACE_S = 0.5
-_END_GRACE_S = 1.0
-_LINES_SHOWN = 5
 
 
 class PythonSettings(Settings):
@@ -58,25 +52,27 @@ class PythonAdapter:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._target: str = setup.settings.target
-        self._worker: Process | None = None
-        self._one_at_a_time = asyncio.Lock()
+        self._worker = Kept(
+            setup.agent_id,
+            asked=self._target,
+            name="its Python process",
+            mend=f"see that {sys.executable} runs",
+        )
 
     async def start(self) -> None:
         """The process starts with the first call."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """One call of the function; what it printed stands in `metadata["stderr"]`."""
-        async with self._one_at_a_time:
-            printed = ByteTail()
-            try:
-                answer = await self._answer(input, printed)
-            except asyncio.CancelledError:
-                emit(CallNote(_notes(printed)))
-                await self._end()
-                raise
-            if "error" in answer:
-                raise await self._failed(answer["error"], printed)
-            return self._output(answer["output"], printed)
+        line = input.model_dump_json()
+        try:
+            answer = await self._worker.exchange(self._program(), line, is_end=lambda _: True)
+        except asyncio.CancelledError:
+            emit(CallNote(self._worker.notes()))
+            raise
+        if "error" in answer:
+            raise await self._failed(answer["error"])
+        return self._output(answer["output"])
 
     async def health(self) -> Health:
         """Whether the function is there, by reading its file; nothing is run."""
@@ -98,100 +94,29 @@ class PythonAdapter:
 
     async def stop(self) -> None:
         """End the process, which may first end in peace, whatever its threads still print."""
-        worker = self._worker
-        if worker is not None:
-            worker.write(b"")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(STOP_GRACE_S):
-                    while worker.returncode is None:
-                        await worker.event()
-        await self._end()
+        await self._worker.stop()
 
-    async def _answer(self, input: AgentInput, printed: ByteTail) -> dict[str, Any]:
-        """What the worker answers. Raises AgentProtocolError where it broke."""
-        worker = await self._ready()
-        worker.write(input.model_dump_json().encode("utf-8") + b"\n", last=False)
-        line: list[bytes] = []
-        grace: float | None = None
-        ends: set[str] = set()
-        while len(ends) < 3 and (event := await worker.event(grace)):
-            if not event.data:
-                ends.add(event.source)
-                grace = None if ends == {"stderr"} else _END_GRACE_S
-            elif event.source == "stderr":
-                printed.add(event.data)
-            else:
-                line.append(event.data)
-                if event.data.endswith(b"\n"):
-                    break
-        while waiting := worker.waiting_event():
-            if waiting.source == "stderr":
-                printed.add(waiting.data)
-        if not line or not line[-1].endswith(b"\n"):
-            raise await self._broken(worker, printed)
-        answer: dict[str, Any] = json.loads(b"".join(line))
-        return answer
-
-    async def _ready(self) -> Process:
-        """The worker that is there, else a new one; what it printed between calls is dropped."""
-        while self._worker is not None and self._worker.waiting_event():
-            pass
-        if self._worker is not None and self._worker.returncode is not None:
-            await self._end()
-        if self._worker is None:
-            self._worker = await self._started()
-        return self._worker
-
-    async def _started(self) -> Process:
+    def _program(self) -> Program:
         worker = str(Path(python_worker.__file__).resolve())
-        program = Program(
+        return Program(
             argv=[sys.executable, worker, self._target],
             cwd=self._setup.workspace,
             environ=self._setup.environ,
             records=self._setup.records,
         )
-        try:
-            return await process.start(program)
-        except (OSError, ValueError) as error:
-            raise AgentUnavailable(
-                self._setup.agent_id,
-                f"Python could not be started: {error}",
-                asked=self._target,
-                mend=f"see that {sys.executable} runs",
-            ) from error
 
-    async def _end(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            await worker.end()
-
-    async def _broken(self, worker: Process, printed: ByteTail) -> AgentProtocolError:
-        await self._end()
-        code = worker.returncode
-        how = programs.how_it_ended(code) if code is not None else "closed its streams"
-        return AgentProtocolError(
-            self._setup.agent_id,
-            f"its Python process {how} before the function returned",
-            asked=self._target,
-            came=" | ".join(printed.text.splitlines()[-_LINES_SHOWN:]),
-            mend="the next call starts a new one",
-            metadata=_notes(printed),
-        )
-
-    async def _failed(
-        self, error: dict[str, Any], printed: ByteTail
-    ) -> AgentUnavailable | AgentProtocolError:
+    async def _failed(self, error: dict[str, Any]) -> AgentUnavailable | AgentProtocolError:
         """What the user's code raised; without the function, the next call starts afresh."""
         error, _ = texts.clean_value(error)
         what = f"{error['what']} ({error['where']})" if error["where"] else error["what"]
-        notes = _notes(printed)
+        notes = self._worker.notes()
         if error["trace"]:
             notes["traceback"] = error["trace"]
         if error["found"]:
             return AgentProtocolError(
                 self._setup.agent_id, what, asked=self._target, metadata=notes
             )
-        await self._end()
+        await self._worker.end()
         return AgentUnavailable(
             self._setup.agent_id,
             f"its function cannot be loaded: {what}",
@@ -200,9 +125,9 @@ class PythonAdapter:
             metadata=notes,
         )
 
-    def _output(self, value: dict[str, Any], printed: ByteTail) -> AgentOutput:
+    def _output(self, value: dict[str, Any]) -> AgentOutput:
         value, replaced = texts.clean_value(value)
-        notes = _notes(printed) | ({"replaced_bytes": True} if replaced else {})
+        notes = self._worker.notes() | ({"replaced_bytes": True} if replaced else {})
         try:
             output = cli_output.output_of(value)
         except NotAnAnswerError as error:
@@ -214,10 +139,6 @@ class PythonAdapter:
                 metadata=notes,
             ) from error
         return output.model_copy(update={"metadata": {**output.metadata, **notes}})
-
-
-def _notes(printed: ByteTail) -> dict[str, Any]:
-    return {"stderr": printed.text} if printed.text else {}
 
 
 def _file_of_module(module: str, workspace: Path) -> Path | None:

@@ -16,18 +16,18 @@ _BUILT_IN = {
     "scripted": "arena_cli.adapters.scripted:ScriptedAdapter",
     "cli": "arena_cli.adapters.cli:CliAdapter",
     "python": "arena_cli.adapters.python:PythonAdapter",
+    "claude_code": "arena_cli.adapters.claude_code:ClaudeCodeAdapter",
+    "anthropic": "arena_cli.adapters.anthropic_api:AnthropicAdapter",
+    "openai": "arena_cli.adapters.openai_api:OpenAIAdapter",
+    "codex": "arena_cli.adapters.program_kinds:CodexAdapter",
+    "gemini": "arena_cli.adapters.program_kinds:GeminiAdapter",
+    "cursor": "arena_cli.adapters.program_kinds:CursorAdapter",
+    "opencode": "arena_cli.adapters.program_kinds:OpencodeAdapter",
+    "pi": "arena_cli.adapters.program_kinds:PiAdapter",
 }
 NOT_BUILT = frozenset(
     {
         "acp",
-        "anthropic",
-        "claude_code",
-        "codex",
-        "cursor",
-        "gemini",
-        "openai",
-        "opencode",
-        "pi",
     }
 )
 

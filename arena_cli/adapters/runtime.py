@@ -56,7 +56,7 @@ class Heard:
     on_status: Callable[[StatusEvent], None]
     on_text: Callable[[str], None] | None = None
     notes: dict[str, Any] = field(default_factory=dict)
-    session_id: str | None = None
+    session_id: SessionId | None = None
     _text: list[str] = field(default_factory=list)
     _growing: GrowingText | None = None
     _earlier: list[dict[str, Any]] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Heard:
         elif isinstance(item, StatusEvent):
             self.on_status(item.model_copy(update={"detail": self._edge(item.detail)}))
         elif isinstance(item, SessionId):
-            self.session_id = self._edge(str(item))
+            self.session_id = SessionId(self._edge(str(item)), self._edge(dict(item.state)))
         else:
             self.notes.update(self._edge(dict(item)))
 

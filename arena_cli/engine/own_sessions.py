@@ -12,18 +12,20 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from arena_cli.ground.protocol import AgentInput, AgentSession
+from arena_cli.ground.protocol import AgentInput, AgentSession, SessionId
 from arena_cli.team.model import Member
 
 
 def record(
-    session_id: str, input: AgentInput, digests: Sequence[str], member: Member
+    session_id: SessionId, input: AgentInput, digests: Sequence[str], member: Member
 ) -> dict[str, Any]:
     """What is kept of the session in which a call was made (`reply_finished.agent_session`)."""
     seqs = [message.seq for message in input.messages] or [0]
     first, last = min(seqs), max(seqs)
+    state = {"state": dict(session_id.state)} if session_id.state else {}
     return {
-        "id": session_id,
+        "id": str(session_id),
+        **state,
         "upto_seq": last,
         "from_seq": first,
         "head": _head(input, member),
@@ -41,15 +43,16 @@ def usable(
     if not kept:
         return None
     try:
-        session_id, upto, first = str(kept["id"]), int(kept["upto_seq"]), int(kept["from_seq"])
+        own = AgentSession.model_validate(kept)
+        first = int(kept["from_seq"])
     except (KeyError, TypeError, ValueError):
         return None
     if kept.get("head") != _head(input, member):
         return None
     is_comparable = any(message.seq == first for message in input.messages)
-    if is_comparable and kept.get("shown") != _shown(input, digests, first, upto):
+    if is_comparable and kept.get("shown") != _shown(input, digests, first, own.upto_seq):
         return None
-    return AgentSession(id=session_id, upto_seq=upto)
+    return own
 
 
 def _head(input: AgentInput, member: Member) -> str:

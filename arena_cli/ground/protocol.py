@@ -6,7 +6,7 @@ changed, only written anew. What an agent sends beside the known fields is kept 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -146,11 +146,13 @@ class MemberInfo(Shape):
 class AgentSession(Shape):
     """A session that an agent keeps for itself.
 
-    `upto_seq` is the greatest seq among the messages that it was shown there.
+    `upto_seq` is the greatest seq among the messages that it was shown there; `state` is what its
+    adapter noted with the last `SessionId`.
     """
 
     id: str
     upto_seq: int
+    state: dict[str, Any] = {}
 
 
 class AgentInput(Shape):
@@ -280,7 +282,17 @@ class CallNote(dict[str, Any]):
 
 
 class SessionId(str):
-    """The id of the session that an agent keeps for itself, in which this call was made."""
+    """The id of the session that an agent keeps for itself, in which this call was made.
+
+    `state` is what its adapter needs to know when it goes on there, as plain JSON.
+    """
+
+    state: Mapping[str, Any]
+
+    def __new__(cls, value: str, state: Mapping[str, Any] | None = None) -> SessionId:
+        made = super().__new__(cls, value)
+        made.state = state or {}
+        return made
 
 
 Told = StatusEvent | TextDelta | CallNote | SessionId

@@ -20,7 +20,8 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _KEY = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)[\"']?\s*[:：]\s*[\"']?(?P<value>\S)?")
-_KEPT = "${env:"  # it names a secret and is none
+# What names a secret and is none: `${env:NAME}`, and `inherit` for a variable of a program.
+_KEPT = re.compile(r"\$\{env:|inherit[\"']?\s*(?:[,}#]|$)")
 
 
 def is_secret(name: str) -> bool:
@@ -49,6 +50,15 @@ def masked(line: str) -> str:
     if start is not None:
         line = line[:start] + HIDDEN
     return _redactor().text(line)
+
+
+def masked_text(text: str) -> str:
+    """The text of a file without the values of its secret keys, line by line."""
+    lines = text.split("\n")
+    hidden = below_secrets(lines)
+    return "\n".join(
+        HIDDEN if index in hidden else masked(line) for index, line in enumerate(lines)
+    )
 
 
 def without(words: str, line: str, kept: str) -> str:
@@ -126,6 +136,6 @@ def _secret_from(line: str) -> int | None:
             continue
         if not found["value"]:
             return len(line)
-        if not line.startswith(_KEPT, found.start("value")):
+        if not _KEPT.match(line, found.start("value")):
             return found.end("value") - 1
     return None

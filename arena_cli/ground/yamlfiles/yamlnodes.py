@@ -51,6 +51,9 @@ for _name, _pattern, _first in (
 ):
     _CoreLoader.add_implicit_resolver(_CORE + _name, re.compile(rf"(?:{_pattern})\Z"), _first)
 
+CORE_RESOLVERS = _CoreLoader.yaml_implicit_resolvers
+"""By first character: (tag, pattern) of the plain scalars that are no texts."""
+
 
 def compose(text: str) -> Node | None:
     """The one document of `text` as nodes, None where it is empty; raises `yaml.YAMLError`."""
