@@ -50,6 +50,7 @@ SHELLS = DOCS / "shells.md"
 BEGINS_WITH = {  # the command that made the workspace of a page; of the others, `arena init`
     "README.md": "arena init --template incident",
     "first-team.md": "true",
+    "real-agents.md": "true",
 }
 COMMANDS = (
     "",
@@ -60,8 +61,10 @@ COMMANDS = (
     "show",
     "sessions",
     "agents",
+    "agents add",
     "agents check",
     "agents find",
+    "agents test",
     "teams",
     "doctor",
     "schema",
@@ -482,11 +485,11 @@ def test_help_is_what_the_program_prints(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_help_has_every_command() -> None:
-    from arena_cli.cli import main, workspace
+    from arena_cli.cli import agents, main
 
     names = {command.name for command in main.app.registered_commands}
     names |= {group.name for group in main.app.registered_groups}
-    names |= {f"agents {command.name}" for command in workspace.agents_app.registered_commands}
+    names |= {f"agents {command.name}" for command in agents.agents_app.registered_commands}
     assert names == set(COMMANDS) - {""}
 
 

@@ -44,7 +44,7 @@ def test_a_variable_that_is_not_set_is_an_error_of_that_agent(tmp_path: Path) ->
     done = program.run("send", "hello").check(code=3)
     said = "adapter.env.API_KEY: API_KEY is not set"
     assert f"robot: {said}" in done.stdout
-    assert f"NOT OK robot · robot: {said}" in program.run("agents", "check").check(code=1).stdout
+    assert f"NOT OK robot · {said}" in program.run("agents", "check").check(code=1).stdout
 
 
 def test_what_a_program_inherits_under_a_secrets_name_is_a_secret(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a shell offers at Tab: names of sessions, agents, teams and scenarios.
+"""What a shell offers at Tab: names of sessions, agents, kinds of agents, teams and scenarios.
 
 A workspace that is not there, or is broken, has no names: whoever types is told when the command
 runs, not before.
@@ -57,6 +57,13 @@ def complete_teams(context: typer.Context, incomplete: str) -> list[str]:
 def complete_scenarios(context: typer.Context, incomplete: str) -> list[str]:
     """Scenarios by the names of their files in `scenarios/`."""
     return _offered(lambda root: _stems(root / "scenarios"), context, incomplete)
+
+
+def complete_kinds(incomplete: str) -> list[str]:
+    """Kinds of adapters, with or without a workspace."""
+    from arena_cli.adapters import registry
+
+    return [kind for kind in registry.known() if kind.startswith(incomplete) and _is_plain(kind)]
 
 
 def _offered(

@@ -235,14 +235,14 @@ def _check_workspace(context: typer.Context) -> bool:
     import platform
 
     from arena_cli import __version__
-    from arena_cli.cli import workspace
+    from arena_cli.cli import agents
     from arena_cli.session import store
 
     common.say(f"arena {__version__} · Python {platform.python_version()} · {platform.platform()}")
     loaded = common.workspace_of(context)
     common.say(f"workspace {loaded.root}")
     common.say(f"sessions {len(store.stored(loaded.root))}")
-    return workspace.print_health(loaded)
+    return agents.print_health(loaded)
 
 
 def _check_session(context: typer.Context, session: str) -> bool:

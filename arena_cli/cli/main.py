@@ -12,6 +12,7 @@ import typer
 
 from arena_cli import __version__
 from arena_cli.cli import (
+    agents,
     common,
     interrupt,
     look,
@@ -40,7 +41,7 @@ app.command("resume")(talk.resume)
 app.command("run")(scenarios.run)
 app.command("show")(look.show)
 app.command("sessions")(look.sessions)
-app.add_typer(workspace.agents_app, name="agents")
+app.add_typer(agents.agents_app, name="agents")
 app.command("teams")(workspace.teams)
 app.command("doctor")(look.doctor)
 app.command("schema")(workspace.schema)

@@ -1,23 +1,14 @@
-"""`init`, `agents`, `teams`, `schema`: the files of a workspace."""
+"""`init`, `teams`, `schema`: the files of a workspace."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from arena_cli.cli import common, interrupt
-from arena_cli.ground import exits
-
-if TYPE_CHECKING:
-    from arena_cli.team.model import AgentProfile
-    from arena_cli.team.search import Match
-    from arena_cli.team.workspace import Workspace
-
-ListAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON list.")]
-
-agents_app = typer.Typer(help="List, find or check the agents.", rich_markup_mode=None)
+from arena_cli.cli import common
+from arena_cli.cli.agents import ListAsJson
 
 
 def init(
@@ -45,97 +36,6 @@ def init(
         common.say(f'  cd "{folder}"')
     common.say(f'  arena send "{files.FIRST_WORDS[template]}"')
     common.say("  arena run")
-
-
-@agents_app.callback(invoke_without_command=True)
-def agents(context: typer.Context, as_json: ListAsJson = False) -> None:
-    """List the agents of the workspace."""
-    if context.invoked_subcommand is not None:
-        return
-    loaded = common.workspace_of(context)
-    profiles = loaded.profiles.values()
-    if as_json:
-        common.say_json([profile.model_dump() for profile in profiles])
-        return
-    if not profiles:
-        common.warn("no agents yet; `arena init` writes four that work offline")
-    for profile in profiles:
-        common.say(_line_of(profile))
-
-
-def _line_of(profile: AgentProfile, *more: str) -> str:
-    from arena_cli.ground.text import shown_line
-
-    facts = [
-        f"{profile.avatar} {profile.name or profile.agent_id}".strip(),
-        f"@{profile.agent_id}",
-        str(profile.adapter["type"]),
-        ", ".join(profile.skills),
-        "" if profile.member else "not a member",
-        *more,
-    ]
-    return " · ".join(shown_line(fact) for fact in facts if fact)
-
-
-@agents_app.command("find")
-def find(
-    context: typer.Context,
-    keywords: Annotated[
-        list[str],
-        typer.Argument(metavar="KEYWORD", help="What one of them should know or be called."),
-    ],
-    as_json: ListAsJson = False,
-) -> None:
-    """Find agents by skill, keyword, name or role prompt, best first. Exits 1 if there is none."""
-    from arena_cli.team import search
-
-    found = search.find(common.workspace_of(context).loaded.values(), keywords)
-    if as_json:
-        common.say_json(
-            [
-                {**one.profile.model_dump(), "matches": [match._asdict() for match in one.matches]}
-                for one in found
-            ]
-        )
-    for one in found if not as_json else ():
-        common.say(_line_of(one.profile, f"found: {', '.join(map(_told, one.matches))}"))
-    if not found:
-        common.warn("no agent matches; `arena agents` lists all of them with their skills")
-        raise typer.Exit(exits.NOT_HELD)
-
-
-def _told(match: Match) -> str:
-    if match.place == "role_prompt":
-        return f"{match.keyword} in its role prompt"
-    return f"{match.place} {match.text}"
-
-
-@agents_app.command("check")
-def check(context: typer.Context) -> None:
-    """Check every file of the workspace and ask each agent whether it could be called now."""
-    from arena_cli.scenario.load import select
-
-    loaded, _ = common.scenarios_of(context, select.everything(common.root_of(context)))
-    for warning in loaded.warnings:
-        common.warn(f"warning: {warning}")
-    if not print_health(loaded):
-        raise typer.Exit(exits.NOT_HELD)
-
-
-def print_health(loaded: Workspace) -> bool:
-    """A line per agent; whether all of them could be called."""
-    from arena_cli.ground.text import shown_line
-    from arena_cli.session import health
-
-    sound = True
-    place = common.place_of(loaded, wait_s=0)
-    asked = health.of(place, loaded.profiles.values())
-    for agent, one in interrupt.run(asked, hint="").items():
-        sound = sound and one.ok
-        state = "ok" if one.ok else "NOT OK"
-        detail = f" · {shown_line(one.detail)}" if one.detail else ""
-        common.say(f"{state:6} {shown_line(agent)}{detail}")
-    return sound
 
 
 def teams(context: typer.Context, as_json: ListAsJson = False) -> None:

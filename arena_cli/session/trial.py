@@ -16,7 +16,7 @@ from arena_cli.session import outgoing, session, store
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import Place
 from arena_cli.team import mentions
-from arena_cli.team.model import Member, Team, TeamConfig
+from arena_cli.team.model import Member, Team
 from arena_cli.transcript import attachments
 from arena_cli.transcript.events import Event, ReplyFinished
 from arena_cli.transcript.fold import Fold
@@ -40,12 +40,12 @@ class Tried(NamedTuple):
 
 
 async def call(place: Place, member: Member, limit_s: float) -> Tried:
-    """Call an agent, alone in a team, once, within its own time limit or `limit_s`.
+    """Call an agent, alone in a team, once, within `limit_s` seconds.
 
     Cancelled, its work is ended first. Raises DiskRefused.
     """
-    alone = member._replace(profile=member.profile.model_copy(update={"on_failure": "skip"}))
-    team = Team(None, (alone,), config=TeamConfig(turn_timeout_s=limit_s))
+    once = member.profile.model_copy(update={"on_failure": "skip", "timeout_s": limit_s})
+    team = Team(None, (member._replace(profile=once),))
     heard: list[Event] = []
     with tempfile.TemporaryDirectory(prefix="arena-test-", ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()

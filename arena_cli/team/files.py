@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from arena_cli.ground import nearest
@@ -19,6 +19,11 @@ FILE = "arena.yaml"
 AGENTS = "agents"
 TEAMS = "agents/teams"
 SUFFIX = ".yaml"
+
+Unsaved = Mapping[str, Document]
+"""Files as they are to be, by path (`agents/dev.yaml`): read instead of those on disk."""
+
+NOTHING: Unsaved = {}
 
 
 def names(folder: Path, suffix: str = SUFFIX) -> list[str]:
@@ -80,18 +85,18 @@ def _at(part: Part, loc: tuple[str, ...]) -> Sequence[Part]:
     return [Part(part.document, (*part.loc, *loc))] if part.holds(loc) else []
 
 
-def agents(root: Path, faults: list[Fault]) -> dict[str, Part]:
+def agents(root: Path, faults: list[Fault], unsaved: Unsaved = NOTHING) -> dict[str, Part]:
     """The profiles' files by stem."""
-    return _parts(root, AGENTS, faults)
+    return _parts(root, AGENTS, faults, unsaved)
 
 
 def drafts(
-    root: Path, document: Document, faults: list[Fault]
+    root: Path, document: Document, faults: list[Fault], unsaved: Unsaved = NOTHING
 ) -> tuple[dict[str, Draft], list[str]]:
     """The teams by name, and the names of those whose file is wrong."""
     found: dict[str, Draft] = {}
     broken: list[str] = []
-    for stem, part in _parts(root, TEAMS, faults).items():
+    for stem, part in _parts(root, TEAMS, faults, unsaved).items():
         file, wrong = teams.read(stem, part)
         faults += wrong
         if file is None:
@@ -104,14 +109,16 @@ def drafts(
     return found, broken
 
 
-def _parts(root: Path, folder: str, faults: list[Fault]) -> dict[str, Part]:
+def _parts(root: Path, folder: str, faults: list[Fault], unsaved: Unsaved) -> dict[str, Part]:
     """The documents of a folder by stem, in the order of the names."""
     for name in names(root / folder, ".yml"):
         mend = f"rename it to {name.removesuffix('.yml')}{SUFFIX}"
         faults.append(Fault(f"{folder}/{name}", 0, "", f"only {SUFFIX} files are read", mend))
     found: dict[str, Part] = {}
     folded: dict[str, str] = {}
-    for name in names(root / folder):
+    new = (path.rpartition("/") for path in unsaved)
+    there = {*names(root / folder), *(name for parent, _, name in new if parent == folder)}
+    for name in sorted(there):
         shown = f"{folder}/{name}"
         stem = ids.normal(name.removesuffix(SUFFIX))
         other = folded.setdefault(stem.casefold(), shown)
@@ -119,5 +126,5 @@ def _parts(root: Path, folder: str, faults: list[Fault]) -> dict[str, Part]:
             what = f"has the name of {other}, upper and lower case apart"
             faults.append(Fault(shown, 0, "", what, "rename one of them"))
             continue
-        found[stem] = Part(yamlfile.load(root / folder / name, shown))
+        found[stem] = Part(unsaved.get(shown) or yamlfile.load(root / folder / name, shown))
     return found

@@ -183,18 +183,18 @@ class Workspace:
         return team
 
 
-def load(root: Path, *, kinds: Kinds) -> Workspace:
+def load(root: Path, *, kinds: Kinds, unsaved: files.Unsaved = files.NOTHING) -> Workspace:
     """Reads and checks all files of a workspace; raises FileFaults."""
     found = Findings()
     document = files.workspace_document(root)
     file = files.workspace_file(document, kinds, found.faults)
-    sources, faults = profiles.sources(files.agents(root, found.faults))
+    sources, faults = profiles.sources(files.agents(root, found.faults, unsaved))
     found.faults += faults
     loaded: dict[str, Loaded] = {}
     found.faults += _load_profiles(root, kinds, document, sources, loaded)
     broken = [agent_id for agent_id in sources if agent_id not in loaded]
     found.faults += profiles.reference_faults(loaded, broken)
-    drafts, broken_teams = files.drafts(root, document, found.faults)
+    drafts, broken_teams = files.drafts(root, document, found.faults, unsaved)
     built: dict[str, Team] = {}
     for name, draft in drafts.items():
         team = teams.build(draft, loaded, found, broken)

@@ -1,0 +1,291 @@
+"""`agents`: who is there, whether they can be called, and a new one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from arena_cli.cli import common, complete, interrupt
+from arena_cli.ground import exits
+from arena_cli.ground.errors import UsageError
+
+if TYPE_CHECKING:
+    from arena_cli.team.model import AgentProfile, Member
+    from arena_cli.team.newcomer import Newcomer
+    from arena_cli.team.search import Match
+    from arena_cli.team.workspace import Workspace
+
+ListAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON list.")]
+NewId = Annotated[str, typer.Argument(metavar="ID", help="What it is called by: @ID.")]
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- COMMAND",
+        help="After `--`: the program and its arguments, of a kind that runs any (cli, acp).",
+    ),
+]
+Kind = Annotated[
+    str,
+    typer.Option(
+        "--adapter",
+        metavar="KIND",
+        help="The kind of agent, such as anthropic, openai, claude_code or cli.",
+        autocompletion=complete.complete_kinds,
+    ),
+]
+Model = Annotated[str | None, typer.Option("--model", help="The model that it asks.")]
+Preset = Annotated[
+    str | None, typer.Option("--preset", help="A server or program that its kind knows by name.")
+]
+Name = Annotated[str, typer.Option("--name", help="How it is shown, and called beside its id.")]
+Role = Annotated[str, typer.Option("--role", metavar="TEXT", help="Its role prompt.")]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Another key of its adapter, dotted where it is nested; the value is YAML. "
+        "Repeat for more.",
+    ),
+]
+NewTeam = Annotated[
+    str | None,
+    typer.Option(
+        "--team",
+        "-t",
+        help="The team that it becomes a member of; without it, the one of arena.yaml.",
+        autocompletion=complete.complete_teams,
+    ),
+]
+OneAgent = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="Which agent.", autocompletion=complete.complete_agents),
+]
+TriedAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+agents_app = typer.Typer(help="List, find, add, check or test the agents.", rich_markup_mode=None)
+
+
+@agents_app.callback(invoke_without_command=True)
+def agents(context: typer.Context, as_json: ListAsJson = False) -> None:
+    """List the agents of the workspace."""
+    if context.invoked_subcommand is not None:
+        return
+    loaded = common.workspace_of(context)
+    profiles = loaded.profiles.values()
+    if as_json:
+        common.say_json([profile.model_dump() for profile in profiles])
+        return
+    if not profiles:
+        common.warn(
+            "no agents yet; `arena agents add` makes one, `arena init` four that work offline"
+        )
+    for profile in profiles:
+        common.say(_line_of(profile))
+
+
+def _line_of(profile: AgentProfile, *more: str) -> str:
+    from arena_cli.ground.text import shown_line
+
+    facts = [
+        f"{profile.avatar} {profile.name or profile.agent_id}".strip(),
+        f"@{profile.agent_id}",
+        str(profile.adapter["type"]),
+        ", ".join(profile.skills),
+        "" if profile.member else "not a member",
+        *more,
+    ]
+    return " · ".join(shown_line(fact) for fact in facts if fact)
+
+
+@agents_app.command("find")
+def find(
+    context: typer.Context,
+    keywords: Annotated[
+        list[str],
+        typer.Argument(metavar="KEYWORD", help="What one of them should know or be called."),
+    ],
+    as_json: ListAsJson = False,
+) -> None:
+    """Find agents by skill, keyword, name or role prompt, best first. Exits 1 if there is none."""
+    from arena_cli.team import search
+
+    found = search.find(common.workspace_of(context).loaded.values(), keywords)
+    if as_json:
+        common.say_json(
+            [
+                {**one.profile.model_dump(), "matches": [match._asdict() for match in one.matches]}
+                for one in found
+            ]
+        )
+    for one in found if not as_json else ():
+        common.say(_line_of(one.profile, f"found: {', '.join(map(_told, one.matches))}"))
+    if not found:
+        common.warn("no agent matches; `arena agents` lists all of them with their skills")
+        raise typer.Exit(exits.NOT_HELD)
+
+
+def _told(match: Match) -> str:
+    if match.place == "role_prompt":
+        return f"{match.keyword} in its role prompt"
+    return f"{match.place} {match.text}"
+
+
+@agents_app.command("check")
+def check(context: typer.Context) -> None:
+    """Check every file of the workspace and ask each agent whether it could be called now."""
+    from arena_cli.scenario.load import select
+
+    loaded, _ = common.scenarios_of(context, select.everything(common.root_of(context)))
+    for warning in loaded.warnings:
+        common.warn(f"warning: {warning}")
+    if not print_health(loaded):
+        raise typer.Exit(exits.NOT_HELD)
+
+
+def print_health(loaded: Workspace, *agents: str) -> bool:
+    """A line per agent, of all or of these; whether they could be called."""
+    from arena_cli.ground.text import shown_line
+    from arena_cli.session import health
+
+    sound = True
+    place = common.place_of(loaded, wait_s=0)
+    asked = health.of(place, [loaded.profiles[one] for one in agents or loaded.profiles])
+    for agent, one in interrupt.run(asked, hint="").items():
+        sound = sound and one.ok
+        state = "ok" if one.ok else "NOT OK"
+        what = one.detail.removeprefix(f"{agent}: ")
+        detail = f" · {shown_line(what)}" if what else ""
+        common.say(f"{state:6} {shown_line(agent)}{detail}")
+    return sound
+
+
+@agents_app.command("add")
+def add(
+    context: typer.Context,
+    agent_id: NewId,
+    kind: Kind,
+    command: Command = None,
+    model: Model = None,
+    preset: Preset = None,
+    name: Name = "",
+    role: Role = "",
+    settings: Setting = None,
+    team: NewTeam = None,
+) -> None:
+    """Write the profile of a new agent, and say what it still needs. Nothing is overwritten."""
+    from arena_cli.adapters import registry
+    from arena_cli.team import environ, newcomer
+
+    adapter: dict[str, object] = {"type": kind}
+    for key, value in (("preset", preset), ("model", model), ("command", command)):
+        if value:
+            adapter[key] = value
+    for key, value in newcomer.settings_of(settings or ()).items():
+        if key in adapter:
+            raise UsageError(f"--set {key}: it is given twice", "give it once")
+        adapter[key] = value
+    root, is_new = _root_for_another(context)
+    shape = registry.settings_type(kind)
+    suggested = shape.suggested({**environ.read_dotenv(root), **os.environ}) if shape else {}
+    adapter |= {key: value for key, value in suggested.items() if key not in adapter}
+    data = newcomer.profile(agent_id, adapter, registry.KINDS, name=name, role_prompt=role)
+    new = newcomer.check(root, data, team, kinds=registry.KINDS)
+    newcomer.write(new)
+    if is_new:
+        common.warn(f"{root} is a workspace now: there was none in it or above it")
+    _tell_added(new)
+
+
+def _root_for_another(context: typer.Context) -> tuple[Path, bool]:
+    """The workspace, or the current folder where nobody named one and none is found; if so."""
+    from arena_cli.team import workspace
+
+    options: common.Options = context.obj
+    try:
+        return common.root_of(context), False
+    except UsageError:
+        if options.workspace or os.environ.get(workspace.VARIABLE):
+            raise
+        return common.here(), True
+
+
+def _tell_added(new: Newcomer) -> None:
+    """What was written, what is missing, and how to talk to it."""
+    from arena_cli.cli import trials
+    from arena_cli.ground.text import shown_line
+
+    common.say(shown_line(new.path))
+    for line in trials.below(new.shown.rstrip()):
+        common.say(line)
+    if new.team_file:
+        common.say(f"{shown_line(new.team_file[0])}: {new.agent_id} is a member")
+    common.say("")
+    print_health(new.workspace, new.agent_id)
+    if new.shown != new.text:
+        common.warn(
+            f"{shown_line(new.path)} holds a secret, for all who read it; "
+            "`${env:NAME}` in its place is filled from the environment, or from .env"
+        )
+    if new.by_hand:
+        common.warn(
+            f"{shown_line(new.by_hand)} is written in a way that cannot be added to: put "
+            f"{new.agent_id} under its `members`, so that it can be called"
+        )
+    for warning in new.warnings:
+        common.warn(f"warning: {warning}")
+    common.say("")
+    common.say(f"  arena agents test {new.agent_id}")
+    where = f" --team {new.team}" if new.team not in (None, new.workspace.file.team) else ""
+    common.say(f'  arena send{where} "@{new.agent_id} hello"')
+
+
+@agents_app.command("test")
+def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = False) -> None:
+    """Make one small real call of an agent, in no session; show what was sent and what came.
+
+    Exits 3 if it failed.
+    """
+    from arena_cli.cli import trials
+    from arena_cli.session import trial
+
+    loaded = common.workspace_of(context)
+    member = _member(loaded, agent_id)
+    place = common.place_of(loaded, wait_s=0)
+    limit = member.profile.timeout_s or _limit_s(loaded)
+    if sys.stderr.isatty():
+        common.warn(f"asking {member.id}, for up to {limit:g} s")
+    tried = interrupt.run(trial.call(place, member, limit), hint="")
+    if as_json:
+        common.say_json(trials.document(member, tried))
+    for line in trials.lines(member, tried) if not as_json else ():
+        common.say(line)
+    if not tried.works:
+        raise typer.Exit(exits.FAILED)
+
+
+def _member(loaded: Workspace, agent_id: str) -> Member:
+    from arena_cli.ground import nearest
+    from arena_cli.ground.text import shown_line
+    from arena_cli.team import ids
+    from arena_cli.team.model import Member
+
+    one = loaded.loaded.get(ids.normal(agent_id))
+    if one is None:
+        hint = nearest.hint(agent_id, loaded.loaded) or "`arena agents add` makes one"
+        raise UsageError(f"there is no agent `{shown_line(agent_id)}`", hint)
+    profile = one.profile
+    return Member(profile, profile.name or profile.agent_id, role_prompt=one.role_prompt)
+
+
+def _limit_s(loaded: Workspace) -> float:
+    """Seconds that a reply may take in the team that talks where none is named."""
+    from arena_cli.team.model import TeamConfig
+
+    is_team = loaded.file.team or any(one.member for one in loaded.profiles.values())
+    config = loaded.team(loaded.file.team).config if is_team else TeamConfig()
+    return config.turn_timeout_s

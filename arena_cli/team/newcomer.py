@@ -1,0 +1,215 @@
+"""A new agent: its profile, checked by the workspace's own rules, then written into its files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from arena_cli.ground import text as texts
+from arena_cli.ground.errors import Fault, FileFaults, UsageError
+from arena_cli.ground.yamlfiles import excerpt, yamlfile, yamlwriting
+from arena_cli.team import environ, files, ids, init, joining, workspace
+from arena_cli.team.profiles import Kinds
+from arena_cli.team.workspace import Workspace
+
+_SCHEMA_LINE = f"# yaml-language-server: $schema=../{init.SCHEMAS}/agent.json\n"
+_UNWRITTEN = " (not written)"
+_GIVE = {
+    "adapter.command": "give `-- COMMAND` at the end",
+    "adapter.model": "give `--model MODEL`",
+    "adapter.preset": "give `--preset PRESET`",
+}
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """A new agent that fits into its workspace, not written yet.
+
+    `path` and `text` are its profile's; `workspace` is as it will be. `team` is the team whose file
+    gets it as a member, `team_file` that file's path and new text; where it has to be put there by
+    hand, `by_hand` is the file's path. `warnings` are names that it makes easily mistaken.
+    """
+
+    agent_id: str
+    path: str
+    text: str
+    workspace: Workspace
+    team: str | None = None
+    team_file: tuple[str, str] | None = None
+    by_hand: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """Its text without the secrets of its adapter."""
+        before, key, adapter = self.text.partition("\nadapter:\n")
+        return before + key + excerpt.masked_text(adapter)
+
+
+def settings_of(settings: Sequence[str]) -> dict[str, Any]:
+    """The keys that `KEY=VALUE` texts give: dotted where they are nested, values as in YAML.
+
+    A variable (`env.NAME`) is the text as it is. Raises UsageError.
+    """
+    found: dict[str, Any] = {}
+    for setting in settings:
+        key, is_set, value = setting.partition("=")
+        loc = key.split(".")
+        if not is_set or not all(loc):
+            raise UsageError(f"--set {key}: there is no value", "write --set KEY=VALUE")
+        below = found
+        for part in loc[:-1]:
+            below = below.setdefault(part, {})
+            if not isinstance(below, dict):
+                raise UsageError(f"--set {key}: `{part}` has a value already")
+        if loc[-1] in below:
+            raise UsageError(f"--set {key}: it is given twice", "give it once")
+        below[loc[-1]] = value if loc[0] == "env" and len(loc) > 1 else _value(key, loc[-1], value)
+    return found
+
+
+def _value(key: str, last: str, text: str) -> Any:
+    text, _ = texts.clean(text)
+    if not text or "\n" in text:
+        return text
+    document = yamlfile.parse(f"{last}: {text}", f"--set {key}")
+    if document.faults or not isinstance(document.data, dict) or [*document.data] != [last]:
+        raise FileFaults([replace(fault, line=0, field="") for fault in document.faults])
+    return document.data[last]
+
+
+def profile(agent_id: str, adapter: Mapping[str, Any], kinds: Kinds, **more: str) -> dict[str, Any]:
+    """What its file is to say; `more` are keys of the profile, left out where they are empty.
+
+    What its kind implies is written down where it is filled from the environment, so that the file
+    says which variables it needs.
+    """
+    adapter, _ = texts.clean_value(adapter)
+    implied = kinds.implied(str(adapter["type"]), adapter)
+    named = {key: value for key, value in implied.items() if environ.is_open(value)}
+    said = {key: texts.clean(value)[0] for key, value in more.items() if value}
+    return {"agent_id": ids.normal(agent_id), **said, "adapter": {**adapter, **named}}
+
+
+def check(root: Path, data: Mapping[str, Any], team: str | None, *, kinds: Kinds) -> Newcomer:
+    """The new agent as it would be in that team, else in the team of `arena.yaml`.
+
+    Raises UsageError, or FileFaults with all that is wrong with it and with the other files.
+    """
+    agent_id = str(data["agent_id"])
+    wrong = ids.fault(agent_id)
+    if wrong:
+        raise UsageError(f"`{texts.shown_line(agent_id)}` is no id: it {wrong}", ids.RULE)
+    _check_is_new(root, agent_id)
+    before = workspace.load(root, kinds=kinds)
+    path = f"{files.AGENTS}/{agent_id}{files.SUFFIX}"
+    joined = before.team(team).name if team else _default_team(before)
+    unsaved = {path: yamlfile.plain(dict(data), path)}
+    team_file = None
+    by_hand = ""
+    if joined is not None:
+        by_hand = before.drafts[joined].part.document.shown
+        text = joining.with_member(_text_of(root / by_hand), agent_id)
+        if text is not None:
+            team_file, by_hand = (by_hand, text), ""
+            unsaved[team_file[0]] = yamlfile.parse(text, team_file[0])
+    try:
+        after = workspace.load(root, kinds=kinds, unsaved=unsaved)
+    except FileFaults as error:
+        raise FileFaults([_as_asked(fault, path) for fault in error.faults]) from error
+    if team and by_hand:
+        what = f"{by_hand}: its `members` are written in a way that cannot be added to"
+        raise UsageError(what, f"put {agent_id} there by hand, after adding it without --team")
+    written = _written(root, data, path)
+    warnings = tuple(one for one in after.warnings if one not in before.warnings)
+    return Newcomer(agent_id, path, written, after, joined, team_file, by_hand, warnings)
+
+
+def _check_is_new(root: Path, agent_id: str) -> None:
+    folder = root / files.AGENTS
+    there = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    wanted = f"{agent_id}{files.SUFFIX}".casefold()
+    for name in there:
+        if ids.normal(name).casefold() == wanted:
+            what = f"{files.AGENTS}/{name} is there already"
+            raise UsageError(what, "nothing was written; choose another id, or edit that file")
+
+
+def _default_team(before: Workspace) -> str | None:
+    named = before.file.team
+    return None if named is None else ids.normal(named)
+
+
+def _text_of(path: Path) -> str:
+    return path.read_bytes().decode("utf-8")
+
+
+def _as_asked(fault: Fault, path: str) -> Fault:
+    """A fault of what is not written yet, with the option that mends it."""
+    if fault.file != path:
+        return fault
+    mend = fault.mend
+    if fault.what == "is missing":
+        key = fault.field.removeprefix("adapter.")
+        mend = _GIVE.get(fault.field, f"give `--set {key}=VALUE`")
+    return replace(fault, file=path + _UNWRITTEN, mend=mend)
+
+
+def _written(root: Path, data: Mapping[str, Any], path: str) -> str:
+    text = yamlwriting.written(dict(data))
+    read = yamlfile.parse(text, path)
+    if read.faults:
+        raise FileFaults([replace(fault, file=path + _UNWRITTEN) for fault in read.faults])
+    has_schema = (root / init.SCHEMAS / "agent.json").is_file()
+    return (_SCHEMA_LINE if has_schema else "") + text
+
+
+def write(new: Newcomer) -> None:
+    """Write its profile, then the team's file; both or none. Raises UsageError."""
+    root = new.workspace.root
+    profile_path = root / new.path
+    with _refusals(profile_path):
+        profile_path.parent.mkdir(parents=True, exist_ok=True)
+        _create(profile_path, new.text)
+    if new.team_file is None:
+        return
+    try:
+        with _refusals(root / new.team_file[0]):
+            _replace((root / new.team_file[0]).resolve(), new.team_file[1])
+    except UsageError:
+        profile_path.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _refusals(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        what = f"{path} cannot be written: {error.strerror or error}"
+        raise UsageError(what, "nothing was added; mend the rights, or make room") from error
+
+
+def _create(path: Path, text: str) -> None:
+    with path.open("xb", buffering=0) as file:
+        try:
+            file.write(text.encode("utf-8"))
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put a text in the place of a file, whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        part.write_bytes(text.encode("utf-8"))
+        shutil.copymode(path, part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
