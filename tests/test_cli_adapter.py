@@ -194,7 +194,9 @@ def test_calls_at_the_same_time_do_not_mix(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"keep_alive": True}, "not built yet"),
+        ({"keep_alive": True, "prompt": "json"}, "set output to json or jsonl"),
+        ({"keep_alive": True, "output": "jsonl"}, "set prompt to json"),
+        ({"keep_alive": True, "output": "json", "prompt": "file"}, "set prompt to json"),
         ({"answer": "a"}, "output"),
         ({"command": []}, "command"),
         ({"command": "echo hi"}, "list"),

@@ -21,7 +21,7 @@ Source = Literal["stdout", "stderr"]
 
 _MB = 1_000_000
 _REPLACEMENT = texts.REPLACEMENT.encode("utf-8")
-_MISSING = object()
+MISSING = object()
 
 
 class NotAnAnswerError(ValueError):
@@ -42,6 +42,28 @@ class Format:
     where: Mapping[str, Any] = field(default_factory=dict)
     max_output_mb: float = 32
 
+    def fits(self, value: dict[str, Any]) -> bool:
+        """Whether an object has what `where` says."""
+        return all(is_equal(at(value, place), wanted) for place, wanted in self.where.items())
+
+    def answer_in(self, value: dict[str, Any]) -> AgentOutput:
+        """The answer that an object holds. Raises NotAnAnswerError."""
+        if self.answer is None:
+            return output_of(value)
+        found = at(value, self.answer)
+        if found is MISSING:
+            keys = ", ".join(list(value)[:12])
+            raise NotAnAnswerError(
+                f"its result has no `{self.answer}`, only {keys or 'nothing'}",
+                "compare `answer` with what the program writes, or choose the object by `where`",
+            )
+        if isinstance(found, dict):
+            return output_of(found)
+        content = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+        if found is None or not content.strip():
+            raise NotAnAnswerError(f"answered nothing: `{self.answer}` of its result is empty")
+        return AgentOutput(content=content)
+
 
 class ProgramOutput:
     """What a program wrote, read as it comes."""
@@ -49,11 +71,11 @@ class ProgramOutput:
     def __init__(self, format: Format) -> None:
         self._format = format
         self._size = {"stdout": 0, "stderr": 0}
-        self._streams = {"stdout": _TextStream(), "stderr": _TextStream()}
+        self._streams = {"stdout": TextStream(), "stderr": TextStream()}
         self._stderr_tail = ByteTail()
         self._text: list[str] = []
         self._tail = Tail()
-        self._objects = {"stdout": JsonObjects(self._fits), "stderr": JsonObjects(self._fits)}
+        self._objects = {"stdout": JsonObjects(format.fits), "stderr": JsonObjects(format.fits)}
         self._replaced = False
 
     def feed(self, source: Source, data: bytes) -> str:
@@ -97,7 +119,7 @@ class ProgramOutput:
         if self._format.where:
             return True
         try:
-            self._read_object(objects.last)
+            self._format.answer_in(objects.last)
         except NotAnAnswerError:
             return False
         return whole
@@ -127,11 +149,6 @@ class ProgramOutput:
         self._objects[source].feed(text)
         return ""
 
-    def _fits(self, value: dict[str, Any]) -> bool:
-        return all(
-            _is_equal(_at(value, place), wanted) for place, wanted in self._format.where.items()
-        )
-
     def _text_answer(self) -> AgentOutput:
         content = "".join(self._text).removesuffix("\n")
         if not content.strip():
@@ -145,7 +162,7 @@ class ProgramOutput:
             raise self._no_object()
         value, replaced = texts.clean_value(last)
         self._replaced = self._replaced or replaced
-        return self._read_object(value)
+        return self._format.answer_in(value)
 
     def _no_object(self) -> NotAnAnswerError:
         count = sum(objects.count for objects in self._objects.values())
@@ -160,26 +177,8 @@ class ProgramOutput:
             "wrote no JSON object", "a program that answers in plain text has `output: text`"
         )
 
-    def _read_object(self, value: dict[str, Any]) -> AgentOutput:
-        place = self._format.answer
-        if place is None:
-            return output_of(value)
-        found = _at(value, place)
-        if found is _MISSING:
-            keys = ", ".join(list(value)[:12])
-            raise NotAnAnswerError(
-                f"its result has no `{place}`, only {keys or 'nothing'}",
-                "compare `answer` with what the program writes, or choose the object by `where`",
-            )
-        if isinstance(found, dict):
-            return output_of(found)
-        content = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
-        if found is None or not content.strip():
-            raise NotAnAnswerError(f"answered nothing: `{place}` of its result is empty")
-        return AgentOutput(content=content)
 
-
-class _TextStream:
+class TextStream:
     """Bytes that come in pieces as text without control sequences."""
 
     def __init__(self) -> None:
@@ -224,15 +223,15 @@ def output_of(value: dict[str, Any]) -> AgentOutput:
         raise NotAnAnswerError(f"its result is no answer: `{place}`: {first['msg']}") from error
 
 
-def _at(value: Any, place: str) -> Any:
-    """What stands at a dotted path, in which a number counts in a list; `_MISSING` if nothing."""
+def at(value: Any, place: str) -> Any:
+    """What stands at a dotted path, in which a number counts in a list; `MISSING` if nothing."""
     for key in place.split("."):
         if isinstance(value, dict) and key in value:
             value = value[key]
         elif isinstance(value, list) and _is_index(key, len(value)):
             value = value[int(key)]
         else:
-            return _MISSING
+            return MISSING
     return value
 
 
@@ -241,7 +240,8 @@ def _is_index(key: str, length: int) -> bool:
     return digits.isascii() and digits.isdigit() and -length <= int(key) < length
 
 
-def _is_equal(value: Any, wanted: Any) -> bool:
+def is_equal(value: Any, wanted: Any) -> bool:
+    """Whether a value is the wanted one; 1 is not true, and 0 is not false."""
     return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
 
 

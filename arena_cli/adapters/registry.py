@@ -24,12 +24,9 @@ _BUILT_IN = {
     "cursor": "arena_cli.adapters.program_kinds:CursorAdapter",
     "opencode": "arena_cli.adapters.program_kinds:OpencodeAdapter",
     "pi": "arena_cli.adapters.program_kinds:PiAdapter",
+    "acp": "arena_cli.adapters.acp_agent:AcpAdapter",
 }
-NOT_BUILT = frozenset(
-    {
-        "acp",
-    }
-)
+NOT_BUILT: frozenset[str] = frozenset()
 
 
 def adapter_type(kind: str) -> type[Adapter]:

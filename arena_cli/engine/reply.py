@@ -147,6 +147,7 @@ async def _attempt(
         raise AgentTimeout(
             member.id,
             f"no answer within {round(limit, 3):.10g} s",
+            came=str(heard.notes.get("trouble", "")),
             mend="raise its timeout_s, or the team's turn_timeout_s, if it needs longer",
         ) from error
 

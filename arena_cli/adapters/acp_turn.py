@@ -1,0 +1,224 @@
+"""One prompt of an agent of the Agent Client Protocol: what it tells while it works, its answer.
+
+Imported when an agent is called, since the SDK takes a while to load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from acp import schema
+from pydantic import BaseModel, ValidationError
+
+from arena_cli.ground import text as texts
+from arena_cli.ground.protocol import AgentOutput, Emit, Status, StatusEvent, TextDelta, Usage
+
+_TITLE_CHARS = 200
+_TOOLS_KEPT = 8
+_BETWEEN = "\n\n"
+
+_SHAPES: dict[str, type[BaseModel]] = {
+    "agent_message_chunk": schema.AgentMessageChunk,
+    "agent_thought_chunk": schema.AgentThoughtChunk,
+    "tool_call": schema.ToolCallStart,
+    "tool_call_update": schema.ToolCallProgress,
+    "plan": schema.AgentPlanUpdate,
+    "usage_update": schema.UsageUpdate,
+    "session_info_update": schema.SessionInfoUpdate,
+}
+
+
+class _Piece:
+    """A message of the agent: text without a tool's call in it. `id` is None where it has none."""
+
+    def __init__(self, message_id: str | None, after: int) -> None:
+        self.id = message_id
+        self.after = after
+        self.parts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts).strip()
+
+
+class Turn:
+    """What came since the prompt was sent. `refused` names what the agent was not allowed to do.
+
+    `failed` says that the agent gave up, though the prompt's answer does not say so; then
+    `last_remark` is all that is known of it. `session_usd` is what the session has cost so far,
+    None where that was not told. `fault` is what went wrong when the work was told of.
+    """
+
+    def __init__(self, session_id: str, emit: Emit) -> None:
+        self.session_id = session_id
+        self.refused: list[str] = []
+        self.failed = False
+        self.session_usd: float | None = None
+        self.fault: Exception | None = None
+        self._emit = emit
+        self._pieces: list[_Piece] = []
+        self._thoughts: list[str] = []
+        self._tools: dict[str, schema.ToolCallUpdate] = {}
+        self._told: StatusEvent | None = None
+        self._is_generating = False
+        self._unread = 0
+
+    def take(self, update: dict[str, Any]) -> None:
+        """One update, of the kinds that the protocol had when this was written."""
+        shape = _SHAPES.get(str(update.get("sessionUpdate")))
+        if shape is None:
+            return
+        try:
+            told = shape.model_validate(update)
+        except ValidationError:
+            self._unread += 1
+            return
+        if isinstance(told, schema.AgentMessageChunk):
+            self._say(told)
+        elif isinstance(told, schema.AgentThoughtChunk):
+            self._tell("analyzing")
+            self._thoughts.append(_text(told))
+        elif isinstance(told, (schema.ToolCallStart, schema.ToolCallProgress)):
+            self.use(told)
+        elif isinstance(told, schema.AgentPlanUpdate):
+            done = sum(entry.status == "completed" for entry in told.entries)
+            self._tell("analyzing", "plan", done / len(told.entries) if told.entries else None)
+        elif isinstance(told, schema.UsageUpdate):
+            if told.cost is not None and told.cost.currency == "USD":
+                self.session_usd = told.cost.amount
+        elif isinstance(told, schema.SessionInfoUpdate):
+            self._look_for_failure(told.field_meta)
+
+    def use(self, told: schema.ToolCall | schema.ToolCallUpdate) -> schema.ToolCallUpdate:
+        """A tool's call, with what was told of it before: some are told by asking for leave."""
+        known = self._tools.get(told.tool_call_id)
+        if known is None:
+            known = schema.ToolCallUpdate(tool_call_id=told.tool_call_id)
+        self._tools[told.tool_call_id] = known = known.model_copy(update=_given(told))
+        if known.status not in ("completed", "failed"):
+            self._tell("calling_tool", texts.cut(known.title or known.kind or "", _TITLE_CHARS))
+        return known
+
+    def output(self, answer: schema.PromptResponse, cost_usd: float | None) -> AgentOutput:
+        """The answer: the last message, or what was said after the last tool's call.
+
+        Messages before it are talk, or attempts that the agent gave up. Where it numbers its
+        messages, text without a number is its program's remark.
+        """
+        said, remarks = self._said()
+        metadata: dict[str, Any] = {
+            "thinking": "".join(self._thoughts).strip(),
+            "earlier_text": _BETWEEN.join(said[:-1]),
+            "remarks": remarks,
+            "refused_permissions": self.refused,
+            "unread_updates": self._unread,
+            "raw": self.raw(answer),
+        }
+        return AgentOutput(
+            content=said[-1] if said else "",
+            usage=_usage(answer, cost_usd),
+            metadata={name: value for name, value in metadata.items() if value},
+        )
+
+    def raw(self, answer: schema.PromptResponse) -> dict[str, Any]:
+        """What the agent answered to the prompt, and its last tools' calls, in short."""
+        tools = [
+            {"title": texts.cut(tool.title or "", _TITLE_CHARS), **_short(tool)}
+            for tool in list(self._tools.values())[-_TOOLS_KEPT:]
+        ]
+        kept = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {name: part for name, part in (("answer", kept), ("tool_calls", tools)) if part}
+
+    @property
+    def last_remark(self) -> str:
+        """The last that was said, for an agent that failed."""
+        return next((piece.text for piece in reversed(self._pieces) if piece.text), "")
+
+    def _say(self, chunk: schema.AgentMessageChunk) -> None:
+        if not self._is_generating:
+            self._is_generating = True
+            self._tell("generating")
+        text = _text(chunk)
+        if not text:
+            return
+        last = self._pieces[-1] if self._pieces else None
+        if last is None or (last.id, last.after) != (chunk.message_id, len(self._tools)):
+            if last is not None and last.text:
+                self._send(TextDelta(_BETWEEN))
+            last = _Piece(chunk.message_id, len(self._tools))
+            self._pieces.append(last)
+        last.parts.append(text)
+        self._send(TextDelta(text))
+
+    def _send(self, item: StatusEvent | TextDelta) -> None:
+        """Emit; a fault of whoever listens is none of the agent's, and waits for the answer."""
+        if self.fault is None:
+            try:
+                self._emit(item)
+            except Exception as error:  # noqa: BLE001 - raised where the answer is awaited
+                self.fault = error
+
+    def _tell(self, status: Status, detail: str = "", progress: float | None = None) -> None:
+        """Tell what the agent does now, where that is something else than before."""
+        event = StatusEvent(status=status, detail=detail, progress=progress)
+        if event != self._told:
+            self._told = event
+            self._send(event)
+
+    def _look_for_failure(self, meta: dict[str, Any] | None) -> None:
+        """Codex tells that a turn failed beside it; the prompt then ends like any other."""
+        codex = (meta or {}).get("codex")
+        status = codex.get("threadStatus") if isinstance(codex, dict) else None
+        if isinstance(status, dict) and status.get("type") in ("systemError", "active"):
+            self.failed = status["type"] == "systemError"
+
+    def _said(self) -> tuple[list[str], str]:
+        """The messages with a text, and apart from them what the agent's program remarked."""
+        said = [piece for piece in self._pieces if piece.text]
+        is_numbered = any(piece.id for piece in said)
+        remarks = [piece.text for piece in said if is_numbered and not piece.id]
+        messages = [piece.text for piece in said if piece.id or not is_numbered]
+        return messages, _BETWEEN.join(remarks)
+
+
+def _text(chunk: schema.AgentMessageChunk | schema.AgentThoughtChunk) -> str:
+    content = chunk.content
+    return content.text if isinstance(content, schema.TextContentBlock) else ""
+
+
+def _given(tool: BaseModel) -> dict[str, Any]:
+    """What a tool's call says of itself, without what it leaves open."""
+    names: Sequence[str] = ("title", "kind", "status", "locations", "raw_input")
+    found = {name: getattr(tool, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _short(tool: schema.ToolCallUpdate) -> dict[str, str]:
+    named = {"kind": tool.kind, "status": tool.status}
+    return {name: value for name, value in named.items() if value}
+
+
+def _usage(answer: schema.PromptResponse, cost_usd: float | None) -> Usage | None:
+    """The tokens of this prompt: as the protocol has them, else where Gemini writes them."""
+    told = answer.usage
+    if told is not None and told.total_tokens:
+        thought = told.thought_tokens or 0
+        cached = (told.cached_read_tokens or 0, told.cached_write_tokens or 0)
+        counted = told.input_tokens + told.output_tokens + sum(cached)
+        return Usage(
+            input_tokens=told.input_tokens,
+            output_tokens=told.output_tokens
+            + (thought if thought and told.total_tokens == counted + thought else 0),
+            cache_read_tokens=cached[0],
+            cache_write_tokens=cached[1],
+            cost_usd=cost_usd,
+        )
+    quota = (answer.field_meta or {}).get("quota")
+    count = quota.get("token_count") if isinstance(quota, dict) else None
+    if not isinstance(count, dict):
+        return None
+    tokens = [count.get(name) for name in ("input_tokens", "output_tokens")]
+    if not all(isinstance(number, int) for number in tokens):
+        return None
+    return Usage(input_tokens=tokens[0], output_tokens=tokens[1], cost_usd=cost_usd)

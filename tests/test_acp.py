@@ -1,0 +1,645 @@
+"""The kind `acp`: an agent of the Agent Client Protocol, written with the SDK's other side."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import pytest
+from adapter_setups import (
+    PATIENCE_S,
+    PROGRAMS,
+    Heard,
+    a_setup,
+    an_input,
+    cancelled,
+    pids_in,
+    runs,
+    until,
+)
+from program import Program, gone
+from pydantic import ValidationError
+
+from arena_cli.adapters.acp_agent import AcpAdapter, AcpSettings
+from arena_cli.context import render
+from arena_cli.ground.errors import (
+    AgentError,
+    AgentOverloaded,
+    AgentProtocolError,
+    AgentRefused,
+    AgentUnavailable,
+    DiskRefused,
+)
+from arena_cli.ground.protocol import AgentInput, AgentOutput, AgentSession, StatusEvent
+
+pytest.importorskip("acp", reason="the SDK of the Agent Client Protocol is not installed")
+
+T = TypeVar("T")
+
+
+def agent(folder: Path, *words: str, **keys: Any) -> AcpAdapter:
+    """An adapter whose agent takes these flags and steps (`programs/acp_agent.py`)."""
+    command = [sys.executable, str(PROGRAMS / "acp_agent.py"), str(folder / "log.jsonl"), *words]
+    (folder / "work").mkdir(exist_ok=True)
+    settings = AcpSettings.model_validate(
+        {"type": "acp", "command": command, "cwd": "work", **keys}
+    )
+    return AcpAdapter(a_setup(folder, settings, render=render.render))
+
+
+def using(adapter: AcpAdapter, use: Callable[[AcpAdapter], Awaitable[T]]) -> T:
+    """Use an adapter, stop it, and see that nothing of it is left."""
+
+    async def run() -> T:
+        await adapter.start()
+        try:
+            return await use(adapter)
+        finally:
+            async with asyncio.timeout(PATIENCE_S):
+                await adapter.stop()
+
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    try:
+        return asyncio.run(run())
+    finally:
+        left = [one for one in psutil.Process().children(recursive=True) if one.pid not in before]
+        assert not left
+
+
+def answer(adapter: AcpAdapter, heard: Heard | None = None, text: str = "你好") -> AgentOutput:
+    return using(adapter, lambda one: one.invoke(an_input(text), heard or Heard()))
+
+
+def failure(adapter: AcpAdapter, heard: Heard | None = None) -> AgentError:
+    [error] = failures(adapter, 1, heard)
+    return error
+
+
+def failures(adapter: AcpAdapter, count: int, heard: Heard | None = None) -> list[AgentError]:
+    """How so many calls of one agent failed."""
+
+    async def calls(one: AcpAdapter) -> list[AgentError]:
+        errors = []
+        for _ in range(count):
+            with pytest.raises(AgentError) as caught:
+                await one.invoke(an_input(), heard or Heard())
+            errors.append(caught.value)
+        return errors
+
+    return using(adapter, calls)
+
+
+def log(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def logged(folder: Path, name: str) -> list[Any]:
+    return [entry[name] for entry in log(folder) if name in entry]
+
+
+def later(session_id: str) -> AgentInput:
+    """A second call, for which the agent's own session holds the first message."""
+    first = an_input().messages[0]
+    own = first.model_copy(update={"id": "m4", "role": "assistant", "content": "earlier reply"})
+    new = first.model_copy(update={"id": "m5", "content": "and now?"})
+    return an_input(
+        messages=[first, own, new],
+        trigger=["m5"],
+        call=2,
+        own_session=AgentSession(id=session_id, upto_seq=2),
+    )
+
+
+def test_an_answer_as_it_comes(tmp_path: Path) -> None:
+    heard = Heard()
+    got = answer(agent(tmp_path, "think:hmm", "say:one ", "say:two", "usage:5,7,11,0"), heard)
+    assert got.content == "one two"
+    assert heard.deltas == ["one ", "two"]
+    assert [one.status for one in heard.statuses] == ["analyzing", "generating"]
+    assert got.metadata["thinking"] == "hmm"
+    assert got.metadata["raw"]["answer"]["stopReason"] == "end_turn"
+    assert got.usage is not None
+    assert (got.usage.input_tokens, got.usage.output_tokens) == (5, 7)
+    assert (got.usage.cache_read_tokens, got.usage.cost_usd) == (11, None)
+
+
+def test_tokens_are_counted_as_agents_tell_them(tmp_path: Path) -> None:
+    """Thoughts beside the output count as output; Gemini has a place of its own."""
+
+    async def calls(adapter: AcpAdapter) -> list[Any]:
+        return [(await adapter.invoke(an_input(), Heard())).usage for _ in range(3)]
+
+    steps = ["say:x", "usage:5,7,11,3", "/", "say:x", "quota:21,4", "/", "say:x"]
+    thought, gemini, none = using(agent(tmp_path, *steps), calls)
+    assert thought.output_tokens == 10
+    assert (gemini.input_tokens, gemini.output_tokens) == (21, 4)
+    assert none is None
+
+
+def test_what_it_does_is_told_once_each(tmp_path: Path) -> None:
+    heard = Heard()
+    steps = ("plan:1", "plan:1", "tool:read:Read 合同.md", "plan:2", "say:a", "think:b", "say:c")
+    got = answer(agent(tmp_path, *steps), heard)
+    told = [(one.status, one.detail, one.progress) for one in heard.statuses]
+    assert told == [
+        ("analyzing", "plan", 0.25),
+        ("calling_tool", "Read 合同.md", None),
+        ("analyzing", "plan", 0.5),
+        ("generating", "", None),
+        ("analyzing", "", None),
+    ]
+    tools = got.metadata["raw"]["tool_calls"]
+    assert tools == [{"title": "Read 合同.md", "kind": "read", "status": "completed"}]
+
+
+@pytest.mark.parametrize(
+    ("steps", "content", "earlier"),
+    [
+        (["say:I look.", "tool:read:x", "say:It is ", "say:4."], "It is 4.", "I look."),
+        (["say@1:I look.", "tool:read:x", "say@2:It is ", "say@2:4."], "It is 4.", "I look."),
+        (["say@1:It is", "say@2:It is 4."], "It is 4.", "It is"),  # another attempt
+        (["say:Done already.", "tool:edit:x", "say: "], "Done already.", None),
+    ],
+)
+def test_the_answer_is_the_last_that_it_says(
+    tmp_path: Path, steps: list[str], content: str, earlier: str | None
+) -> None:
+    heard = Heard()
+    got = answer(agent(tmp_path, *steps), heard)
+    assert got.content == content
+    assert got.metadata.get("earlier_text") == earlier
+    assert heard.text.strip() == (f"{earlier}\n\n{content}" if earlier else content)
+
+
+def test_remarks_of_its_program_are_no_part_of_a_numbered_answer(tmp_path: Path) -> None:
+    got = answer(agent(tmp_path, "say:Warning: old.", "say@m1:Hello."))
+    assert got.content == "Hello."
+    assert got.metadata["remarks"] == "Warning: old."
+
+
+def test_updates_of_kinds_that_nobody_knows_are_passed_over(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    unknown = 'raw:{"sessionUpdate": "dance", "step": 1}'
+    broken = 'raw:{"sessionUpdate": "agent_message_chunk", "content": 7}'
+    surrogate = (
+        'raw:{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ud83d!"}}'
+    )
+    got = answer(agent(tmp_path, unknown, broken, surrogate, "say:ok"))
+    assert got.content == "\N{REPLACEMENT CHARACTER}!ok"
+    assert got.metadata["unread_updates"] == 1
+    assert capfd.readouterr().err == ""
+
+
+def test_who_cannot_be_told_of_the_work_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def full(item: object) -> None:
+        if isinstance(item, StatusEvent):
+            raise DiskRefused("the disk is full")
+
+    adapter = agent(tmp_path, "ask:read:a", "say:x")
+    with pytest.raises(DiskRefused):
+        using(adapter, lambda one: one.invoke(an_input(), full))
+    assert capfd.readouterr().err == ""
+
+
+def test_an_agent_that_says_nothing_answers_nothing(tmp_path: Path) -> None:
+    assert answer(agent(tmp_path)).content == ""
+
+
+def test_the_system_text_goes_first_and_nothing_said_stands_in_the_last_block(
+    tmp_path: Path,
+) -> None:
+    answer(agent(tmp_path, "say:x"), text="/compact @README.md")
+    [[text, last]] = logged(tmp_path, "prompt")
+    assert text.startswith("You are (@bot), one of a team.\n\nYou are a bot.")
+    assert "> /compact @README.md" in text
+    assert "@" not in last
+    assert not last.startswith("/")
+
+
+def test_the_system_text_goes_by_meta_to_who_takes_it(tmp_path: Path) -> None:
+    answer(agent(tmp_path, "--name=@agentclientprotocol/claude-agent-acp", "say:x"))
+    [made] = logged(tmp_path, "new")
+    assert made["system"]["append"].startswith("You are (@bot)")
+    [[text, _]] = logged(tmp_path, "prompt")
+    assert text.startswith("The conversation so far:")
+
+
+def test_one_process_for_all_calls_and_only_what_is_new(tmp_path: Path) -> None:
+    async def calls(adapter: AcpAdapter) -> list[str]:
+        heard = Heard()
+        first = await adapter.invoke(an_input(), heard)
+        assert heard.session_id
+        again = Heard()
+        second = await adapter.invoke(later(heard.session_id), again)
+        assert again.session_id == heard.session_id
+        return [first.content, second.content]
+
+    assert using(agent(tmp_path, "say:answer {n}"), calls) == ["answer 1", "answer 2"]
+    _, [text, _] = logged(tmp_path, "prompt")
+    assert "and now?" in text
+    assert "你好" not in text
+    assert "earlier reply" not in text
+    assert "You are (@bot), one of a team." not in text
+    assert len(logged(tmp_path, "initialize")) == len(logged(tmp_path, "new")) == 1
+
+
+def test_without_a_session_to_go_on_in_a_new_one_is_opened(tmp_path: Path) -> None:
+    async def calls(adapter: AcpAdapter) -> list[str | None]:
+        heard = [Heard(), Heard()]
+        for one in heard:
+            await adapter.invoke(an_input(), one)
+        return [one.session_id for one in heard]
+
+    first, second = using(agent(tmp_path, "--close", "say:x"), calls)
+    assert first != second
+    assert logged(tmp_path, "close") == [first]
+    assert len(logged(tmp_path, "initialize")) == 1
+
+
+def test_calls_at_once_wait_for_each_other(tmp_path: Path) -> None:
+    async def calls(adapter: AcpAdapter) -> list[str]:
+        both = [adapter.invoke(an_input(), Heard()) for _ in range(2)]
+        return sorted(one.content for one in await asyncio.gather(*both))
+
+    assert using(agent(tmp_path, "say:{n}", "say:."), calls) == ["1.", "2."]
+
+
+@pytest.mark.parametrize("how", ["load", "resume"])
+def test_a_session_of_an_earlier_process_is_taken_up(tmp_path: Path, how: str) -> None:
+    adapter = agent(tmp_path, "--load", *(["--resume"] if how == "resume" else []), "say:x")
+    heard = Heard()
+    got = using(adapter, lambda one: one.invoke(later("s-earlier"), heard))
+    assert got.content == "x"
+    assert heard.text == "x"
+    assert heard.session_id == "s-earlier"
+    assert logged(tmp_path, how) == ["s-earlier"]
+    [[text, _]] = logged(tmp_path, "prompt")
+    assert "你好" not in text
+
+
+@pytest.mark.parametrize("flags", [["--resume", "--forgets"], ["--load", "--forgets"], []])
+def test_a_lost_session_is_made_anew_with_everything(tmp_path: Path, flags: list[str]) -> None:
+    heard = Heard()
+    adapter = agent(tmp_path, *flags, "say:x")
+    got = using(adapter, lambda one: one.invoke(later("s-earlier"), heard))
+    assert got.content == "x"
+    assert heard.session_id
+    assert heard.session_id != "s-earlier"
+    assert heard.notes["lost_session"] == "s-earlier"
+    [[text, _]] = logged(tmp_path, "prompt")
+    assert text.startswith("You are (@bot), one of a team.")
+    assert "你好" in text
+    assert "and now?" in text
+
+
+def test_a_dead_agent_is_started_anew_and_goes_on(tmp_path: Path) -> None:
+    async def calls(adapter: AcpAdapter) -> str:
+        heard = Heard()
+        await adapter.invoke(an_input(), heard)
+        assert heard.session_id
+        pid = int(heard.session_id.split("-")[1])
+        psutil.Process(pid).kill()
+        await until(lambda: not runs(pid))
+        return (await adapter.invoke(later(heard.session_id), Heard())).content
+
+    assert using(agent(tmp_path, "--resume", "say:{n}"), calls) == "1"
+    assert len(logged(tmp_path, "initialize")) == 2
+    assert len(logged(tmp_path, "resume")) == 1
+
+
+def test_the_cost_of_a_call_is_what_the_sessions_cost_grew(tmp_path: Path) -> None:
+    async def calls(adapter: AcpAdapter) -> list[Any]:
+        heard = Heard()
+        first = await adapter.invoke(an_input(), heard)
+        second = await adapter.invoke(later(str(heard.session_id)), Heard())
+        return [one.usage and one.usage.cost_usd for one in (first, second)]
+
+    steps = ("say:x", "usage:1,1,0,0", "cost:0.{n}")
+    assert using(agent(tmp_path, *steps), calls) == [0.1, 0.1]
+    taken_up = agent(tmp_path, "--load", *steps)
+    got = using(taken_up, lambda one: one.invoke(later("s-earlier"), Heard()))
+    assert got.usage is not None
+    assert got.usage.cost_usd is None
+
+
+_ASKED = {  # what is asked for leave: with which permissions it is given
+    "read:a.txt": ("read", "allow"),
+    "search:": ("read", "allow"),
+    "read:/etc/passwd": ("allow",),
+    "read:../log.jsonl": ("allow",),
+    "edit:a.txt": ("allow",),
+    "execute:": ("allow",),
+    "fetch:": ("allow",),
+    "other:": ("allow",),
+}
+
+
+@pytest.mark.parametrize("permissions", ["deny", "read", "allow"])
+def test_leave_is_given_by_policy(tmp_path: Path, permissions: str) -> None:
+    steps = [f"ask:{asked}" for asked in _ASKED]
+    got = answer(agent(tmp_path, *steps, "say:x", permissions=permissions))
+    chosen = dict(zip(_ASKED, logged(tmp_path, "answer"), strict=True))
+    assert chosen == {
+        asked: "o-allow_once" if permissions in given else "o-reject_once"
+        for asked, given in _ASKED.items()
+    }
+    refused = [asked.replace(":", " ") for asked, how in chosen.items() if how == "o-reject_once"]
+    assert got.metadata.get("refused_permissions", []) == refused
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder of an agent with a file, beside a file that is not for it, with links to it."""
+    (tmp_path / "secret.txt").write_text("secret", encoding="utf-8")
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "合同.txt").write_text("一\n二\n三\n", encoding="utf-8")
+    try:
+        (work / "link.txt").symlink_to(tmp_path / "secret.txt")
+        (work / "up").symlink_to(tmp_path)
+    except OSError:
+        pytest.skip("links cannot be made here")
+    return tmp_path
+
+
+def test_files_of_its_folder_are_read(files: Path) -> None:
+    path = files / "work" / "合同.txt"
+    answer(agent(files, f"read:{path}", f"read:{path}#2", "say:x", permissions="read"))
+    assert logged(files, "answer") == ["一\n二\n三\n", "二\n"]
+    assert logged(files, "initialize") == [{"reads": True, "writes": False}]
+
+
+@pytest.mark.parametrize("what", ["read", "write"])
+def test_no_way_leads_out_of_its_folder(files: Path, what: str) -> None:
+    ways = ["secret.txt", "work/../secret.txt", "work/link.txt", "work/up/secret.txt"]
+    steps = [f"{what}:{files / way}" for way in [*ways, "/etc/passwd"]]
+    answer(agent(files, *steps, f"{what}:../secret.txt", "say:x", permissions="allow"))
+    refused = logged(files, "refused")
+    assert len(refused) == 6
+    assert all("outside of the working folder" in said for said in refused)
+    assert (files / "secret.txt").read_text(encoding="utf-8") == "secret"
+
+
+@pytest.mark.parametrize(
+    ("permissions", "what"), [("deny", "read"), ("deny", "write"), ("read", "write")]
+)
+def test_files_are_refused_by_policy(files: Path, permissions: str, what: str) -> None:
+    path = files / "work" / "合同.txt"
+    answer(agent(files, f"{what}:{path}", "say:x", permissions=permissions))
+    assert "may not" in logged(files, "refused")[0]
+    assert path.read_text(encoding="utf-8") == "一\n二\n三\n"
+
+
+def test_files_are_written_where_everything_is_allowed(files: Path) -> None:
+    path = files / "work" / "new" / "a.txt"
+    answer(agent(files, f"write:{path}", "say:x", permissions="allow"))
+    assert path.read_text(encoding="utf-8") == "written\n"
+
+
+def test_a_file_that_is_not_there_is_told_as_that(files: Path) -> None:
+    answer(agent(files, f"read:{files / 'work' / 'none'}", "say:x", permissions="read"))
+    assert logged(files, "refused") == ["Resource not found"]
+
+
+def test_an_agent_that_gives_up_when_it_is_refused(tmp_path: Path) -> None:
+    error = failure(agent(tmp_path, "ask:edit:a.txt"))
+    assert type(error) is AgentProtocolError
+    assert "not allowed" in error.what
+    assert "edit a.txt" in error.what
+    assert "permissions" in error.mend
+
+
+def test_nobody_is_asked_and_no_terminal_is_offered(tmp_path: Path) -> None:
+    answer(agent(tmp_path, "elicit:", "terminal:", "say:x", permissions="allow"))
+    assert logged(tmp_path, "answer") == ["decline"]
+    assert len(logged(tmp_path, "refused")) == 1
+
+
+_ENDS = {
+    "refusal": (AgentRefused, "refuses to answer"),
+    "max_tokens": (AgentProtocolError, "cut off"),
+    "max_turn_requests": (AgentProtocolError, "gave up"),
+    "cancelled": (AgentProtocolError, "nobody asked for"),
+    "bored": (AgentProtocolError, "stopReason"),
+}
+
+
+def test_an_end_that_is_no_answer(tmp_path: Path) -> None:
+    heard = Heard()
+    steps = [word for stop in _ENDS for word in ("say:half of it", f"stop:{stop}", "/")]
+    errors = failures(agent(tmp_path, *steps[:-1]), len(_ENDS), heard)
+    for (stop, (kind, says)), error in zip(_ENDS.items(), errors, strict=True):
+        assert type(error) is kind
+        assert says in error.what
+        if stop != "bored":
+            assert error.metadata["raw"]["answer"]["stopReason"] == stop
+    assert heard.text == "half of it" * len(_ENDS)
+
+
+_ERRORS = [
+    (-32000, "Authentication required", AgentRefused),
+    (-32603, "Internal error: API Error: 401 Unauthorized", AgentRefused),
+    (401, '{"error": {"code": 401, "message": "no key"}}', AgentRefused),
+    (-32603, "API Error: Request rejected (429) · slow down", AgentOverloaded),
+    (-32603, "We’re currently experiencing high demand", AgentOverloaded),
+    (500, "oh", AgentUnavailable),
+    (-32603, "model not found, status 404", AgentRefused),
+    (-32603, "something else", AgentProtocolError),
+    (-32603, "exceeded the 32000 output token maximum", AgentProtocolError),
+]
+
+
+def test_what_it_says_went_wrong(tmp_path: Path) -> None:
+    steps = [word for code, text, _ in _ERRORS for word in (f"error:{code}:{text}", "/")]
+    errors = failures(agent(tmp_path, *steps[:-1]), len(_ERRORS))
+    for (_, text, kind), error in zip(_ERRORS, errors, strict=True):
+        assert type(error) is kind
+        assert error.asked.endswith("(session/prompt)")
+        assert error.came
+        assert "{" not in error.came
+        assert error.metadata["raw"]["message"] == text
+    assert len(logged(tmp_path, "initialize")) == 1
+
+
+def test_codex_gives_up_without_saying_so_in_its_answer(tmp_path: Path) -> None:
+    meta = {"codex": {"threadStatus": {"type": "systemError"}}}
+    update = json.dumps({"sessionUpdate": "session_info_update", "_meta": meta})
+    error = failure(agent(tmp_path, f"raw:{update}", "say:last status: 429 Too Many Requests"))
+    assert type(error) is AgentOverloaded
+    assert "429" in error.came
+
+
+def test_an_agent_that_wants_a_login_says_how(tmp_path: Path) -> None:
+    error = failure(agent(tmp_path, "--login"))
+    assert type(error) is AgentRefused
+    assert error.asked.endswith("(session/new)")
+    assert error.mend
+
+
+def test_its_model_is_chosen(tmp_path: Path) -> None:
+    answer(agent(tmp_path, "--models", "say:x", model="small"))
+    answer(agent(tmp_path, "--models", "say:x", model="big"))
+    assert logged(tmp_path, "option") == [{"which": "small"}]
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"), [(["--models"], "no model huge"), ([], "does not let anybody choose")]
+)
+def test_a_model_that_cannot_be_chosen(tmp_path: Path, flags: list[str], says: str) -> None:
+    error = failure(agent(tmp_path, *flags, "say:x", model="huge"))
+    assert type(error) is AgentRefused
+    assert says in error.what
+    assert not flags or "big, small" in error.mend
+
+
+@pytest.mark.parametrize(("permissions", "modes"), [("deny", ["read-only"]), ("allow", [])])
+def test_a_known_agent_is_made_to_ask(tmp_path: Path, permissions: str, modes: list[str]) -> None:
+    program = tmp_path / "codex-acp"
+    words = " ".join([f'"{PROGRAMS / "acp_agent.py"}"', f'"{tmp_path / "log.jsonl"}"', "--modes"])
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} say:x\n', encoding="utf-8")
+    program.chmod(0o755)
+    settings = AcpSettings(type="acp", preset="codex", permissions=permissions)
+    environ = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    adapter = AcpAdapter(a_setup(tmp_path, settings, render=render.render, environ=environ))
+    answer(adapter, text="use $imagegen")
+    assert logged(tmp_path, "mode") == modes
+    assert "$imagegen" not in logged(tmp_path, "prompt")[0][0]
+
+
+def test_what_is_no_message_is_kept_in_the_log(tmp_path: Path) -> None:
+    got = answer(agent(tmp_path, "--banner", "--flood", "say:x"))
+    assert got.content == "x"
+    assert got.metadata["log"] == "tiny agent, ready"
+    assert got.metadata["stderr"].endswith("the end of the flood")
+
+
+def test_an_agent_that_dies_while_it_answers(tmp_path: Path) -> None:
+    heard = Heard()
+    adapter = agent(tmp_path, "say:half", "die:out of memory")
+    error = failure(adapter, heard)
+    assert type(error) is AgentProtocolError
+    assert error.what == "its program failed with exit code 3 before it answered session/prompt"
+    assert error.came == "out of memory"
+    assert heard.text == "half"
+
+
+def test_a_program_that_is_no_such_agent(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "print('hello, human')"]
+    settings = AcpSettings(type="acp", command=command)
+    error = failure(AcpAdapter(a_setup(tmp_path, settings)))
+    assert type(error) is AgentProtocolError
+    assert error.what == "its program ended before it answered initialize"
+    assert error.came == "hello, human"
+    assert "Agent Client Protocol" in error.mend
+
+
+def test_another_version_of_the_protocol(tmp_path: Path) -> None:
+    error = failure(agent(tmp_path, "--version=7", "say:x"))
+    assert type(error) is AgentProtocolError
+    assert "version 7" in error.what
+
+
+@pytest.mark.parametrize("step", ["wait:", "hang:"])
+def test_a_call_that_is_cut_off_ends_the_whole_tree(tmp_path: Path, step: str) -> None:
+    heard = Heard()
+
+    async def cut_off(adapter: AcpAdapter) -> list[int]:
+        call = asyncio.create_task(adapter.invoke(an_input(), heard))
+        pids = await pids_in(tmp_path / "pids")
+        await cancelled(call)
+        return [pid for pid in pids if runs(pid)]
+
+    adapter = agent(tmp_path, "say:half", f"child:{tmp_path / 'pids'}", step)
+    assert using(adapter, cut_off) == []
+    assert heard.text == "half"
+    assert heard.notes["waited_for"] == "session/prompt"
+    assert len(logged(tmp_path, "cancel")) == 1
+
+
+def test_an_agent_that_never_begins_is_cut_off(tmp_path: Path) -> None:
+    heard = Heard()
+
+    async def cut_off(adapter: AcpAdapter) -> None:
+        call = asyncio.create_task(adapter.invoke(an_input(), heard))
+        await until((tmp_path / "log.jsonl").exists)
+        await cancelled(call)
+
+    using(agent(tmp_path, "--silent"), cut_off)
+    assert heard.notes["waited_for"] == "initialize"
+
+
+def test_after_a_failure_the_next_call_works(tmp_path: Path) -> None:
+    async def calls(adapter: AcpAdapter) -> list[str]:
+        with pytest.raises(AgentProtocolError):
+            await adapter.invoke(an_input(), Heard())
+        with pytest.raises(AgentProtocolError):
+            await adapter.invoke(an_input(), Heard())
+        return [str(one["session"]).split("-")[1] for one in log(tmp_path) if "prompt" in one]
+
+    first, second = using(agent(tmp_path, "die:x"), calls)
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"command": ["no-such-agent"]}, "no program no-such-agent on PATH"),
+        ({"preset": "cursor"}, "cursor.com/install"),
+        ({"command": [sys.executable], "cwd": "nowhere"}, "no folder"),
+    ],
+)
+def test_what_is_missing_is_told(tmp_path: Path, keys: dict[str, Any], says: str) -> None:
+    settings = AcpSettings.model_validate({"type": "acp", **keys})
+    adapter = AcpAdapter(a_setup(tmp_path, settings, environ={"PATH": ""}))
+    health = using(adapter, lambda one: one.health())
+    assert not health.ok
+    assert says in health.detail
+    assert type(failure(adapter)) is AgentUnavailable
+
+
+def test_a_missing_library_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("acp_call", "acp_link"):
+        monkeypatch.delitem(sys.modules, f"arena_cli.adapters.{name}", raising=False)
+        monkeypatch.delattr(f"arena_cli.adapters.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "acp", None)
+    adapter = agent(tmp_path, "say:x")
+    assert "arena-cli[acp]" in using(adapter, lambda one: one.health()).detail
+    error = failure(adapter)
+    assert type(error) is AgentUnavailable
+    assert "arena-cli[acp]" in error.mend
+
+
+@pytest.mark.parametrize("keys", [{}, {"preset": "claude", "command": ["x"]}, {"command": []}])
+def test_one_agent_is_named(keys: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        AcpSettings.model_validate({"type": "acp", **keys})
+
+
+def test_a_team_goes_on_in_the_agents_session_from_command_to_command(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    command = [sys.executable, str(PROGRAMS / "acp_agent.py"), str(tmp_path / "log.jsonl")]
+    steps = ["--resume", "tool:read:x", "say:here", "usage:3,4,0,0"]
+    program.agent("bot", adapter={"type": "acp", "command": [*command, *steps]})
+    assert program.run("agents", "check").stdout.split() == ["ok", "bot"]
+    for message in ("@bot hello", "@bot again"):
+        done = program.run("send", "--session", "s", message)
+        assert done.code == 0, done.stderr
+        assert "bot · turn 1 A" in done.stdout
+        assert "3 → 4 tokens" in done.stdout
+    [session, again] = [one["session"] for one in log(tmp_path) if "prompt" in one]
+    assert session == again
+    assert logged(tmp_path, "resume") == [session]
+    text, _ = logged(tmp_path, "prompt")[1]
+    assert "> @bot again" in text
+    assert "> @bot hello" not in text
+    assert gone(int(session.split("-")[1]))

@@ -1,0 +1,159 @@
+"""The real `codex` and `gemini`, where they are on PATH, against llmock."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import agent_programs
+import llmock_server
+import psutil
+import pytest
+from adapter_setups import Heard, an_input, cancelled, until
+
+from arena_cli.adapters.program_kinds import CodexAdapter, GeminiAdapter, ProgramAdapter
+from arena_cli.ground.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
+from arena_cli.ground.protocol import AgentInput, AgentOutput, AgentSession
+
+pytestmark = pytest.mark.real_program
+
+Make = Callable[[], ProgramAdapter]
+SECRET = "what-only-the-file-says"
+
+
+@pytest.fixture
+def codex(tmp_path: Path) -> Make:
+    environ = {**agent_programs.real("codex", tmp_path / "home"), "OPENAI_API_KEY": "k"}
+    skill = tmp_path / "home/.codex/skills/mine/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text(f"---\nname: mine\ndescription: d\n---\n{SECRET}\n", encoding="utf-8")
+    url = llmock_server.fresh().base_url("openai")
+    return lambda: _codex(tmp_path, environ, url)
+
+
+def _codex(folder: Path, environ: dict[str, str], url: str) -> ProgramAdapter:
+    keys = {"name": "mock", "base_url": url, "wire_api": "responses", "env_key": "OPENAI_API_KEY"}
+    provider = {
+        **{f"model_providers.mock.{key}": value for key, value in keys.items()},
+        "model_providers.mock.request_max_retries": 0,
+        "model_providers.mock.stream_max_retries": 0,
+        "model_provider": "mock",
+    }
+    args = [
+        word for key, value in provider.items() for word in ("-c", f"{key}={json.dumps(value)}")
+    ]
+    return agent_programs.an_adapter(
+        CodexAdapter, folder, environ, model="gpt-5", args=args, env={"OPENAI_API_KEY": "inherit"}
+    )
+
+
+@pytest.fixture
+def gemini(tmp_path: Path) -> Make:
+    environ = {**agent_programs.real("gemini", tmp_path / "home"), "GEMINI_API_KEY": "k"}
+    settings = tmp_path / "home/.gemini/settings.json"
+    settings.parent.mkdir(parents=True)
+    auth = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+    settings.write_text(json.dumps(auth), encoding="utf-8")
+    (tmp_path / "notes.txt").write_text(SECRET, encoding="utf-8")
+    environ["GOOGLE_GEMINI_BASE_URL"] = llmock_server.fresh().base_url("gemini")
+    return lambda: agent_programs.an_adapter(
+        GeminiAdapter,
+        tmp_path,
+        environ,
+        model="gemini-2.5-flash",
+        env={"GEMINI_API_KEY": "inherit", "GOOGLE_GEMINI_BASE_URL": "inherit"},
+    )
+
+
+@pytest.fixture(params=["codex", "gemini"])
+def make(request: pytest.FixtureRequest) -> Make:
+    made: Make = request.getfixturevalue(request.param)
+    return made
+
+
+def call(
+    adapter: ProgramAdapter, input: AgentInput | None = None, heard: Heard | None = None
+) -> AgentOutput:
+    return asyncio.run(adapter.invoke(input or an_input(), heard or Heard()))
+
+
+def said(body: Any) -> list[str]:
+    """The texts of the user's and the model's messages in a request."""
+    turns = body.get("contents") or body["input"]
+    parts = [part for turn in turns for part in turn.get("parts") or turn.get("content", [])]
+    return [part["text"] for part in parts if "text" in part]
+
+
+def test_it_answers_and_goes_on_in_its_own_session(make: Make) -> None:
+    api = llmock_server.fresh().reply("the first answer").reply("the second answer")
+    heard = Heard()
+    first = call(make(), an_input("first question"), heard)
+    assert first.content == heard.text == "the first answer"
+    assert first.usage
+    assert first.usage.input_tokens > 0
+    assert heard.session_id
+    session = heard.own_session()
+    second = call(make(), an_input("second question", own_session=session))
+    assert second.content == "the second answer"
+    texts = said(api.last_request.body)
+    assert "You are a bot.\n\nfirst question" in texts
+    assert texts[-2:] == ["the first answer", "second question"]
+    assert second.usage
+    assert 0 < second.usage.input_tokens < 1.5 * first.usage.input_tokens
+
+
+def test_a_session_that_is_gone_is_begun_afresh(make: Make) -> None:
+    api = llmock_server.fresh().reply("the answer")
+    gone = AgentSession(id="01a21fc1-b87f-73a1-997c-723fcba64050", upto_seq=2)
+    assert call(make(), an_input("question", own_session=gone)).content == "the answer"
+    assert said(api.last_request.body)[-1] == "You are a bot.\n\nquestion"
+
+
+@pytest.mark.parametrize(
+    "text", ["ask @notes.txt, @developer, $mine, a@b.c", "/memory show", "--help"]
+)
+def test_nothing_in_the_prompt_is_a_command_a_path_or_a_skill(make: Make, text: str) -> None:
+    api = llmock_server.fresh().reply("the answer")
+    got = call(make(), an_input(text, role_prompt=""))
+    assert got.content == "the answer"
+    (request,) = api.requests
+    last = said(request.body)[-1]
+    assert last.strip().replace("\\@", "@").replace("＄", "$") == text
+    assert SECRET not in json.dumps(request.body)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(401, AgentRefused), (404, AgentRefused), (429, AgentOverloaded), (503, AgentOverloaded)],
+)
+def test_a_failure_has_its_class_and_no_second_try(
+    make: Make, status: int, error: type[AgentError]
+) -> None:
+    api = llmock_server.fresh().fail(status, times=None)
+    with pytest.raises(error) as caught:
+        call(make())
+    assert "\n" not in str(caught.value)
+    assert len(api.requests) == 1
+
+
+def test_nothing_is_left_of_a_call_that_is_cut_off(make: Make) -> None:
+    llmock_server.fresh().delay(60)
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+
+    async def scene() -> None:
+        task = asyncio.create_task(make().invoke(an_input(), Heard()))
+        await until(lambda: len(psutil.Process().children(recursive=True)) > len(before) + 1)
+        await cancelled(task)
+
+    asyncio.run(scene())
+    after = psutil.Process().children(recursive=True)
+    assert not [child for child in after if child.pid not in before]
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    environ = {**agent_programs.real("codex", tmp_path / "home"), "OPENAI_API_KEY": "k"}
+    with pytest.raises(AgentUnavailable, match="waiting for network"):
+        call(_codex(tmp_path, environ, "http://127.0.0.1:9/v1"))
