@@ -4,6 +4,9 @@ played = agent_programs.Played(tmp_path, "codex")      stands on PATH as `codex`
 played.plan(sample("codex", "json"), sample("codex", "err401", code=1))
 adapter = played.adapter(CodexAdapter, model="m")
 played.calls()                                         what it was given, call by call
+
+started = agent_programs.Started()
+started.pids()                                         the processes below pytest begun since
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
-from adapter_setups import PROGRAMS, a_setup
+from adapter_setups import PROGRAMS, a_setup, runs
 
-from arena_cli.adapters.program_kinds import ProgramAdapter
+from arena_cli.adapters.coding.program_kinds import ProgramAdapter
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -78,3 +82,17 @@ def real(name: str, home: Path) -> dict[str, str]:
         pytest.skip(f"{name} is not on PATH")
     home.mkdir(exist_ok=True)
     return {"PATH": os.environ["PATH"], "HOME": str(home), "USERPROFILE": str(home)}
+
+
+class Started:
+    """The processes below this one that were not there when it was made; no zombies."""
+
+    def __init__(self) -> None:
+        self._before = set(_below())
+
+    def pids(self) -> list[int]:
+        return [pid for pid in _below() if pid not in self._before and runs(pid)]
+
+
+def _below() -> list[int]:
+    return [child.pid for child in psutil.Process().children(recursive=True)]

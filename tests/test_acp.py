@@ -26,7 +26,7 @@ from adapter_setups import (
 from program import Program, gone
 from pydantic import ValidationError
 
-from arena_cli.adapters.acp_agent import AcpAdapter, AcpSettings
+from arena_cli.adapters.acp.acp_agent import AcpAdapter, AcpSettings
 from arena_cli.context import render
 from arena_cli.ground.errors import (
     AgentError,

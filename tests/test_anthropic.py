@@ -25,8 +25,8 @@ from scripted_api import Answer, ScriptedApi, events, failure, sse
 from small_model import SmallModel, small_model_fixture  # noqa: F401
 from support import Talk, member, team
 
-from arena_cli.adapters.anthropic_api import AnthropicAdapter
-from arena_cli.adapters.anthropic_request import AnthropicSettings
+from arena_cli.adapters.api.anthropic_api import AnthropicAdapter
+from arena_cli.adapters.api.anthropic_request import AnthropicSettings
 from arena_cli.ground.errors import (
     AgentError,
     AgentOverloaded,

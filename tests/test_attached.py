@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from arena_cli.adapters import attached
+from arena_cli.adapters.api import attached
 from arena_cli.ground.protocol import Attachment
 
 

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import agent_programs
 import llmock_server
 import psutil
 import pytest
@@ -32,8 +33,8 @@ from adapter_setups import (
 from program import LIMIT_S, Program, gone
 from program import until as until_now
 
-from arena_cli.adapters import claude_code
-from arena_cli.adapters.claude_code import ClaudeCodeAdapter, ClaudeCodeSettings
+from arena_cli.adapters.coding import claude_code
+from arena_cli.adapters.coding.claude_code import ClaudeCodeAdapter, ClaudeCodeSettings
 from arena_cli.ground.errors import (
     AgentError,
     AgentOverloaded,
@@ -63,12 +64,11 @@ def using(adapter: ClaudeCodeAdapter, use: Callable[[ClaudeCodeAdapter], Awaitab
         finally:
             await adapter.stop()
 
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    started = agent_programs.Started()
     try:
         return asyncio.run(run())
     finally:
-        after = psutil.Process().children(recursive=True)
-        assert not [child for child in after if child.pid not in before]
+        assert started.pids() == []
 
 
 class Fake:
@@ -441,12 +441,12 @@ def test_real_replies_of_one_session(real: Real, keep_alive: bool) -> None:
     real.api.reply("好的，收到", times=None)
 
     async def calls(adapter: ClaudeCodeAdapter) -> list[tuple[AgentOutput, Heard, int]]:
-        own, done = None, []
+        own, done, started = None, [], agent_programs.Started()
         for text in ("第一条", "第二条"):
             heard = Heard()
             output = await adapter.invoke(an_input(text, own_session=own), heard)
             own = heard.own_session()
-            done.append((output, heard, len(psutil.Process().children())))
+            done.append((output, heard, len(started.pids())))
         return done
 
     done = using(real.adapter(keep_alive=keep_alive), calls)
@@ -572,13 +572,12 @@ def test_real_call_that_is_cut_off_leaves_nothing(real: Real) -> None:
     real.api.stall(after_chunks=5, seconds=600)
 
     async def call(adapter: ClaudeCodeAdapter) -> None:
-        heard = Heard()
+        heard, started = Heard(), agent_programs.Started()
         task = asyncio.create_task(adapter.invoke(an_input(), heard))
         await until(lambda: bool(heard.text))
-        children = psutil.Process().children(recursive=True)
-        assert children
+        assert started.pids()
         await cancelled(task)
-        assert not any(runs(child.pid) for child in children)
+        assert started.pids() == []
 
     using(real.adapter(), call)
 

@@ -629,7 +629,6 @@ def test_scenario_keys_are_all_explained() -> None:
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
 def test_what_is_not_built_is_not_promised(page: Path) -> None:
     unbuilt = {
-        *registry.NOT_BUILT,
         "replan",
         "judge",
         "supervisor",

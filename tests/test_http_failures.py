@@ -10,7 +10,7 @@ import httpx
 import httpx2
 import pytest
 
-from arena_cli.adapters import http
+from arena_cli.adapters.api import http
 from arena_cli.ground.errors import (
     AgentError,
     AgentOverloaded,

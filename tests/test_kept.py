@@ -14,9 +14,9 @@ import psutil
 import pytest
 from adapter_setups import PATIENCE_S, PROGRAMS, cancelled, pids_in, runs, until
 
-from arena_cli.adapters import kept
-from arena_cli.adapters.kept import Kept
-from arena_cli.adapters.process import Program
+from arena_cli.adapters.processes import kept
+from arena_cli.adapters.processes.kept import Kept
+from arena_cli.adapters.processes.process import Program
 from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
 
 T = TypeVar("T")

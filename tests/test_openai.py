@@ -21,9 +21,10 @@ from program import Program
 from pydantic import ValidationError
 from small_model import SmallModel, small_model_fixture  # noqa: F401
 
-from arena_cli.adapters import openai_presets, openai_reading, openai_request, reading
+from arena_cli.adapters import reading
+from arena_cli.adapters.api import openai_presets, openai_reading, openai_request
+from arena_cli.adapters.api.openai_api import OpenAIAdapter, OpenAISettings
 from arena_cli.adapters.base import Health
-from arena_cli.adapters.openai_api import OpenAIAdapter, OpenAISettings
 from arena_cli.ground.errors import (
     AgentError,
     AgentOverloaded,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena_cli.adapters import sse
-from arena_cli.adapters.thinking import Spoken
+from arena_cli.adapters.api import sse
+from arena_cli.adapters.api.thinking import Spoken
 
 BYTES = (
     *(b"data: {}", b"data:", b"data", b": c", b"\n", b"\r", b"\r\n", b"\n\n", b" x", b"id: 1"),

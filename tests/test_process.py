@@ -14,8 +14,8 @@ import psutil
 import pytest
 from adapter_setups import PROGRAMS, Heard, an_input, cancelled, pids_in, runs, speaker, until
 
-from arena_cli.adapters import process, strays
-from arena_cli.adapters.process import Program
+from arena_cli.adapters.processes import process, strays
+from arena_cli.adapters.processes.process import Program
 
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="a signal that only Linux has")
 ON_POSIX = pytest.mark.skipif(sys.platform == "win32", reason="sessions and signals of POSIX")
@@ -137,7 +137,7 @@ def test_much_that_nobody_takes_is_not_piled_up(tmp_path: Path) -> None:
 OWNER = """
 import asyncio, os, sys
 from pathlib import Path
-from arena_cli.adapters import process
+from arena_cli.adapters.processes import process
 
 async def main():
     argv = [sys.executable, *sys.argv[2:]]

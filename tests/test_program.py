@@ -194,7 +194,8 @@ def test_the_workspace_is_found_named_or_missed(program: Program, tmp_path: Path
         stderr=f"arena: no agents in {Path('ROOT', 'agents')}\n  run `arena init` there\n",
     )
     program.run("agents").check(
-        stdout="", stderr="no agents yet; `arena agents add` makes one, `arena init` four that work offline\n"
+        stdout="",
+        stderr="no agents yet; `arena agents add` makes one, `arena init` four that work offline\n",
     )
     assert not (tmp_path / "sessions").exists()
 

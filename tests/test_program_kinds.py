@@ -18,8 +18,8 @@ from program import Program
 
 from arena_cli.adapters.base import Health
 from arena_cli.adapters.cli_output import NotAnAnswerError
-from arena_cli.adapters.program_kinds import CodexAdapter, GeminiAdapter, ProgramAdapter
-from arena_cli.adapters.program_output import ProgramText
+from arena_cli.adapters.coding.program_kinds import CodexAdapter, GeminiAdapter, ProgramAdapter
+from arena_cli.adapters.coding.program_output import ProgramText
 from arena_cli.ground.errors import (
     AgentError,
     AgentOverloaded,

@@ -11,7 +11,7 @@ import pytest
 from adapter_setups import Heard, an_input
 from agent_programs import Played, sample
 
-from arena_cli.adapters.program_kinds import (
+from arena_cli.adapters.coding.program_kinds import (
     CursorAdapter,
     OpencodeAdapter,
     PiAdapter,

@@ -13,7 +13,7 @@ import pytest
 from adapter_setups import PATIENCE_S, PROGRAMS, Heard, a_setup, an_input, cancelled, pids_in, runs
 from pydantic import ValidationError
 
-from arena_cli.adapters import kept
+from arena_cli.adapters.processes import kept
 from arena_cli.adapters.python import PythonAdapter, PythonSettings
 from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
 from arena_cli.ground.protocol import AgentOutput

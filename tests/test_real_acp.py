@@ -14,7 +14,7 @@ import psutil
 import pytest
 from adapter_setups import PATIENCE_S, Heard, a_setup, an_input, cancelled, until
 
-from arena_cli.adapters.acp_agent import AcpAdapter, AcpSettings
+from arena_cli.adapters.acp.acp_agent import AcpAdapter, AcpSettings
 from arena_cli.context import render
 from arena_cli.ground.errors import (
     AgentError,

@@ -10,11 +10,10 @@ from typing import Any
 
 import agent_programs
 import llmock_server
-import psutil
 import pytest
 from adapter_setups import Heard, an_input, cancelled, until
 
-from arena_cli.adapters.program_kinds import CodexAdapter, GeminiAdapter, ProgramAdapter
+from arena_cli.adapters.coding.program_kinds import CodexAdapter, GeminiAdapter, ProgramAdapter
 from arena_cli.ground.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput, AgentOutput, AgentSession
 
@@ -141,16 +140,15 @@ def test_a_failure_has_its_class_and_no_second_try(
 
 def test_nothing_is_left_of_a_call_that_is_cut_off(make: Make) -> None:
     llmock_server.fresh().delay(60)
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    started = agent_programs.Started()
 
-    async def scene() -> None:
+    async def cut_off() -> None:
         task = asyncio.create_task(make().invoke(an_input(), Heard()))
-        await until(lambda: len(psutil.Process().children(recursive=True)) > len(before) + 1)
+        await until(lambda: len(started.pids()) > 1)
         await cancelled(task)
 
-    asyncio.run(scene())
-    after = psutil.Process().children(recursive=True)
-    assert not [child for child in after if child.pid not in before]
+    asyncio.run(cut_off())
+    assert started.pids() == []
 
 
 def test_nobody_listens(tmp_path: Path) -> None:

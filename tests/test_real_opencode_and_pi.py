@@ -10,11 +10,10 @@ from typing import Any
 
 import agent_programs
 import llmock_server
-import psutil
 import pytest
 from adapter_setups import Heard, an_input, cancelled, until
 
-from arena_cli.adapters.program_kinds import OpencodeAdapter, PiAdapter, ProgramAdapter
+from arena_cli.adapters.coding.program_kinds import OpencodeAdapter, PiAdapter, ProgramAdapter
 from arena_cli.ground.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput, AgentOutput, AgentSession
 
@@ -184,19 +183,13 @@ def test_a_long_answer_of_pi(pi: Make) -> None:
 
 def test_nothing_is_left_of_a_call_that_was_cancelled(make: Make, tmp_path: Path) -> None:
     llmock_server.fresh().delay(60)
-
-    def of_the_program() -> list[psutil.Process]:
-        return [
-            child
-            for child in psutil.Process().children(recursive=True)
-            if child.status() != psutil.STATUS_ZOMBIE
-        ]
+    started = agent_programs.Started()
 
     async def cut_off() -> None:
         task = asyncio.create_task(make().invoke(an_input(), Heard()))
-        await until(lambda: bool(of_the_program()))
+        await until(lambda: bool(started.pids()))
         await cancelled(task)
 
     asyncio.run(cut_off())
-    assert of_the_program() == []
+    assert started.pids() == []
     assert list((tmp_path / "scratch").iterdir()) == []

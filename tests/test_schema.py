@@ -12,12 +12,10 @@ from arena_cli.adapters import registry
 from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.team import init, schema
 
-BUILT = ("scripted", "cli", "python")
-
 
 @cache
 def schemas() -> dict[str, dict[str, Any]]:
-    kinds = {kind: registry.adapter_type(kind).settings_type for kind in BUILT}
+    kinds = {kind: registry.adapter_type(kind).settings_type for kind in registry.known()}
     return {
         "agent": schema.agent(kinds),
         "team": schema.team(),
@@ -68,7 +66,7 @@ def test_every_file_of_the_template_is_accepted() -> None:
         ("agent_id: a\nadapter: {type: cli, command: x}\n", False),
         ("agent_id: a\nadapter: {type: cli, command: [x], max_output_mb: many}\n", False),
         ("agent_id: a\nadapter: {type: scripted, replies: [{sya: y}]}\n", False),
-        ("agent_id: a\nadapter: {type: openai}\n", False),
+        ("agent_id: a\nadapter: {type: openia}\n", False),
     ],
 )
 def test_agents(text: str, right: bool) -> None:

@@ -36,7 +36,7 @@ class OtherSettings(BaseModel):
 
 
 _SETTINGS: dict[str, type[BaseModel]] = {"echo": EchoSettings, "other": OtherSettings}
-KINDS = Kinds(_SETTINGS.get, lambda: list(_SETTINGS), frozenset({"anthropic"}))
+KINDS = Kinds(_SETTINGS.get, lambda: list(_SETTINGS))
 
 
 def made(root: Path, files: Mapping[str, str]) -> Path:
@@ -196,7 +196,6 @@ def test_every_fault_of_every_file_is_told_at_once(tmp_path: Path) -> None:
         ("team: tt\n", "arena.yaml:1: team: there is no team `tt`\n  did you mean `t`?"),
         ("redact: [a, '(']\n", "arena.yaml:1: redact[1]: is no regular expression"),
         ("defaults: {judge: {}}\n", "arena.yaml:1: defaults.judge: is not built yet"),
-        ("defaults: {anthropic: {}}\n", "arena.yaml:1: defaults.anthropic: is not built yet"),
         ("defaults: {ecko: {}}\n", "defaults.ecko: unknown key\n  did you mean `echo`?"),
         ("defaults: {config: {budget: {}}}\n", "defaults.config.budget: is not built yet"),
         ("defaults: {echo: {port: x}}\n", "defaults.echo.port: must be a whole number"),
@@ -216,7 +215,6 @@ def test_faults_of_the_workspace_file(tmp_path: Path, text: str, told: str) -> N
     ("more", "told"),
     [
         ("adapter: {type: ecko}\n", "2: adapter.type: unknown kind of adapter `ecko`\n  did you"),
-        ("adapter: {type: anthropic}\n", "2: adapter.type: the kind `anthropic` is not built yet"),
         ("adapter: {say: x}\n", "2: adapter.type: is missing"),
         ("adapter: {type: other, modle: x}\n", "2: adapter.modle: unknown key\n  did you mean `mo"),
         ("adapter: {type: other}\n", "2: adapter.model: is missing"),

@@ -13,13 +13,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from arena_cli.adapters import one_run, programs
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.cli_output import Format, Kind, NotAnAnswerError, ProgramOutput, Source
-from arena_cli.adapters.kept import Kept
-from arena_cli.adapters.one_run import Command, End
-from arena_cli.adapters.process import Program
-from arena_cli.adapters.programs import ProgramSettings
+from arena_cli.adapters.processes import one_run, programs
+from arena_cli.adapters.processes.kept import Kept
+from arena_cli.adapters.processes.one_run import Command, End
+from arena_cli.adapters.processes.process import Program
+from arena_cli.adapters.processes.programs import ProgramSettings
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit, TextDelta

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from arena_cli.adapters.json_objects import JsonObjects
-from arena_cli.adapters.tail import ByteTail, Tail
+from arena_cli.adapters.processes.json_objects import JsonObjects
+from arena_cli.adapters.processes.tail import ByteTail, Tail
 from arena_cli.ground import ansi
 from arena_cli.ground import text as texts
 from arena_cli.ground.protocol import AgentOutput

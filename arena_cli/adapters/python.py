@@ -19,8 +19,8 @@ from pydantic import field_validator
 from arena_cli.adapters import cli_output, python_worker
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.cli_output import NotAnAnswerError
-from arena_cli.adapters.kept import Kept
-from arena_cli.adapters.process import Program
+from arena_cli.adapters.processes.kept import Kept
+from arena_cli.adapters.processes.process import Program
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit

@@ -16,17 +16,16 @@ _BUILT_IN = {
     "scripted": "arena_cli.adapters.scripted:ScriptedAdapter",
     "cli": "arena_cli.adapters.cli:CliAdapter",
     "python": "arena_cli.adapters.python:PythonAdapter",
-    "claude_code": "arena_cli.adapters.claude_code:ClaudeCodeAdapter",
-    "anthropic": "arena_cli.adapters.anthropic_api:AnthropicAdapter",
-    "openai": "arena_cli.adapters.openai_api:OpenAIAdapter",
-    "codex": "arena_cli.adapters.program_kinds:CodexAdapter",
-    "gemini": "arena_cli.adapters.program_kinds:GeminiAdapter",
-    "cursor": "arena_cli.adapters.program_kinds:CursorAdapter",
-    "opencode": "arena_cli.adapters.program_kinds:OpencodeAdapter",
-    "pi": "arena_cli.adapters.program_kinds:PiAdapter",
-    "acp": "arena_cli.adapters.acp_agent:AcpAdapter",
+    "anthropic": "arena_cli.adapters.api.anthropic_api:AnthropicAdapter",
+    "openai": "arena_cli.adapters.api.openai_api:OpenAIAdapter",
+    "claude_code": "arena_cli.adapters.coding.claude_code:ClaudeCodeAdapter",
+    "codex": "arena_cli.adapters.coding.program_kinds:CodexAdapter",
+    "gemini": "arena_cli.adapters.coding.program_kinds:GeminiAdapter",
+    "cursor": "arena_cli.adapters.coding.program_kinds:CursorAdapter",
+    "opencode": "arena_cli.adapters.coding.program_kinds:OpencodeAdapter",
+    "pi": "arena_cli.adapters.coding.program_kinds:PiAdapter",
+    "acp": "arena_cli.adapters.acp.acp_agent:AcpAdapter",
 }
-NOT_BUILT: frozenset[str] = frozenset()
 
 
 def adapter_type(kind: str) -> type[Adapter]:
@@ -74,4 +73,4 @@ def _entry_points() -> dict[str, Any]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-KINDS = Kinds(settings_type=settings_type, known=known, not_built=NOT_BUILT, implied=implied)
+KINDS = Kinds(settings_type=settings_type, known=known, implied=implied)

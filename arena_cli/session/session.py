@@ -10,8 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from arena_cli.adapters import registry, strays
+from arena_cli.adapters import registry
 from arena_cli.adapters.base import Adapter
+from arena_cli.adapters.processes import strays
 from arena_cli.adapters.runtime import Runtime
 from arena_cli.context import render, window
 from arena_cli.engine import milestones

@@ -68,7 +68,7 @@ def _default_faults(key: str, document: Document, kinds: Kinds) -> list[Fault]:
     loc = ("defaults", key)
     if key == "config":
         return yamlfile.validate_part(Part(document, loc), TeamConfig)[1]
-    if key == "judge" or key in kinds.not_built:
+    if key == "judge":
         return [document.fault(loc, "is not built yet", "take it out")]
     known = ["config", *kinds.known()]
     if key in known or key.startswith("x-"):

@@ -23,13 +23,11 @@ class Kinds(NamedTuple):
     """The kinds of adapters there are.
 
     `settings_type` gives the shape of a kind's keys, None for an unknown kind; `known` lists the
-    kinds; `not_built` are those that the format has and arena not yet; `implied` gives the keys
-    that follow from those of a kind's adapter.
+    kinds; `implied` gives the keys that follow from those of a kind's adapter.
     """
 
     settings_type: Callable[[str], type[BaseModel] | None]
     known: Callable[[], Sequence[str]]
-    not_built: frozenset[str] = frozenset()
     implied: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] = lambda _kind, _given: {}
 
 
@@ -190,9 +188,6 @@ def _of_kind(
     if not isinstance(kind, str):
         what = "is missing" if "type" not in adapter else "must be a text"
         return None, [source.fault(loc, what, f"known: {', '.join(kinds.known())}")]
-    if kind in kinds.not_built:
-        mend = f"built: {', '.join(kinds.known())}"
-        return None, [source.fault(loc, f"the kind `{kind}` is not built yet", mend)]
     shape = kinds.settings_type(kind)
     if shape is None:
         mend = nearest.hint(kind, kinds.known())

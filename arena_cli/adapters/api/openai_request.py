@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arena_cli.adapters import attached
+from arena_cli.adapters.api import attached
 from arena_cli.ground.chat import Chat, ChatTurn, Part
 from arena_cli.ground.protocol import Attachment
 

@@ -19,12 +19,13 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from arena_cli.adapters import claude_code_answer, claude_code_session, programs
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.claude_code_answer import LOGIN, Asked, SessionLostError, Turn
-from arena_cli.adapters.kept import Kept
-from arena_cli.adapters.process import Program
-from arena_cli.adapters.programs import ProgramSettings
+from arena_cli.adapters.coding import claude_code_answer, claude_code_session
+from arena_cli.adapters.coding.claude_code_answer import LOGIN, Asked, SessionLostError, Turn
+from arena_cli.adapters.processes import programs
+from arena_cli.adapters.processes.kept import Kept
+from arena_cli.adapters.processes.process import Program
+from arena_cli.adapters.processes.programs import ProgramSettings
 from arena_cli.ground.errors import AgentError, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit
 

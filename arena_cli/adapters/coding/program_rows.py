@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from arena_cli.adapters.program_table import SYSTEM_FILE, ProgramKind, Reads, UsageAt
+from arena_cli.adapters.coding.program_table import SYSTEM_FILE, ProgramKind, Reads, UsageAt
 from arena_cli.team import mentions
 
 # Codex takes `$name` for one of its skills, wherever it stands and whatever stands before it, and

@@ -22,10 +22,10 @@ from acp.schema import (
 )
 
 import arena_cli
-from arena_cli.adapters import process, programs
-from arena_cli.adapters.acp_client import Client, Permissions
-from arena_cli.adapters.process import Event, Process, Program
-from arena_cli.adapters.tail import ByteTail, Tail
+from arena_cli.adapters.acp.acp_client import Client, Permissions
+from arena_cli.adapters.processes import process, programs
+from arena_cli.adapters.processes.process import Event, Process, Program
+from arena_cli.adapters.processes.tail import ByteTail, Tail
 from arena_cli.ground import ansi
 from arena_cli.ground import text as texts
 

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from arena_cli.adapters import programs
-from arena_cli.adapters.acp_failures import Asked
-from arena_cli.adapters.acp_presets import PRESETS, Preset
+from arena_cli.adapters.acp.acp_failures import Asked
+from arena_cli.adapters.acp.acp_presets import PRESETS, Preset
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.process import Program
-from arena_cli.adapters.programs import ProgramSettings
+from arena_cli.adapters.processes import programs
+from arena_cli.adapters.processes.process import Program
+from arena_cli.adapters.processes.programs import ProgramSettings
 from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit
 
 if TYPE_CHECKING:
-    from arena_cli.adapters.acp_link import Link
+    from arena_cli.adapters.acp.acp_link import Link
 
 INSTALL = "pip install 'arena-cli[acp]'"
 _LINES_SHOWN = 5
@@ -101,7 +101,7 @@ class AcpAdapter:
     async def _answer(self, input: AgentInput, emit: Emit) -> AgentOutput:
         program = self._program()
         try:
-            from arena_cli.adapters import acp_call  # noqa: PLC0415 - it loads the SDK
+            from arena_cli.adapters.acp import acp_call  # noqa: PLC0415 - it loads the SDK
         except ImportError as error:
             raise self._unavailable("its protocol's library is missing", INSTALL) from error
         agent = acp_call.Agent(
@@ -126,7 +126,7 @@ class AcpAdapter:
         return await acp_call.answer(self._link, agent, input, emit)
 
     async def _started(self, program: Program) -> Link:
-        from arena_cli.adapters import acp_link  # noqa: PLC0415 - it loads the SDK
+        from arena_cli.adapters.acp import acp_link  # noqa: PLC0415 - it loads the SDK
 
         try:
             return await acp_link.start(program, self._settings.permissions)

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from arena_cli.adapters import anthropic_answer, anthropic_request, http, pricing
-from arena_cli.adapters.anthropic_answer import Answer, Progress
-from arena_cli.adapters.anthropic_request import (
+from arena_cli.adapters.api import anthropic_answer, anthropic_request, http, pricing
+from arena_cli.adapters.api.anthropic_answer import Answer, Progress
+from arena_cli.adapters.api.anthropic_request import (
     KEY_VARIABLE,
     KEYS_AT,
     OFFICIAL,
     AnthropicSettings,
 )
+from arena_cli.adapters.api.http import Asked
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.http import Asked
 from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit, Usage
 

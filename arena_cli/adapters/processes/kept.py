@@ -20,9 +20,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from arena_cli.adapters import process, programs
-from arena_cli.adapters.process import Event, Process, Program
-from arena_cli.adapters.tail import ByteTail, Tail
+from arena_cli.adapters.processes import process, programs
+from arena_cli.adapters.processes.process import Event, Process, Program
+from arena_cli.adapters.processes.tail import ByteTail, Tail
 from arena_cli.ground import ansi
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentUnavailable

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from arena_cli.adapters import http
-from arena_cli.adapters.http import Asked
-from arena_cli.adapters.openai_answer import Answer, NoAnswerError, ServerSaidError
+from arena_cli.adapters.api import http
+from arena_cli.adapters.api.http import Asked
+from arena_cli.adapters.api.openai_answer import Answer, NoAnswerError, ServerSaidError
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import (
     AgentError,

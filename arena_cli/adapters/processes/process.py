@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
-from arena_cli.adapters import strays, winjob
+from arena_cli.adapters.processes import strays, winjob
 
 if TYPE_CHECKING:
-    from arena_cli.adapters.tree import Tree
+    from arena_cli.adapters.processes.tree import Tree
 
 TERM_GRACE_S = 0.5
 _POLL_S = 0.01
@@ -137,7 +137,7 @@ class Process(asyncio.SubprocessProtocol):
                 strays.forget(self._record)
 
     async def _end_tree(self, pid: int) -> None:
-        from arena_cli.adapters.tree import Tree  # noqa: PLC0415 - most programs end by themselves
+        from arena_cli.adapters.processes.tree import Tree  # noqa: PLC0415 - most programs end by themselves
 
         tree = Tree(pid)
         tree.look()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from arena_cli.adapters import program_rows
+from arena_cli.adapters.coding import program_rows
 
 
 def _as_it_is(text: str) -> str:

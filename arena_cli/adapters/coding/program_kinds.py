@@ -12,14 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from arena_cli.adapters import one_run, program_rows, program_session, programs
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.cli_output import NotAnAnswerError
-from arena_cli.adapters.one_run import Command
-from arena_cli.adapters.program_output import Failure, ProgramText
-from arena_cli.adapters.program_session import ProgramSession
-from arena_cli.adapters.program_table import SYSTEM_FILE, ProgramKind
-from arena_cli.adapters.programs import ProgramSettings
+from arena_cli.adapters.coding import program_rows, program_session
+from arena_cli.adapters.coding.program_output import Failure, ProgramText
+from arena_cli.adapters.coding.program_session import ProgramSession
+from arena_cli.adapters.coding.program_table import SYSTEM_FILE, ProgramKind
+from arena_cli.adapters.processes import one_run, programs
+from arena_cli.adapters.processes.one_run import Command
+from arena_cli.adapters.processes.programs import ProgramSettings
 from arena_cli.ground.errors import (
     AgentError,
     AgentOverloaded,

@@ -16,11 +16,11 @@ import acp
 from acp import RequestError, schema
 from pydantic import ValidationError
 
-from arena_cli.adapters import acp_failures
-from arena_cli.adapters.acp_failures import AUTH_REQUIRED, Asked, Said
-from arena_cli.adapters.acp_link import Link
-from arena_cli.adapters.acp_presets import Preset
-from arena_cli.adapters.acp_turn import Turn
+from arena_cli.adapters.acp import acp_failures
+from arena_cli.adapters.acp.acp_failures import AUTH_REQUIRED, Asked, Said
+from arena_cli.adapters.acp.acp_link import Link
+from arena_cli.adapters.acp.acp_presets import Preset
+from arena_cli.adapters.acp.acp_turn import Turn
 from arena_cli.ground import text as texts
 from arena_cli.ground.chat import Render
 from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentRefused

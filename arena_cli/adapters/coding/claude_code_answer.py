@@ -10,8 +10,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from arena_cli.adapters import claude_code_session, http
-from arena_cli.adapters.claude_code_session import Spent
+from arena_cli.adapters.api import http
+from arena_cli.adapters.coding import claude_code_session
+from arena_cli.adapters.coding.claude_code_session import Spent
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import (
     AgentError,

@@ -10,9 +10,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from arena_cli.adapters import anthropic_request, pricing
-from arena_cli.adapters.anthropic_request import AnthropicSettings
-from arena_cli.adapters.http import Asked
+from arena_cli.adapters.api import anthropic_request, pricing
+from arena_cli.adapters.api.anthropic_request import AnthropicSettings
+from arena_cli.adapters.api.http import Asked
 from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentRefused
 from arena_cli.ground.protocol import AgentOutput, Emit, Status, StatusEvent, TextDelta, Usage
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from arena_cli.adapters.tail import Tail
+from arena_cli.adapters.processes.tail import Tail
 
 _DECODER = json.JSONDecoder(strict=False)
 _BETWEEN = re.compile(r"[\s,\[\]]*+")

@@ -21,7 +21,7 @@ from acp.schema import (
     WriteTextFileResponse,
 )
 
-from arena_cli.adapters.acp_turn import Turn
+from arena_cli.adapters.acp.acp_turn import Turn
 from arena_cli.ground import text as texts
 
 Permissions = Literal["deny", "read", "allow"]

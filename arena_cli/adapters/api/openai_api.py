@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from arena_cli import __version__
-from arena_cli.adapters import (
+from arena_cli.adapters.api import (
     http,
     openai_judge,
     openai_presets,
@@ -21,10 +21,10 @@ from arena_cli.adapters import (
     openai_request,
     pricing,
 )
+from arena_cli.adapters.api.openai_answer import Answer, NoAnswerError, ServerSaidError
+from arena_cli.adapters.api.openai_reading import Call
+from arena_cli.adapters.api.pricing import Pricing
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.openai_answer import Answer, NoAnswerError, ServerSaidError
-from arena_cli.adapters.openai_reading import Call
-from arena_cli.adapters.pricing import Pricing
 from arena_cli.ground.chat import Chat
 from arena_cli.ground.errors import AgentError, AgentUnavailable
 from arena_cli.ground.protocol import (

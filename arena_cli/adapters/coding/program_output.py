@@ -15,9 +15,9 @@ from arena_cli.adapters.cli_output import (
     at,
     is_equal,
 )
-from arena_cli.adapters.json_objects import JsonObjects
-from arena_cli.adapters.program_table import ProgramKind, Reads, UsageAt
-from arena_cli.adapters.tail import Tail
+from arena_cli.adapters.coding.program_table import ProgramKind, Reads, UsageAt
+from arena_cli.adapters.processes.json_objects import JsonObjects
+from arena_cli.adapters.processes.tail import Tail
 from arena_cli.ground import text as texts
 from arena_cli.ground.protocol import CallNote, Emit, StatusEvent, TextDelta, Usage
 

@@ -7,9 +7,9 @@ import json
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from arena_cli.adapters import sse
-from arena_cli.adapters.openai_answer import Answer, NoAnswerError
-from arena_cli.adapters.thinking import Spoken
+from arena_cli.adapters.api import sse
+from arena_cli.adapters.api.openai_answer import Answer, NoAnswerError
+from arena_cli.adapters.api.thinking import Spoken
 from arena_cli.ground.protocol import Emit, StatusEvent, TextDelta
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from arena_cli.adapters import attached, http
+from arena_cli.adapters.api import attached, http
+from arena_cli.adapters.api.pricing import Pricing
 from arena_cli.adapters.base import Settings
-from arena_cli.adapters.pricing import Pricing
 from arena_cli.ground.chat import Chat, Part
 
 Block = dict[str, Any]

@@ -75,7 +75,7 @@ def _end_one(path: Path) -> bool:
 def _end(facts: dict[str, Any]) -> bool:
     import psutil  # noqa: PLC0415 - a record was found
 
-    from arena_cli.adapters import tree  # noqa: PLC0415 - it imports psutil
+    from arena_cli.adapters.processes import tree  # noqa: PLC0415 - it imports psutil
 
     pid = int(facts["pid"])
     if abs(psutil.boot_time() - facts["machine_began"]) > _CLOCK_SLACK_S:

@@ -1,0 +1,1 @@
+"""Programs as processes: found, started, fed, read and ended."""
