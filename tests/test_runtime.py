@@ -15,8 +15,8 @@ from arena_cli.adapters.base import Adapter, Health
 from arena_cli.adapters.runtime import Runtime
 from arena_cli.context import render
 from arena_cli.ground.chat import Renderer
-from arena_cli.ground.errors import DiskRefused
-from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit, StatusEvent
+from arena_cli.ground.errors import AgentUnavailable, DiskRefused
+from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit, StatusEvent
 from arena_cli.ground.redact import Redactor
 from arena_cli.transcript.events import Event
 
@@ -166,6 +166,18 @@ def test_what_a_provider_answered_is_kept_within_a_limit_and_without_secrets(
     assert kept["raw"].endswith(" characters)")
     assert "sk-abc" not in kept["raw"]
     assert len(kept["other"]) == 20_000
+
+
+def test_what_a_call_that_was_cut_off_had_got_is_kept_within_the_same_limit(tmp_path: Path) -> None:
+    async def invoke(self: Any, input: AgentInput, emit: Emit) -> AgentOutput:
+        emit(CallNote({"raw": {"text": "好" * 20_000}, "other": "x"}))
+        raise AgentUnavailable("a", "it went away")
+
+    talk = Talk(tmp_path, team(puppet("a")), adapter_type=kind(invoke=invoke))
+    talk.send("@a go")
+    kept = talk.last("reply_finished").metadata
+    assert len(kept["raw"]) < runtime.MOST_RAW_CHARS + 40
+    assert kept["other"] == "x"
 
 
 def test_a_short_raw_answer_is_kept_as_it_is(tmp_path: Path) -> None:

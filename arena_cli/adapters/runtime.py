@@ -73,7 +73,7 @@ class Heard:
         elif isinstance(item, SessionId):
             self.session_id = SessionId(self._edge(str(item)), self._edge(dict(item.state)))
         else:
-            self.notes.update(self._edge(dict(item)))
+            self.notes.update(_within_limit(self._edge(dict(item))))
 
     def forget(self) -> None:
         """Begin anew, for another attempt; the notes on this one are kept as an earlier one's."""
