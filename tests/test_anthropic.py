@@ -189,6 +189,7 @@ def test_c22_overload_in_a_stream_is_tried_again_only_if_nothing_was_said(
         error = failed(api.url)
     assert isinstance(error, AgentOverloaded)
     assert error.again is (not pieces)
+    assert ("on_failure" in error.mend) is error.again
 
 
 def test_usage_counts_what_the_cache_gave_and_took_and_costs_money() -> None:
@@ -286,7 +287,7 @@ def test_keys_that_the_api_would_refuse_are_refused_at_once(keys: dict[str, Any]
     [
         (wire.tool("pass"), "", False),
         (wire.tool("pass", "{", "}"), "", False),
-        ([*wire.text(" \n"), *wire.tool("pass", index=1)], " \n", False),
+        ([*wire.text(" \n"), *wire.tool("pass", index=1)], "", False),
         ([*wire.text("But yes."), *wire.tool("pass", index=1)], "But yes.", True),
     ],
 )
@@ -401,7 +402,7 @@ def test_events_that_are_not_known_are_passed_over() -> None:
         ),
         (
             Answer(b"<!doctype html><h1>Bad", 502, headers={"content-type": "text/html"}),
-            *(AgentProtocolError, "a web page"),
+            *(AgentUnavailable, "a proxy in between"),
         ),
         (failure(200, {"content": "hello"}), AgentProtocolError, "no answer"),
         (
@@ -555,7 +556,55 @@ def test_what_is_attached_is_sent_as_blocks(tmp_path: Path) -> None:
     assert (paper["title"], paper["source"]["media_type"]) == ("paper.pdf", "application/pdf")
     assert base64.b64decode(paper["source"]["data"]) == contents["paper.pdf"]
     assert (text["title"], text["source"]["data"]) == ("说明.md", "先看这里")
-    assert text["cache_control"]  # the last before what is asked
+    told = [block["text"] for block in turn["content"] if "cannot be shown" in str(block)]
+    assert [one.split('"')[1] for one in told] == ["empty.txt", "tool.bin", "gone.txt"]
+    assert [one.rpartition("it is ")[2][:7] for one in told] == ["empty.", "neither", "gone, o"]
+    assert turn["content"][-2]["cache_control"]  # the last before what is asked
+
+
+@pytest.mark.parametrize("status", [302, 307])
+def test_the_conversation_follows_nobody_to_another_server(status: int) -> None:
+    with ScriptedApi(events(*wire.whole("ok"))).running() as other:
+        away = Answer(b"", status, headers={"location": f"{other.url}/v1/messages"})
+        with ScriptedApi(away).running() as api:
+            error = failed(api.url)
+        assert not other.sent
+    assert f"{status} {other.url}" in error.came
+    assert "base_url" in error.mend
+
+
+def test_a_login_in_the_address_is_not_told() -> None:
+    error = failed("http://me:open-sesame@127.0.0.1:9")
+    assert "open-sesame" not in str(error)
+    assert "POST http://127.0.0.1:9/v1/messages" in str(error)
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert streamed(*wire.whole("ok")).content == "ok"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("SSL_CERT_FILE", "/gone.pem"), ("HTTPS_PROXY", "gopher://x")]
+)
+def test_an_environment_that_cannot_be_used_is_told(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    error = failed("https://api.example.invalid")
+    assert isinstance(error, AgentUnavailable)
+    assert name in error.mend
+
+
+def test_an_account_without_credit_is_named() -> None:
+    said = wire.error("invalid_request_error", "Your credit balance is too low")
+    with ScriptedApi(failure(400, said)).running() as api:
+        error = failed(api.url)
+    assert isinstance(error, AgentRefused)
+    assert "top up" in error.mend
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,10 @@ def put(folder: Path, name: str, data: bytes) -> Attachment:
         ("a.bin", b"%PDF-1.7", "application/pdf", False),
         ("说明.md", "你好".encode(), "text/plain", False),
         ("empty.txt", b"", "text/plain", False),
-        ("a.zip", b"PK\x03\x04\xff\xfe", "application/zip", False),
+        ("a.zip", b"PK\x03\x04\xff\xfe", "application/octet-stream", False),
+        ("说明.txt", "你好".encode("gb18030"), "application/octet-stream", False),
+        ("说明.md", "你好".encode("utf-16"), "application/octet-stream", False),
+        ("no.png", b"\xff\xfe no picture", "application/octet-stream", False),
         ("a", b"\xff\xfe\x00", "application/octet-stream", False),
     ],
 )
@@ -36,6 +40,12 @@ def test_what_a_file_is_is_told_by_its_content(
     assert found is not None
     assert (found.media_type, found.is_image, found.data) == (media_type, is_image, data)
     assert found.text == (data.decode() if media_type == "text/plain" else None)
+
+
+def test_the_largest_picture_fits_into_five_mib_of_base64(tmp_path: Path) -> None:
+    largest = b"\x89PNG\r\n\x1a\n".ljust(attached.MOST_BYTES, b"x")
+    assert attached.read(put(tmp_path, "a.png", largest), tmp_path) is not None
+    assert len(base64.b64encode(largest)) <= 5 * 1024 * 1024
 
 
 def test_a_path_out_of_the_workspace_is_not_followed(tmp_path: Path) -> None:

@@ -48,8 +48,12 @@ def failed(status: int, body: str = "", **headers: str) -> AgentError:
         (503, "", AgentOverloaded, "overloaded"),
         (529, '{"type":"error","error":{"type":"overloaded_error"}}', AgentOverloaded, "529"),
         (307, "", AgentProtocolError, "no answer"),
-        (502, "<html><title>Bad gateway</title>", AgentProtocolError, "a web page"),
-        (503, "<!DOCTYPE html><title>登录</title>", AgentProtocolError, "登录"),
+        (402, "", AgentRefused, "top up"),
+        (429, '{"error": {"code": "insufficient_quota"}}', AgentRefused, "no credit left"),
+        (400, '{"error": {"message": "Your credit balance is too low"}}', AgentRefused, "top up"),
+        (502, "<html><title>Bad gateway</title>", AgentUnavailable, "a proxy in between"),
+        (503, "<!DOCTYPE html><title>登录</title>", AgentUnavailable, "登录"),
+        (403, "<!DOCTYPE html><title>登录</title>", AgentProtocolError, "a web page"),
         (200, " <html>", AgentProtocolError, "a web page"),
     ],
 )
@@ -86,7 +90,25 @@ def test_c21_retry_after_is_seconds_or_a_date(value: str, seconds: float | None)
 
 
 def test_c21_how_long_was_asked_is_said() -> None:
-    assert "asks to wait 86400 s" in str(failed(429, retry_after="86400"))
+    error = str(failed(429, retry_after="86400"))
+    assert "asks to wait 86400 s" in error
+    assert "on_failure" not in error
+    assert "on_failure" in str(failed(429, retry_after="3"))
+
+
+def test_c21_a_page_may_ask_to_wait() -> None:
+    error = failed(503, "<html><title>Busy</title>", retry_after="3")
+    assert isinstance(error, AgentOverloaded)
+    assert error.retry_after == 3.0
+
+
+def test_where_a_redirect_leads_is_said() -> None:
+    assert "308 https://other.example/v1" in str(failed(308, location="https://other.example/v1"))
+
+
+def test_a_login_in_an_address_is_not_shown() -> None:
+    assert http.without_login("POST https://me:pa@ss@host:8/v1") == "POST https://host:8/v1"
+    assert http.without_login("https://host/v1/@x") == "https://host/v1/@x"
 
 
 def caused(error: BaseException, cause: BaseException) -> BaseException:
@@ -110,6 +132,7 @@ def caused(error: BaseException, cause: BaseException) -> BaseException:
             AgentUnavailable,
             "SSL_CERT_FILE",
         ),
+        (caused(RuntimeError("long advice"), httpx2.ConnectTimeout("")), AgentTimeout, "in time"),
         (httpx.ProxyError("407"), AgentUnavailable, "NO_PROXY"),
         (httpx.ReadTimeout("late"), AgentTimeout, "in time"),
         (caused(RuntimeError("wrapped"), httpx2.ConnectTimeout("t")), AgentTimeout, "in time"),
@@ -123,3 +146,4 @@ def test_a_connection_that_fails_is_a_failure_of_its_class(
     failure = http.connection_failure(ASKED, error)
     assert type(failure) is kind
     assert told in str(failure)
+    assert "long advice" not in str(failure)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena_cli.adapters.api import sse
-from arena_cli.adapters.api.thinking import Spoken
+from arena_cli.adapters.api.openai_reading import Spoken
 
 BYTES = (
     *(b"data: {}", b"data:", b"data", b": c", b"\n", b"\r", b"\r\n", b"\n\n", b" x", b"id: 1"),
@@ -63,11 +63,13 @@ def test_what_is_shown_is_the_same_however_the_text_is_cut(text: str, size: int)
     ("text", "shown"),
     [
         ("<think>a</think>b", "b"),
-        ("a <thinking>b</thinking> c", "a  c"),
-        ("a <thin", "a <thin"),
+        (" <thinking>b</thinking>\n<think>c</think> d", " d"),
+        ("a <thinking>b</thinking> c", "a <thinking>b</thinking> c"),
+        ("<thin", "<thin"),
+        ("<thing>", "<thing>"),
         ("<think>never", ""),
         ("use `<think>` so", "use `<think>` so"),
-        ("```\n<think>x\n```\n<think>y</think>z", "```\n<think>x\n```\nz"),
+        ("```\n<think>x\n```", "```\n<think>x\n```"),
         ("1 < 2 and 3 > 2", "1 < 2 and 3 > 2"),
     ],
 )

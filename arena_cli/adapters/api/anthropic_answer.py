@@ -138,7 +138,7 @@ def output(
         raise not_whole(what, "ask it again, or another model", parts, progress, asked)
     content = "".join(block.get("text") or "" for block in blocks if block["type"] == "text")
     return AgentOutput(
-        content=content,
+        content=content.strip(),
         should_respond=not called or bool(content.strip()),
         usage=_usage(parts, settings),
         metadata=metadata(parts, progress),

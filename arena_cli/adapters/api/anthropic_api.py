@@ -20,7 +20,7 @@ from arena_cli.adapters.api.anthropic_request import (
 from arena_cli.adapters.api.http import Asked
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentUnavailable
-from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit, Usage
+from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit
 
 if TYPE_CHECKING:
     import anthropic
@@ -58,7 +58,7 @@ class AnthropicAdapter:
         self._setup = setup
         self._settings: AnthropicSettings = setup.settings
         self._client: AsyncAnthropic | None = None
-        url = f"POST {self._settings.base_url}/v1/messages"
+        url = f"POST {http.without_login(self._settings.base_url)}/v1/messages"
         key = f"`api_key` in its profile, or {KEY_VARIABLE} in the environment"
         self._asked = Asked(setup.agent_id, url, self._settings.model, key)
 
@@ -113,17 +113,20 @@ class AnthropicAdapter:
         return ""
 
     def _made(self) -> AsyncAnthropic:
-        """The client; with the price list, it takes more than a second to load."""
-        from anthropic import AsyncAnthropic  # noqa: PLC0415 - here, in a thread
+        """The client; the SDK takes about a second to load."""
+        import httpx2  # noqa: PLC0415 - here, in a thread
+        from anthropic import AsyncAnthropic  # noqa: PLC0415 - likewise
 
         settings = self._settings
-        pricing.cost_usd(Usage(), model=settings.model, pricing=settings.pricing)
+        client: httpx2.AsyncClient = http.client(httpx2, self._asked, settings.base_url, {})
+        pricing.load_ahead(settings.pricing)
         return AsyncAnthropic(
             # Without one, the SDK would look for a key of its own, and send it.
             api_key=settings.api_key.strip() or "none",
             base_url=settings.base_url,
             max_retries=0,
-            timeout=None,
+            timeout=client.timeout,
+            http_client=client,
             open_telemetry=False,
         )
 
@@ -178,7 +181,8 @@ class AnthropicAdapter:
             return
         status = _STATUS_OF.get(event["error"]["type"], 500)
         failure = http.status_failure(self._asked, status, headers, json.dumps(event))
-        failure.again = not progress.has_spoken
+        if progress.has_spoken:
+            http.once_spoken(failure)
         raise self._noted(failure, progress)
 
     def _refused(self, error: anthropic.APIStatusError, progress: Progress) -> AgentError:

@@ -141,7 +141,7 @@ def _messages(chat: Chat, workspace: Path) -> list[Block]:
     turns: list[Block] = [
         {
             "role": turn.role,
-            "content": [block for part in turn.parts if (block := _block(part, workspace))],
+            "content": [_block(part, workspace) for part in turn.parts],
         }
         for turn in chat.turns
     ]
@@ -152,21 +152,19 @@ def _messages(chat: Chat, workspace: Path) -> list[Block]:
     return turns
 
 
-def _block(part: Part, workspace: Path) -> Block | None:
-    """A text, picture or document; None for a file that no model reads, which its message names."""
+def _block(part: Part, workspace: Path) -> Block:
+    """A text, picture or document; of a file that no model reads, that it is so."""
     if isinstance(part, str):
         return {"type": "text", "text": part}
     file = attached.read(part, workspace)
-    if file is None:
-        return None
-    if file.is_image:
+    if file is not None and file.is_image:
         return {"type": "image", "source": _encoded(file)}
-    if file.media_type == "application/pdf":
+    if file is not None and file.media_type == "application/pdf":
         return {"type": "document", "title": file.name, "source": _encoded(file)}
-    if file.text and file.text.strip():
+    if file is not None and file.text and file.text.strip():
         source = {"type": "text", "media_type": "text/plain", "data": file.text}
         return {"type": "document", "title": file.name, "source": source}
-    return None
+    return {"type": "text", "text": attached.not_shown(part, file)}
 
 
 def _encoded(file: attached.Attached) -> Block:

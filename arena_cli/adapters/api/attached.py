@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import mimetypes
+import json
 from pathlib import Path
 from typing import NamedTuple
 
 from arena_cli.ground.protocol import Attachment
 
-# What is larger is told of by name only: providers refuse it, and it would fill any window
-# (Anthropic takes requests of up to 32 MB, images of up to 5 MB:
-# https://docs.anthropic.com/en/api/overview#request-size-limits).
-MOST_BYTES = 5_000_000
+# What is larger is told of by name only: a provider that refuses it would refuse every later call
+# too (Anthropic takes images of up to 5 MiB, counted as base64, which is longer by a third).
+MOST_BYTES = 3_900_000
 
 # A longer text would fill a window of 32,000 tokens alone.
 MOST_TEXT_BYTES = 100_000
@@ -25,7 +24,7 @@ _BEGINNINGS = (
 
 
 class Attached(NamedTuple):
-    """A file's name, its content, and what it is by its first bytes, else by its name.
+    """A file's name, its content, and what it is by its first bytes; a name may be wrong.
 
     `media_type` is `text/plain` for all that is UTF-8 text, `application/octet-stream` for what is
     neither that nor known.
@@ -60,12 +59,22 @@ def read(part: Attachment, workspace: Path) -> Attached | None:
         data = path.read_bytes()
     except OSError:
         return None
-    found = Attached(part.name, _media_type(part.name, data), data)
+    found = Attached(part.name, _media_type(data), data)
     is_long = found.media_type == "text/plain" and len(data) > MOST_TEXT_BYTES
     return None if is_long else found
 
 
-def _media_type(name: str, data: bytes) -> str:
+def not_shown(part: Attachment, found: Attached | None) -> str:
+    """What an agent is told instead of a file that it cannot be sent."""
+    why = "it is neither text in UTF-8 nor of a kind that you can be shown"
+    if found is None:
+        why = "it is gone, or too large"
+    elif found.text is not None:
+        why = "it is empty"
+    return f"The file {json.dumps(part.name, ensure_ascii=False)} cannot be shown: {why}."
+
+
+def _media_type(data: bytes) -> str:
     for beginning, media_type in _BEGINNINGS:
         if data.startswith(beginning):
             return media_type
@@ -74,5 +83,5 @@ def _media_type(name: str, data: bytes) -> str:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
-        return mimetypes.guess_type(name)[0] or "application/octet-stream"
+        return "application/octet-stream"
     return "text/plain"

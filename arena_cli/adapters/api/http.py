@@ -27,7 +27,12 @@ from arena_cli.ground.errors import (
     AgentUnavailable,
 )
 
+CONNECT_LIMIT_S = 20.0
 _SHOWN = 300
+_SOON_S = 60.0
+_LOGIN = re.compile(r"(?<=://)[^/\s]*@")
+# OpenAI's, Anthropic's and Qwen's words for it; others answer with 402.
+_NO_CREDIT = re.compile(r"insufficient_quota|credit balance is too low|\bArrearage\b")
 _WEB_PAGE = re.compile(r"\s*(?:<!doctype\b|<html\b|<\?xml\b)", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>([^<]{0,200})", re.IGNORECASE)
 _TOO_LONG = re.compile(
@@ -49,17 +54,58 @@ class Asked:
     key: str = "api_key"
 
 
+def client(
+    library: Any,
+    asked: Asked,
+    base_url: str,
+    headers: Mapping[str, str],
+    *,
+    limit_s: float | None = None,
+) -> Any:
+    """A client of httpx, or of httpx2, which follows nobody elsewhere.
+
+    `limit_s` bounds each wait; the deadline of a call stands outside. Raises AgentUnavailable where
+    the environment does not allow one.
+    """
+    try:
+        # Reading the certificates takes as long as ten calls; without them, none is trusted.
+        tls = base_url.startswith("https:")
+        verify = library.create_ssl_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return library.AsyncClient(
+            headers=headers,
+            verify=verify,
+            # What listens on this machine alone can be reached by no proxy.
+            trust_env=not is_on_this_machine(base_url),
+            timeout=library.Timeout(limit_s, connect=limit_s or CONNECT_LIMIT_S),
+            limits=library.Limits(max_connections=None, max_keepalive_connections=64),
+        )
+    except (OSError, ValueError, ImportError, library.InvalidURL) as error:
+        raise AgentUnavailable(
+            asked.agent_id,
+            f"what the environment says about proxies and certificates cannot be used: {error}",
+            asked=asked.url,
+            mend="see HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
+        ) from error
+
+
 def status_failure(
     asked: Asked, status: int, headers: Mapping[str, str], body: str, *, now: datetime | None = None
 ) -> AgentError:
     """What an answer with this status means; `now` is what an HTTP date counts from."""
     said = said_in(body)
-    came = f"{status} {said}".strip()
+    elsewhere = next((v for name, v in headers.items() if name.lower() == "location"), "")
+    came = " ".join(part for part in (str(status), elsewhere, said) if part)
     metadata: dict[str, Any] = {"http_status": status, "raw": _json(body)}
-    if status in (429, 503, 529) and not _WEB_PAGE.match(body):
-        return _overloaded(asked, status, headers, came, metadata, now)
-    kind, what, mend = _meaning(asked, status, said, is_page=bool(_WEB_PAGE.match(body)))
-    return _failure(kind, asked, what, came, mend, metadata)
+    if status == 402 or (status in (400, 403, 429) and _NO_CREDIT.search(body)):
+        what = "its provider says that there is no credit left"
+        mend = "top up the account that its key belongs to"
+        return failure(AgentRefused, asked, what, came, mend, metadata)
+    wait = retry_after_s(headers, now=now)
+    is_page = bool(_WEB_PAGE.match(body))
+    if status in (429, 503, 529) and (wait is not None or not is_page):
+        return _overloaded(asked, status, wait, came, metadata)
+    kind, what, mend = _meaning(asked, status, said, is_page=is_page)
+    return failure(kind, asked, what, came, mend, metadata)
 
 
 def _meaning(
@@ -71,7 +117,7 @@ def _meaning(
         f"its provider answered with HTTP {status}, which is no answer",
         "see `base_url` in its profile",
     )
-    if is_page:
+    if is_page and status < 500:
         found = (
             AgentProtocolError,
             f"a web page came instead of an answer (HTTP {status})",
@@ -90,7 +136,8 @@ def _meaning(
             "lower `context.window_tokens` in its profile, or take a model with a larger window",
         )
     elif status >= 500 or status in (408, 409):
-        found = (AgentUnavailable, f"its provider failed (HTTP {status})", "try again later")
+        who = "its provider, or a proxy in between, " if is_page else "its provider "
+        found = (AgentUnavailable, f"{who}failed (HTTP {status})", "try again later")
     elif status >= 400:
         what = f"its provider refused the request (HTTP {status})"
         found = (AgentRefused, what, "see `model` and the other keys of its adapter")
@@ -98,14 +145,8 @@ def _meaning(
 
 
 def _overloaded(
-    asked: Asked,
-    status: int,
-    headers: Mapping[str, str],
-    came: str,
-    metadata: dict[str, Any],
-    now: datetime | None,
+    asked: Asked, status: int, wait: float | None, came: str, metadata: dict[str, Any]
 ) -> AgentOverloaded:
-    wait = retry_after_s(headers, now=now)
     what = "asked too often (HTTP 429)" if status == 429 else f"it is overloaded (HTTP {status})"
     if wait is not None:
         what += f": its provider asks to wait {wait:.10g} s"
@@ -115,9 +156,17 @@ def _overloaded(
         retry_after=wait,
         asked=asked.url,
         came=came,
-        mend="try again later, or set `on_failure: retry`",
+        mend="try again later" + (", or set `on_failure: retry`" if (wait or 0) <= _SOON_S else ""),
         metadata=metadata,
     )
+
+
+def once_spoken(failure: AgentError) -> AgentError:
+    """The failure as it counts after some of the answer came: it is not tried again."""
+    failure.again = False
+    if isinstance(failure, AgentOverloaded):
+        failure.mend = "try again later"
+    return failure
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
@@ -156,15 +205,15 @@ def connection_failure(asked: Asked, error: BaseException) -> AgentError:
         what = f"there is no host {host}, or no network"
         mend = "see `base_url` in its profile, and whether there is a network"
     elif names & {"ConnectTimeout", "PoolTimeout", "ReadTimeout", "WriteTimeout", "TimeoutError"}:
-        kind, what = AgentTimeout, f"no answer came from {host} in time"
-        mend = "try again later"
+        kind, what, came = AgentTimeout, f"no answer came from {host} in time", ""
+        mend = "try again later; see whether there is a network, or a proxy to be named"
     elif names & {"ConnectError", "ConnectionRefusedError"}:
         what = f"nothing answers at {host}"
         mend = "start the server, or see `base_url` in its profile"
     else:
         kind, what = AgentProtocolError, f"the connection to {host} was cut before the answer ended"
         mend = "try again"
-    return _failure(kind, asked, what, came, mend, {})
+    return failure(kind, asked, what, came, mend, {})
 
 
 def _is_unknown_host(said: str) -> bool:
@@ -180,6 +229,11 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         is_plain = error.__cause__ is None and not error.__suppress_context__
         error = error.__context__ if is_plain else error.__cause__
+
+
+def without_login(url: str) -> str:
+    """The address without a name and a password in it, as it may be shown."""
+    return _LOGIN.sub("", url)
 
 
 def is_on_this_machine(url: object) -> bool:
@@ -213,7 +267,7 @@ def _json(body: str) -> Any:
         return body
 
 
-def _failure(
+def failure(
     kind: type[AgentError],
     asked: Asked,
     what: str,

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
-
-from pydantic import Field, field_validator
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from arena_cli import __version__
 from arena_cli.adapters.api import (
     http,
-    openai_judge,
+    openai_answer,
     openai_presets,
     openai_reading,
     openai_request,
@@ -23,7 +20,7 @@ from arena_cli.adapters.api import (
 )
 from arena_cli.adapters.api.openai_answer import Answer, NoAnswerError, ServerSaidError
 from arena_cli.adapters.api.openai_reading import Call
-from arena_cli.adapters.api.pricing import Pricing
+from arena_cli.adapters.api.openai_request import OpenAISettings
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.ground.chat import Chat
 from arena_cli.ground.errors import AgentError, AgentUnavailable
@@ -39,53 +36,9 @@ from arena_cli.ground.protocol import (
 if TYPE_CHECKING:
     import httpx
 
-CONNECT_LIMIT_S = 20.0
 HEALTH_LIMIT_S = 3.0
 # Some servers count only what was not in their cache: so few tokens say nothing.
 FEWEST_READ = 500
-
-
-class OpenAISettings(Settings):
-    """The keys of `adapter: {type: openai, ...}`.
-
-    `base_url` is what `/chat/completions` comes after; without it, the preset's, else OpenAI's.
-    `extra_body` is added to every request, and prevails. `response_format: decision` asks for JSON
-    of a fixed shape; a mapping is sent as it is.
-    """
-
-    sources: ClassVar[Mapping[str, str]] = openai_presets.KEYS_AT
-
-    model: str = Field(min_length=1)
-    base_url: str = ""
-    api_key: str | None = None
-    preset: openai_presets.PresetName | None = None
-    stream: bool = True
-    temperature: float | None = None
-    extra_body: dict[str, Any] = {}
-    pricing: Pricing | None = None
-    response_format: Literal["decision"] | dict[str, Any] | None = None
-
-    @classmethod
-    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The key that its server takes; none for a server that is not known by name."""
-        variable = openai_presets.key_variable(given.get("preset"), given.get("base_url"))
-        return {"api_key": f"${{env:{variable}}}"} if variable else {}
-
-    @field_validator("base_url")
-    @classmethod
-    def _is_address(cls, value: str) -> str:
-        value = value.strip().rstrip("/").removesuffix("/chat/completions")
-        if value and not openai_presets.host_of(value):
-            raise ValueError(f"no address of a server; write it as {openai_presets.OPENAI_URL}")
-        return value
-
-    @field_validator("api_key")
-    @classmethod
-    def _fits_a_header(cls, value: str | None) -> str | None:
-        value = (value or "").strip()
-        if not value.isascii() or not value.isprintable():
-            raise ValueError("it has characters that no key has")
-        return value or None
 
 
 class OpenAIAdapter:
@@ -106,9 +59,12 @@ class OpenAIAdapter:
         self._url = f"{self._base_url}/chat/completions"
         self._asked = http.Asked(
             setup.agent_id,
-            f"POST {self._url}",
+            f"POST {http.without_login(self._url)}",
             self._settings.model,
             "`api_key` in its profile" + (f", or {self._own}" if self._own else ""),
+        )
+        self._pricing: pricing.Pricing | None = self._settings.pricing or (
+            "free" if self._preset.local else None
         )
         self._client: httpx.AsyncClient | None = None
         self._told_of_cut = False
@@ -127,17 +83,16 @@ class OpenAIAdapter:
             try:
                 await self._ask(body, call)
                 self._server.saw(thinking=call.thought())
-                again = self._body(chat, input)
-                if call.said() or not openai_judge.is_cut(call.answer) or again in tried:
+                is_done = call.said() or not openai_answer.is_cut(call.answer)
+                if is_done or (again := self._body(chat, input)) in tried:
                     return self._output(body, call, spent)
                 spent.append(self._usage(call.answer))
             except ServerSaidError as error:
                 learned = not call.said() and self._server.learn(error.status, error.body, body)
-                again = self._body(chat, input)
-                if not learned or again in tried:
+                if not learned or (again := self._body(chat, input)) in tried:
                     raise self._refused(error, call.notes()) from error
             except NoAnswerError as error:
-                raise openai_judge.no_answer(self._asked, error, call.notes()) from error
+                raise openai_answer.no_answer(self._asked, error, call.notes()) from error
             except asyncio.CancelledError:
                 emit(CallNote(call.notes()))
                 raise
@@ -165,9 +120,12 @@ class OpenAIAdapter:
         import httpx  # noqa: PLC0415  # it takes a fifth of a second
 
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
-        client = self._ready_client()
+        if self._client is None:
+            self._client = self._made_client(limit_s=None)
+            if self._own:
+                pricing.load_ahead(self._pricing)
         try:
-            async with client.stream("POST", self._url, content=content) as response:
+            async with self._client.stream("POST", self._url, content=content) as response:
                 kind = response.headers.get("content-type", "")
                 one_piece = re.search("json|html", kind) or not body["stream"]
                 if response.status_code != HTTPStatus.OK:
@@ -180,11 +138,6 @@ class OpenAIAdapter:
         except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as error:
             raise self._not_reached(error, call.notes()) from error
 
-    def _ready_client(self) -> httpx.AsyncClient:
-        if self._client is None:
-            self._client = self._made_client(limit_s=None)
-        return self._client
-
     def _made_client(self, *, limit_s: float | None) -> httpx.AsyncClient:
         import httpx  # noqa: PLC0415  # it takes a fifth of a second
 
@@ -194,28 +147,13 @@ class OpenAIAdapter:
         }
         if self._settings.api_key:
             headers["authorization"] = f"Bearer {self._settings.api_key}"
-        try:
-            # Reading the certificates takes as long as ten calls; without them, none is trusted.
-            tls = self._base_url.startswith("https:")
-            verify = httpx.create_ssl_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            return httpx.AsyncClient(
-                headers=headers,
-                verify=verify,
-                # What listens on this machine alone can be reached by no proxy.
-                trust_env=not http.is_on_this_machine(self._base_url),
-                timeout=httpx.Timeout(limit_s, connect=limit_s or CONNECT_LIMIT_S),
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
-            )
-        except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:
-            raise AgentUnavailable(
-                self._setup.agent_id,
-                f"what the environment says about proxies and certificates cannot be used: {error}",
-                asked=self._asked.url,
-                mend="see HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
-            ) from error
+        client: httpx.AsyncClient = http.client(
+            httpx, self._asked, self._base_url, headers, limit_s=limit_s
+        )
+        return client
 
     def _refused(self, error: ServerSaidError, notes: dict[str, Any]) -> AgentError:
-        failure = openai_judge.server_failure(self._asked, error, notes)
+        failure = openai_answer.server_failure(self._asked, error, notes)
         if error.status == HTTPStatus.NOT_FOUND and self._preset.model:
             failure.mend = f"try `{self._preset.model.format(self._settings.model)}`"
         return failure
@@ -231,7 +169,7 @@ class OpenAIAdapter:
     def _output(
         self, body: dict[str, Any], call: Call, spent: Sequence[Usage | None]
     ) -> AgentOutput:
-        openai_judge.check(self._asked, call.answer, body, call.notes())
+        openai_answer.check(self._asked, call.answer, body, call.notes())
         metadata = call.answer_notes()
         cut = self._cut_prompt(body, call.answer)
         if cut:
@@ -262,7 +200,7 @@ class OpenAIAdapter:
         usage = answer.usage()
         if usage is None:
             return None
-        given = self._settings.pricing or ("free" if self._preset.local else None)
+        given = self._pricing
         cost = answer.charged_usd() if given is None else None
         if cost is None and (given is not None or self._own):
             cost = pricing.cost_usd(
@@ -287,14 +225,15 @@ class OpenAIAdapter:
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             failure = self._not_reached(error, {})
             name = self._settings.preset or "its server"
-            what = f"{name} is not running at {self._base_url}"
+            what = f"{name} is not running at {http.without_login(self._base_url)}"
             return Health(ok=False, detail=f"{what}: {failure.mend}")
         if response.status_code in (401, 403):
-            return Health(ok=False, detail=f"{self._base_url} does not accept the key")
+            where = http.without_login(self._base_url)
+            return Health(ok=False, detail=f"{where} does not accept the key")
         return self._has_model(response.text)
 
     def _has_model(self, body: str) -> Health:
-        known = openai_judge.model_names(body)
+        known = openai_answer.model_names(body)
         wanted = self._settings.model
         if not self._preset.model or known is None or {wanted, f"{wanted}:latest"} & known:
             return Health(ok=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from arena_cli.adapters.api import sse
 from arena_cli.adapters.api.openai_answer import Answer, NoAnswerError
-from arena_cli.adapters.api.thinking import Spoken
 from arena_cli.ground.protocol import Emit, StatusEvent, TextDelta
 
 if TYPE_CHECKING:
@@ -18,6 +18,49 @@ if TYPE_CHECKING:
 GRACE_S = 2.0
 MOST_BYTES = 32_000_000
 _BEGINNING = 4000
+
+_OPENING = re.compile(r"\s*<(think|thinking)\s{0,8}>", re.IGNORECASE)
+_LONGEST_TAG = len("</thinking        >")
+
+
+class Spoken:
+    """Text as it comes, without the thinking that some models begin it with.
+
+    It is for the live view alone. What counts is the whole answer, as `reading` reads it.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._within = ""
+        self._has_begun = False
+
+    def feed(self, text: str) -> str:
+        """What may be shown now: nothing as long as it may be thinking."""
+        if self._has_begun:
+            return text
+        self._held += text
+        while True:
+            if not self._within:
+                opening = _OPENING.match(self._held)
+                if opening is None:
+                    break
+                self._within = opening[1]
+                self._held = self._held[opening.end() :]
+            closing = re.search(rf"</{self._within}\s{{0,8}}>", self._held, re.IGNORECASE)
+            if closing is None:
+                self._held = self._held[-_LONGEST_TAG:]
+                return ""
+            self._within = ""
+            self._held = self._held[closing.end() :]
+        if "<thinking".startswith(self._held.strip().lower()):
+            return ""
+        self._has_begun = True
+        return self.finish()
+
+    def finish(self) -> str:
+        """What was held back, and was no thinking after all."""
+        rest, self._held = self._held, ""
+        return "" if self._within else rest
 
 
 class Call:

@@ -1,15 +1,23 @@
-"""An input as a request of OpenAI's chat completions, and what a server turned out not to know."""
+"""What is sent to a server of OpenAI's protocol: the keys of the kind, and a chat as a request.
+
+What a server turned out not to know is left out of later ones.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from arena_cli.adapters.api import attached
+from pydantic import Field, field_validator
+
+from arena_cli.adapters.api import attached, openai_presets
+from arena_cli.adapters.api.pricing import Pricing
+from arena_cli.adapters.base import Settings
 from arena_cli.ground.chat import Chat, ChatTurn, Part
 from arena_cli.ground.protocol import Attachment
 
@@ -63,6 +71,49 @@ _TOO_LARGE = re.compile(r"max_(?:completion_)?tokens|maximum context length", re
 _NO_SCHEMA = re.compile(r"response_format|json_schema", re.IGNORECASE)
 
 
+class OpenAISettings(Settings):
+    """The keys of `adapter: {type: openai, ...}`.
+
+    `base_url` is what `/chat/completions` comes after; without it, the preset's, else OpenAI's.
+    `extra_body` is added to every request, and prevails. `response_format: decision` asks for JSON
+    of a fixed shape; a mapping is sent as it is.
+    """
+
+    sources: ClassVar[Mapping[str, str]] = openai_presets.KEYS_AT
+
+    model: str = Field(min_length=1)
+    base_url: str = ""
+    api_key: str | None = None
+    preset: openai_presets.PresetName | None = None
+    stream: bool = True
+    temperature: float | None = None
+    extra_body: dict[str, Any] = {}
+    pricing: Pricing | None = None
+    response_format: Literal["decision"] | dict[str, Any] | None = None
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The key that its server takes; none for a server that is not known by name."""
+        variable = openai_presets.key_variable(given.get("preset"), given.get("base_url"))
+        return {"api_key": f"${{env:{variable}}}"} if variable else {}
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        value = value.strip().rstrip("/").removesuffix("/chat/completions")
+        if value and not openai_presets.host_of(value):
+            raise ValueError(f"no address of a server; write it as {openai_presets.OPENAI_URL}")
+        return value
+
+    @field_validator("api_key")
+    @classmethod
+    def _fits_a_header(cls, value: str | None) -> str | None:
+        value = (value or "").strip()
+        if not value.isascii() or not value.isprintable():
+            raise ValueError("it has characters that no key has")
+        return value or None
+
+
 @dataclass
 class Server:
     """What a server takes; `learn` takes away what it was told that it does not.
@@ -101,8 +152,6 @@ class Server:
             self.stream = not body["stream"]
         elif "max_tokens" in body and "max_completion_tokens" in said:
             self.length_key = "max_completion_tokens"
-        elif "max_completion_tokens" in body and "max_completion_tokens" in said:
-            self.length_key = "max_tokens"
         elif _has_images(body) and _NO_IMAGES.search(said):
             self.images = False
         elif _asks_decision(body) and _NO_SCHEMA.search(said):
@@ -148,18 +197,15 @@ def _content(parts: list[Part], server: Server, workspace: Path) -> str | list[d
 
 def _attached(part: Attachment, server: Server, workspace: Path) -> str | dict[str, Any]:
     """An image as it is, a text after `> ` like all that others say; of the rest, that it is so."""
-    name = json.dumps(part.name, ensure_ascii=False)
     found = attached.read(part, workspace)
-    if found is None:
-        return f"The file {name} cannot be shown: it is gone, or too large."
-    if found.is_image and server.images:
+    if found is not None and found.is_image and server.images:
         data = base64.b64encode(found.data).decode("ascii")
         url = f"data:{found.media_type};base64,{data}"
         return {"type": "image_url", "image_url": {"url": url}}
-    if found.text is None:
-        return f"The file {name} cannot be shown: it is {found.media_type}."
+    if found is None or not (found.text and found.text.strip()):
+        return attached.not_shown(part, found)
     lines = "\n".join(f"> {line}" for line in found.text.splitlines())
-    return f"The file {name}:\n{lines}"
+    return f"The file {json.dumps(part.name, ensure_ascii=False)}:\n{lines}"
 
 
 def _has_images(body: dict[str, Any]) -> bool:
