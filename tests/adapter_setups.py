@@ -23,6 +23,7 @@ from arena_cli.ground.protocol import (
     StatusEvent,
     TextDelta,
     Told,
+    Usage,
 )
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -37,6 +38,7 @@ class Heard:
         self.notes: dict[str, Any] = {}
         self.statuses: list[StatusEvent] = []
         self.session_id: SessionId | None = None
+        self.usage: Usage | None = None
 
     def __call__(self, item: Told, /) -> None:
         if isinstance(item, TextDelta):
@@ -45,6 +47,8 @@ class Heard:
             self.notes.update(item)
         elif isinstance(item, SessionId):
             self.session_id = item
+        elif isinstance(item, Usage):
+            self.usage = item
         else:
             self.statuses.append(item)
 

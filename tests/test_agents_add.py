@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from program import SPEAK, Program
 
 from arena_cli.adapters import registry
+from arena_cli.adapters.acp import acp_presets
+from arena_cli.adapters.api import openai_presets
 from arena_cli.ground.yamlfiles import yamlfile, yamlwriting
 from arena_cli.team import joining, newcomer, workspace
 
@@ -133,6 +136,37 @@ def test_what_its_kind_fills_from_the_environment_is_written_and_what_is_missing
     assert "ok     bot\n" in program.run("agents", "check").check().stdout
 
 
+@pytest.mark.parametrize("key", ["${env:GATEWAY_KEY}", "abcdefgh1234"])
+def test_a_key_that_is_given_is_the_one_that_is_written(program: Program, key: str) -> None:
+    """Another would be sent to whoever is at the address that was given with it."""
+    given = ["--model", "m", "--set", f"api_key={key}", "--set", "base_url=https://a.example"]
+    for kind in ("anthropic", "openai"):
+        assert program.run("agents", "add", kind, "--adapter", kind, *given).code == 0
+        written = yamlfile.parse(files(program)[f"agents/{kind}.yaml"].decode(), "")
+        assert written.data["adapter"]["api_key"] == key
+
+
+def test_what_the_workspace_gives_all_of_a_kind_is_not_taken_back(program: Program) -> None:
+    program.env["ANTHROPIC_API_KEY"] = "not-a-real-key"
+    program.file(
+        "arena.yaml",
+        "team: crew\ndefaults:\n  anthropic: {api_key: '${env:GATEWAY_KEY}'}\n"
+        "  claude_code: {env: {ANTHROPIC_AUTH_TOKEN: inherit}}\n",
+    )
+    for kind, options in (("anthropic", ["--model", "m"]), ("claude_code", [])):
+        program.run("agents", "add", f"b-{kind}", "--adapter", kind, *options).check(stdout=None)
+        written = yamlfile.parse(files(program)[f"agents/b-{kind}.yaml"].decode(), "").data
+        assert not {"api_key", "env"} & {*written["adapter"]}
+
+
+@pytest.mark.parametrize("given", ["x", ""])
+def test_wrong_defaults_of_its_kind_are_told_by_their_place(program: Program, given: str) -> None:
+    program.env["ANTHROPIC_API_KEY"] = "not-a-real-key"
+    program.file("arena.yaml", f"team: crew\ndefaults:\n  claude_code: {given}\n")
+    said = refused(program, "bot", "--adapter", "claude_code")
+    assert said.startswith("arena: arena.yaml:3: defaults.claude_code")
+
+
 def test_a_key_that_is_given_as_it_is_is_not_shown(program: Program) -> None:
     given = ["--adapter", "cli", "--set", "env.BOT_TOKEN=abcdefgh1234", "--", "bot"]
     done = program.run("agents", "add", "bot", *given).check(
@@ -163,17 +197,19 @@ def test_a_key_that_is_there_is_handed_on_to_claude_code_where_it_has_no_login(
     program.run("agents", "add", "one", "--adapter", "claude_code").check(stdout=None)
     program.env["ANTHROPIC_API_KEY"] = "not-a-real-key"
     program.run("agents", "add", "two", "--adapter", "claude_code").check(stdout=None)
-    options = ["--set", "env.OTHER=1"]
-    program.run("agents", "add", "own", "--adapter", "claude_code", *options).check(stdout=None)
+    for name, variable in (("own", "OTHER=1"), ("key", "ANTHROPIC_AUTH_TOKEN=inherit")):
+        options = ["--adapter", "claude_code", "--set", f"env.{variable}"]
+        program.run("agents", "add", name, *options).check(stdout=None)
     program.file(".claude/.credentials.json", '{"claudeAiOauth": {"accessToken": "x"}}')
     program.run("agents", "add", "in", "--adapter", "claude_code").check(stdout=None)
     given = {
         name: yamlfile.parse(files(program)[f"agents/{name}.yaml"].decode(), "").data["adapter"]
-        for name in ("one", "two", "own", "in")
+        for name in ("one", "two", "own", "key", "in")
     }
     assert given["one"] == given["in"] == {"type": "claude_code"}
     assert given["two"]["env"] == {"ANTHROPIC_API_KEY": "inherit"}
-    assert given["own"]["env"] == {"OTHER": "1"}
+    assert given["own"]["env"] == {"ANTHROPIC_API_KEY": "inherit", "OTHER": "1"}
+    assert given["key"]["env"] == {"ANTHROPIC_AUTH_TOKEN": "inherit"}
 
 
 def test_settings_are_dotted_and_yaml(program: Program) -> None:
@@ -224,6 +260,7 @@ def test_no_file_is_overwritten(program: Program, name: str) -> None:
         (["x", "--adapter", "pyton"], "kind of adapter `pyton`\n  did you mean `python`?\n"),
         (["x", "--adapter", "cli"], "command: is missing\n  give `-- COMMAND` at the end\n"),
         (["x", "--adapter", "python"], "target: is missing\n  give `--set target=VALUE`\n"),
+        (["x", "--adapter", "acp"], "preset\n  give `--preset PRESET`, or `-- COMMAND` at the end"),
         (["x", "--adapter", "anthropic"], "model: is missing\n  give `--model MODEL`\n"),
         (["x", *ANSWERS, "--model", "m"], "adapter.model: unknown key\n"),
         (["x", *ANSWERS, "--set", "strct=true"], "strct: unknown key\n  did you mean `strict`?"),
@@ -261,7 +298,7 @@ def test_the_file_of_the_team_is_put_in_its_place_whole(
 ) -> None:
     """A disk that is full when the team is written leaves both files as they were."""
     before = files(program)
-    data = newcomer.profile("bot", {"type": "scripted", "replies": ["ok"]}, registry.KINDS)
+    data = newcomer.profile("bot", {"type": "scripted", "replies": ["ok"]})
     new = newcomer.check(program.folder, data, None, kinds=registry.KINDS)
 
     def full(self: Path, target: Path) -> Path:
@@ -271,6 +308,12 @@ def test_the_file_of_the_team_is_put_in_its_place_whole(
     with pytest.raises(newcomer.UsageError, match="No space left"):
         newcomer.write(new)
     assert files(program) == before
+
+
+def test_every_kind_and_preset_is_named_in_its_help(program: Program) -> None:
+    words = program.run("agents", "add", "--help").check(stdout=None).stdout
+    presets = [*openai_presets.PRESETS, *acp_presets.PRESETS]
+    assert {*registry.known(), *presets} <= {*re.findall(r"\w+", words)}
 
 
 def test_kinds_are_offered_at_tab(program: Program) -> None:
@@ -328,7 +371,7 @@ def test_any_name_and_role_is_refused_or_loads_again(
 ) -> None:
     folder = tmp_path_factory.mktemp("one")
     adapter = {"type": "cli", "command": ["x", model]}
-    data = newcomer.profile("机器人", adapter, registry.KINDS, name=name, role_prompt=role)
+    data = newcomer.profile("机器人", adapter, name=name, role_prompt=role)
     try:
         new = newcomer.check(folder, data, None, kinds=registry.KINDS)
     except newcomer.UsageError:

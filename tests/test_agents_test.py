@@ -138,6 +138,13 @@ def test_an_agent_that_is_in_no_team_can_be_tested(program: Program) -> None:
     program.run("agents", "test", "bot").check(stdout=None)
 
 
+@pytest.mark.parametrize("called", ["bot", "@bot", "＠BOT", "助手", "@helper"])
+def test_it_is_called_by_any_of_its_names(program: Program, called: str) -> None:
+    program.agent("bot", {"say": "ok"}, name="助手", aliases=["helper"])
+    done = program.run("agents", "test", called).check(stdout=None)
+    assert "\n── ok bot · " in done.stdout
+
+
 def test_an_agent_that_is_not_there(program: Program) -> None:
     program.agent("reviewer", {"say": "ok"})
     program.run("agents", "test", "revewer").check(

@@ -340,6 +340,8 @@ def test_a_cut_answer_is_never_whole_and_a_cut_decision_is_not_mended(
     assert told in error.what
     assert heard.text == cut
     assert not error.again
+    assert heard.usage
+    assert heard.usage.output_tokens > 0
 
 
 def test_a_paused_answer_goes_on_where_it_paused() -> None:

@@ -182,6 +182,15 @@ def test_captured_failures(
     assert "\n" not in str(caught.value)
 
 
+def test_what_a_failed_turn_used_is_told(fake: Fake) -> None:
+    heard = Heard()
+    with pytest.raises(AgentProtocolError):
+        invoked(fake.adapter(SAMPLES / "maxturns1_tool.stdout"), heard)
+    assert heard.usage
+    assert heard.usage.output_tokens > 0
+    assert heard.usage.cost_usd
+
+
 def test_a_limit_of_the_subscription_says_when_it_ends(fake: Fake) -> None:
     info = {"status": "rejected", "resetsAt": time.time() + 7200}
     limited = result(is_error=True, api_error_status=429, result="You've hit your limit")
@@ -301,6 +310,7 @@ def test_a_lost_session_that_is_told_on_stderr_only_begins_afresh(fake: Fake) ->
     heard = Heard()
     output = invoked(fake.adapter("lost", fake.played(result())), heard, own_session=own)
     assert output.content == "好的"
+    assert heard.notes["lost_session"] == own.id
     assert ["--resume" in args for args in fake.told("args")] == [True, False]
     args = fake.told("args")[1]
     assert args[args.index("--session-id") + 1] == session_of(heard)
@@ -353,6 +363,7 @@ def test_an_answer_that_is_no_text_is_an_error(fake: Fake) -> None:
         ({}, {}, {}, False, "run `claude` once"),
         ({"ANTHROPIC_API_KEY": "k"}, {}, {}, False, "{ANTHROPIC_API_KEY: inherit}"),
         ({"ANTHROPIC_API_KEY": "k"}, {"ANTHROPIC_API_KEY": "inherit"}, {}, True, ""),
+        ({}, {"ANTHROPIC_API_KEY": "inherit"}, {}, False, "ANTHROPIC_API_KEY is not set"),
         ({}, {"CLAUDE_CODE_USE_BEDROCK": "1"}, {}, True, ""),
         ({}, {}, {".claude/.credentials.json": "{}"}, True, ""),
         ({}, {}, {".claude.json": '{"oauthAccount": {"a": 1}}'}, True, ""),
@@ -559,6 +570,7 @@ def test_real_lost_session_gets_the_whole_context(real: Real) -> None:
     heard = Heard()
     assert invoked(real.adapter(), heard, own_session=own).content == "fine"
     assert session_of(heard) != own.id
+    assert heard.notes["lost_session"] == own.id
 
 
 def test_real_wrong_mode_is_told_in_its_own_words(real: Real) -> None:
@@ -566,6 +578,7 @@ def test_real_wrong_mode_is_told_in_its_own_words(real: Real) -> None:
         invoked(real.adapter(permission_mode="nonsense"))
     assert "nonsense" in caught.value.came
     assert "acceptEdits" in caught.value.came
+    assert "in a shell" in caught.value.mend
 
 
 def test_real_call_that_is_cut_off_leaves_nothing(real: Real) -> None:

@@ -193,6 +193,7 @@ def test_a_program_that_cannot_begin_says_why(tmp_path: Path) -> None:
     with pytest.raises(AgentProtocolError, match="exit code 4") as caught:
         using(Bot(tmp_path, "silent"), lambda bot: bot.ask("echo"))
     assert caught.value.came == "cannot begin"
+    assert caught.value.mend == "try the command in a shell"
 
 
 def test_a_program_that_is_not_there_is_unavailable(tmp_path: Path) -> None:

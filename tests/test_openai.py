@@ -691,9 +691,12 @@ def test_each_reason_to_end_means_something(
     tmp_path: Path, finish: str, kind: type[AgentError], words: str, streamed: bool
 ) -> None:
     given = answer_of(streamed, "<think>hm</think>half a text", finish)
-    told = failure(kind, tmp_path, given, stream=streamed)
+    heard = Heard()
+    told = failure(kind, tmp_path, given, heard=heard, stream=streamed)
     assert words in told.what
     assert told.metadata["partial"] == "half a text"
+    assert heard.usage
+    assert heard.usage.output_tokens == USAGE["completion_tokens"]
 
 
 @STREAMED

@@ -359,6 +359,10 @@ def test_health_looks_for_a_login_or_a_key_and_runs_nothing(
         return asyncio.run(codex.adapter(CodexAdapter, **keys).health())
 
     assert health() == (True, "no login was seen: `codex login`, or a key in CODEX_API_KEY")
+    assert health(env={"CODEX_API_KEY": "inherit"}) == (
+        False,
+        "its `env` passes CODEX_API_KEY on, but CODEX_API_KEY is not set",
+    )
     monkeypatch.setenv("CODEX_API_KEY", "k")
     assert health() == (
         False,
@@ -383,6 +387,19 @@ def test_a_program_gets_a_key_only_if_its_profile_says_so(
     first, second = gemini.calls()
     assert "GEMINI_API_KEY" not in first["env"]
     assert second["env"]["GEMINI_API_KEY"] == "k"
+
+
+def test_a_new_profile_hands_on_a_key_unless_there_is_a_login(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.env = {"GEMINI_API_KEY": "k"}
+    done = program.run("agents", "add", "one", "--adapter", "gemini", "--set", "program=none")
+    assert "GEMINI_API_KEY: inherit" in done.stdout, done.stderr
+    login = Path(program.environment()["HOME"]) / ".gemini/oauth_creds.json"
+    login.parent.mkdir(parents=True)
+    login.write_text("{}", encoding="utf-8")
+    done = program.run("agents", "add", "two", "--adapter", "gemini", "--set", "program=none")
+    assert "two.yaml" in done.stdout, done.stderr
+    assert "inherit" not in done.stdout
 
 
 def test_the_whole_program_goes_on_in_the_session_across_commands(tmp_path: Path) -> None:

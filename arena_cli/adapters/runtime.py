@@ -34,6 +34,7 @@ from arena_cli.ground.protocol import (
     StatusEvent,
     TextDelta,
     Told,
+    Usage,
 )
 from arena_cli.ground.redact import Redactor
 from arena_cli.team import environ
@@ -48,8 +49,9 @@ STOP_LIMIT_S = 20.0
 class Heard:
     """What an agent told while it worked, redacted: its text so far and notes on the call.
 
-    `session_id` names the session that the agent keeps for itself, if it told one. `on_text` is
-    told the end of its text so far, without what may be the beginning of a secret.
+    `session_id` names the session that the agent keeps for itself, if it told one; `usage` is what
+    it used if it fails, `earlier_usage` what the attempts before it did. `on_text` is told the end
+    of its text so far, without what may be the beginning of a secret.
     """
 
     redactor: Redactor
@@ -57,6 +59,8 @@ class Heard:
     on_text: Callable[[str], None] | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     session_id: SessionId | None = None
+    usage: Usage | None = None
+    earlier_usage: list[Usage] = field(default_factory=list)
     _text: list[str] = field(default_factory=list)
     _growing: GrowingText | None = None
     _earlier: list[dict[str, Any]] = field(default_factory=list)
@@ -72,6 +76,8 @@ class Heard:
             self.on_status(item.model_copy(update={"detail": self._edge(item.detail)}))
         elif isinstance(item, SessionId):
             self.session_id = SessionId(self._edge(str(item)), self._edge(dict(item.state)))
+        elif isinstance(item, Usage):
+            self.usage = item
         else:
             self.notes.update(_within_limit(self._edge(dict(item))))
 
@@ -80,6 +86,8 @@ class Heard:
         self._earlier.append(dict(self.notes))
         self.notes.clear()
         self.session_id = None
+        self.earlier_usage += [self.usage] if self.usage else []
+        self.usage = None
         self._text.clear()
         self._growing = None
 
@@ -146,6 +154,7 @@ class Runtime:
         answer = reading.read(output, input.invocation)
         said = self._redacted_output(answer.output)
         if answer.error:
+            heard.usage = said.usage
             failure = AgentProtocolError(member.id, answer.error, metadata=said.metadata)
             raise self._redacted(failure)
         return Answer(said, answer.declined)

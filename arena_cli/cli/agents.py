@@ -14,7 +14,7 @@ from arena_cli.ground import exits
 from arena_cli.ground.errors import UsageError
 
 if TYPE_CHECKING:
-    from arena_cli.team.model import AgentProfile, Member
+    from arena_cli.team.model import AgentProfile
     from arena_cli.team.newcomer import Newcomer
     from arena_cli.team.search import Match
     from arena_cli.team.workspace import Workspace
@@ -33,13 +33,19 @@ Kind = Annotated[
     typer.Option(
         "--adapter",
         metavar="KIND",
-        help="The kind of agent, such as anthropic, openai, claude_code or cli.",
+        help="The kind of agent: anthropic, openai, claude_code, codex, gemini, cursor, "
+        "opencode, pi, acp, cli, python or scripted.",
         autocompletion=complete.complete_kinds,
     ),
 ]
 Model = Annotated[str | None, typer.Option("--model", help="The model that it asks.")]
 Preset = Annotated[
-    str | None, typer.Option("--preset", help="A server or program that its kind knows by name.")
+    str | None,
+    typer.Option(
+        "--preset",
+        help="A server (openai: ollama, vllm, llamacpp, lmstudio, deepseek, qwen, openrouter) or "
+        "program (acp: claude, codex, gemini, cursor, opencode) that its kind knows by name.",
+    ),
 ]
 Name = Annotated[str, typer.Option("--name", help="How it is shown, and called beside its id.")]
 Role = Annotated[str, typer.Option("--role", metavar="TEXT", help="Its role prompt.")]
@@ -63,7 +69,11 @@ NewTeam = Annotated[
 ]
 OneAgent = Annotated[
     str,
-    typer.Argument(metavar="ID", help="Which agent.", autocompletion=complete.complete_agents),
+    typer.Argument(
+        metavar="AGENT",
+        help="Which agent, by id or name.",
+        autocompletion=complete.complete_agents,
+    ),
 ]
 TriedAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -177,7 +187,13 @@ def add(
     settings: Setting = None,
     team: NewTeam = None,
 ) -> None:
-    """Write the profile of a new agent, and say what it still needs. Nothing is overwritten."""
+    """Write the profile of a new agent, and say what it still needs. Nothing is overwritten.
+
+    \b
+    arena agents add reviewer --adapter claude_code --set 'tools=[Read, Grep]'
+    arena agents add local --adapter openai --preset ollama --model qwen3
+    arena agents add clerk --adapter cli -- python3 bots/clerk.py
+    """
     from arena_cli.adapters import registry
     from arena_cli.team import environ, newcomer
 
@@ -192,9 +208,8 @@ def add(
     root, is_new = _root_for_another(context)
     shape = registry.settings_type(kind)
     suggested = shape.suggested({**environ.read_dotenv(root), **os.environ}) if shape else {}
-    adapter |= {key: value for key, value in suggested.items() if key not in adapter}
-    data = newcomer.profile(agent_id, adapter, registry.KINDS, name=name, role_prompt=role)
-    new = newcomer.check(root, data, team, kinds=registry.KINDS)
+    data = newcomer.profile(agent_id, adapter, name=name, role_prompt=role)
+    new = newcomer.check(root, data, team, kinds=registry.KINDS, suggested=suggested)
     newcomer.write(new)
     if is_new:
         common.warn(f"{root} is a workspace now: there was none in it or above it")
@@ -254,9 +269,9 @@ def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = F
     from arena_cli.session import trial
 
     loaded = common.workspace_of(context)
-    member = _member(loaded, agent_id)
+    member = trials.member(loaded, agent_id)
     place = common.place_of(loaded, wait_s=0)
-    limit = member.profile.timeout_s or _limit_s(loaded)
+    limit = member.profile.timeout_s or trials.limit_s(loaded)
     if sys.stderr.isatty():
         common.warn(f"asking {member.id}, for up to {limit:g} s")
     tried = interrupt.run(trial.call(place, member, limit), hint="")
@@ -266,26 +281,3 @@ def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = F
         common.say(line)
     if not tried.works:
         raise typer.Exit(exits.FAILED)
-
-
-def _member(loaded: Workspace, agent_id: str) -> Member:
-    from arena_cli.ground import nearest
-    from arena_cli.ground.text import shown_line
-    from arena_cli.team import ids
-    from arena_cli.team.model import Member
-
-    one = loaded.loaded.get(ids.normal(agent_id))
-    if one is None:
-        hint = nearest.hint(agent_id, loaded.loaded) or "`arena agents add` makes one"
-        raise UsageError(f"there is no agent `{shown_line(agent_id)}`", hint)
-    profile = one.profile
-    return Member(profile, profile.name or profile.agent_id, role_prompt=one.role_prompt)
-
-
-def _limit_s(loaded: Workspace) -> float:
-    """Seconds that a reply may take in the team that talks where none is named."""
-    from arena_cli.team.model import TeamConfig
-
-    is_team = loaded.file.team or any(one.member for one in loaded.profiles.values())
-    config = loaded.team(loaded.file.team).config if is_team else TeamConfig()
-    return config.turn_timeout_s

@@ -1,15 +1,42 @@
-"""`arena agents test`: what came of a call, as text or as one JSON document."""
+"""`arena agents test`: who is called, and what came of it, as text or as one JSON document."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from arena_cli.ground import nearest
+from arena_cli.ground.errors import UsageError
 from arena_cli.ground.text import shown, shown_line
 from arena_cli.report import facts
 from arena_cli.report.spans import INDENT
 from arena_cli.session.trial import Tried
-from arena_cli.team.model import Member
+from arena_cli.team import ids, roster
+from arena_cli.team.model import Member, TeamConfig
+from arena_cli.team.workspace import Workspace
+
+
+def member(loaded: Workspace, called: str) -> Member:
+    """The agent of that id, name or alias, with `@` or without; of two so called, the first.
+
+    Raises UsageError.
+    """
+    members = [Member(one, one.name or one.agent_id) for one in loaded.profiles.values()]
+    found = roster.Roster(members).whole(called.removeprefix("@").removeprefix("＠"))
+    one = loaded.loaded.get(found.id if isinstance(found, roster.Somebody) else ids.normal(called))
+    if one is None:
+        names = dict.fromkeys(name for member in members for name in (member.id, member.name))
+        hint = nearest.hint(called, names) or "`arena agents add` makes one"
+        raise UsageError(f"there is no agent `{shown_line(called)}`", hint)
+    profile = one.profile
+    return Member(profile, profile.name or profile.agent_id, role_prompt=one.role_prompt)
+
+
+def limit_s(loaded: Workspace) -> float:
+    """Seconds that a reply may take in the team that talks where none is named."""
+    is_team = loaded.file.team or any(one.member for one in loaded.profiles.values())
+    config = loaded.team(loaded.file.team).config if is_team else TeamConfig()
+    return config.turn_timeout_s
 
 
 def document(member: Member, tried: Tried) -> dict[str, Any]:

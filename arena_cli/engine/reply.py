@@ -82,12 +82,11 @@ async def run(planned: Planned, room: Room) -> None:
     try:
         ending = await _attempts(planned, room, heard, began)
     except asyncio.CancelledError:
+        cancelled = _Ending("cancelled", metadata=heard.metadata(failed=True))
         with contextlib.suppress(DiskRefused):
-            _finish(
-                planned, room, began, _Ending("cancelled", metadata=heard.metadata(failed=True))
-            )
+            _finish(planned, room, heard, began, cancelled)
         raise
-    _finish(planned, room, began, ending)
+    _finish(planned, room, heard, began, ending)
 
 
 async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) -> _Ending:
@@ -181,7 +180,7 @@ def _report(status: StatusEvent, planned: Planned, room: Room) -> None:
     )
 
 
-def _finish(planned: Planned, room: Room, began: float, ending: _Ending) -> None:
+def _finish(planned: Planned, room: Room, heard: Heard, began: float, ending: _Ending) -> None:
     latency = round((room.clock.monotonic() - began) * 1000)
     answer = ending.answer
     output = answer.output if answer and ending.status == "success" else None
@@ -206,7 +205,7 @@ def _finish(planned: Planned, room: Room, began: float, ending: _Ending) -> None
             next_mentions=list(calls.next_mentions),
             refused=calls.refused,
             unresolved=list(calls.unresolved),
-            usage=_usage(planned, answer.output) if answer else None,
+            usage=_usage(planned, answer, heard),
             latency_ms=latency,
             attempts=planned.attempt,
             error=ending.error,
@@ -236,10 +235,16 @@ def _message(
     )
 
 
-def _usage(planned: Planned, output: AgentOutput) -> Usage:
-    """What the agent said that it used; else an estimate."""
-    return output.usage or Usage(
-        input_tokens=planned.input_tokens,
-        output_tokens=tokens.estimate(output.content),
-        estimated=True,
-    )
+def _usage(planned: Planned, answer: Answer | None, heard: Heard) -> Usage | None:
+    """What all attempts used, by what the agent said; an answer for which it says nothing is
+    estimated, of a failed call nothing is known then."""
+    last = heard.usage
+    if answer is not None:
+        last = answer.output.usage or Usage(
+            input_tokens=planned.input_tokens,
+            output_tokens=tokens.estimate(answer.output.content),
+            estimated=True,
+        )
+    if not heard.earlier_usage:
+        return last
+    return Usage.total([*heard.earlier_usage, *([last] if last else [])])

@@ -295,10 +295,13 @@ class SessionId(str):
         return made
 
 
-Told = StatusEvent | TextDelta | CallNote | SessionId
+Told = StatusEvent | TextDelta | CallNote | SessionId | Usage
 
 
 class Emit(Protocol):
-    """What an adapter tells while it works."""
+    """What an adapter tells while it works.
+
+    A `Usage` is what a call that fails, or is cut off, had used; an answer carries its own.
+    """
 
     def __call__(self, item: Told, /) -> None: ...

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from arena_cli.ground import text as texts
@@ -24,6 +25,7 @@ _GIVE = {
     "adapter.model": "give `--model MODEL`",
     "adapter.preset": "give `--preset PRESET`",
 }
+_ONE_OF = "set either command or preset"  # of `acp`
 
 
 @dataclass(frozen=True)
@@ -83,23 +85,25 @@ def _value(key: str, last: str, text: str) -> Any:
     return document.data[last]
 
 
-def profile(agent_id: str, adapter: Mapping[str, Any], kinds: Kinds, **more: str) -> dict[str, Any]:
-    """What its file is to say; `more` are keys of the profile, left out where they are empty.
-
-    What its kind implies is written down where it is filled from the environment, so that the file
-    says which variables it needs.
-    """
+def profile(agent_id: str, adapter: Mapping[str, Any], **more: str) -> dict[str, Any]:
+    """What its file is to say; `more` are keys of the profile, left out where they are empty."""
     adapter, _ = texts.clean_value(adapter)
-    implied = kinds.implied(str(adapter["type"]), adapter)
-    named = {key: value for key, value in implied.items() if environ.is_open(value)}
     said = {key: texts.clean(value)[0] for key, value in more.items() if value}
-    return {"agent_id": ids.normal(agent_id), **said, "adapter": {**adapter, **named}}
+    return {"agent_id": ids.normal(agent_id), **said, "adapter": adapter}
 
 
-def check(root: Path, data: Mapping[str, Any], team: str | None, *, kinds: Kinds) -> Newcomer:
+def check(
+    root: Path,
+    data: Mapping[str, Any],
+    team: str | None,
+    *,
+    kinds: Kinds,
+    suggested: Mapping[str, Any] = MappingProxyType({}),
+) -> Newcomer:
     """The new agent as it would be in that team, else in the team of `arena.yaml`.
 
-    Raises UsageError, or FileFaults with all that is wrong with it and with the other files.
+    `suggested` are keys of its adapter for which the environment gives reason. Raises UsageError,
+    or FileFaults with all that is wrong with it and with the other files.
     """
     agent_id = str(data["agent_id"])
     wrong = ids.fault(agent_id)
@@ -107,6 +111,7 @@ def check(root: Path, data: Mapping[str, Any], team: str | None, *, kinds: Kinds
         raise UsageError(f"`{texts.shown_line(agent_id)}` is no id: it {wrong}", ids.RULE)
     _check_is_new(root, agent_id)
     before = workspace.load(root, kinds=kinds)
+    data = {**data, "adapter": _completed(data["adapter"], before, suggested)}
     path = f"{files.AGENTS}/{agent_id}{files.SUFFIX}"
     joined = before.team(team).name if team else _default_team(before)
     unsaved = {path: yamlfile.plain(dict(data), path)}
@@ -140,6 +145,35 @@ def _check_is_new(root: Path, agent_id: str) -> None:
             raise UsageError(what, "nothing was written; choose another id, or edit that file")
 
 
+def _completed(
+    adapter: Mapping[str, Any], before: Workspace, suggested: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The keys of an adapter with those that it is to be given beside them.
+
+    These are the suggested ones, and, so that the file says which variables it needs, what its kind
+    implies and the environment fills. None takes the place of one that is given, by `arena.yaml`'s
+    defaults either; nor is a key handed on beside another.
+    """
+    kind = str(adapter["type"])
+    defaults = _mapping(before.file.defaults.get(kind))
+    given = {**defaults, **adapter}
+    more = {key: value for key, value in suggested.items() if key not in given}
+    env = adapter.get("env", {})
+    handed_on = (*_mapping(defaults.get("env")), *_mapping(env))
+    if "env" in suggested and env == _mapping(env) and not any(map(excerpt.is_secret, handed_on)):
+        more["env"] = {**suggested["env"], **env}
+    implied = before.kinds.implied(kind, given)
+    more |= {
+        key: value for key, value in implied.items() if key not in given and environ.is_open(value)
+    }
+    return {**adapter, **more}
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """What is none is told of when the file is checked."""
+    return value if isinstance(value, dict) else {}
+
+
 def _default_team(before: Workspace) -> str | None:
     named = before.file.team
     return None if named is None else ids.normal(named)
@@ -157,6 +191,8 @@ def _as_asked(fault: Fault, path: str) -> Fault:
     if fault.what == "is missing":
         key = fault.field.removeprefix("adapter.")
         mend = _GIVE.get(fault.field, f"give `--set {key}=VALUE`")
+    elif fault.what == _ONE_OF:
+        mend = "give `--preset PRESET`, or `-- COMMAND` at the end"
     return replace(fault, file=path + _UNWRITTEN, mend=mend)
 
 

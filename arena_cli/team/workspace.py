@@ -22,7 +22,10 @@ from arena_cli.team.teams import Draft, Findings
 VARIABLE = "ARENA_WORKSPACE"
 
 _NO_TEAMS = f"there is no file in {files.TEAMS}; without a team, every agent is in it"
-_MEND = "run `arena init` to make one here, or name one with --workspace DIR"
+_MEND = (
+    "run `arena init` to make one here, or `arena agents add` to begin with an agent that you have,"
+    " or name one with --workspace DIR"
+)
 
 
 def find(start: Path, explicit: Path | None, environ: Mapping[str, str]) -> Path:

@@ -140,7 +140,7 @@ def output(
     return AgentOutput(
         content=content.strip(),
         should_respond=not called or bool(content.strip()),
-        usage=_usage(parts, settings),
+        usage=usage_of(parts, settings),
         metadata=metadata(parts, progress),
     )
 
@@ -191,7 +191,7 @@ def _refusal(last: Answer, progress: Progress, asked: Asked) -> AgentError:
     )
 
 
-def _usage(parts: Sequence[Answer], settings: AnthropicSettings) -> Usage | None:
+def usage_of(parts: Sequence[Answer], settings: AnthropicSettings) -> Usage | None:
     """Tokens and money of all parts; None where the server counts nothing."""
     usage = Usage(
         input_tokens=sum(_counted(part, "input_tokens") for part in parts),

@@ -81,8 +81,21 @@ class AnthropicAdapter:
         )
         progress = Progress(emit)
         parts: list[Answer] = []
+        try:
+            return await self._whole(request, parts, progress)
+        except (AgentError, asyncio.CancelledError):
+            came = [part for part in (*parts, progress.answer) if part is not None]
+            if usage := anthropic_answer.usage_of(came, self._settings):
+                emit(usage)
+            raise
+
+    async def _whole(
+        self, request: dict[str, Any], parts: list[Answer], progress: Progress
+    ) -> AgentOutput:
+        """The answer; its parts, each of one request, are added to `parts`."""
         while len(parts) <= MOST_PAUSES:
             parts.append(await self._part(request, progress))
+            progress.answer = None
             if parts[-1]["stop_reason"] != "pause_turn":
                 return anthropic_answer.output(parts, progress, self._asked, self._settings)
             said = {"role": "assistant", "content": parts[-1]["content"]}

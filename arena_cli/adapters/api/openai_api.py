@@ -96,6 +96,9 @@ class OpenAIAdapter:
             except asyncio.CancelledError:
                 emit(CallNote(call.notes()))
                 raise
+            finally:
+                if usage := self._spent(call.answer, spent):
+                    emit(usage)
             body = again
             tried.append(body)
 
@@ -176,9 +179,7 @@ class OpenAIAdapter:
             call.emit(StatusEvent(status="generating", detail=cut))
             metadata["warning"] = cut
         content = "".join(call.answer.text).strip()
-        parts = [*spent, self._usage(call.answer)]
-        known = [part for part in parts if part is not None]
-        usage = Usage.total(known) if len(known) == len(parts) else None
+        usage = self._spent(call.answer, spent)
         return AgentOutput(content=content, usage=usage, metadata=metadata)
 
     def _cut_prompt(self, body: dict[str, Any], answer: Answer) -> str:
@@ -195,6 +196,12 @@ class OpenAIAdapter:
             f"its server read only the {read} tokens that fit into its context, and cut off the"
             f" rest of what it was sent: {window}, or lower `context.window_tokens` in its profile"
         )
+
+    def _spent(self, answer: Answer, before: Sequence[Usage | None]) -> Usage | None:
+        """What an answer and the requests before it used; None where that is not all known."""
+        parts = [*before, self._usage(answer)]
+        known = [part for part in parts if part is not None]
+        return Usage.total(known) if len(known) == len(parts) else None
 
     def _usage(self, answer: Answer) -> Usage | None:
         usage = answer.usage()

@@ -7,21 +7,21 @@ Each call is a line of JSON on its stdin and ends with a `result` object on stdo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.util
 import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from arena_cli.adapters.api import http
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.coding import claude_code_answer, claude_code_session
-from arena_cli.adapters.coding.claude_code_answer import LOGIN, Asked, SessionLostError, Turn
+from arena_cli.adapters.coding import claude_code_answer, claude_code_session, launch
+from arena_cli.adapters.coding.claude_code_answer import LOGIN, SessionLostError, Turn
 from arena_cli.adapters.processes import programs
 from arena_cli.adapters.processes.kept import Kept
 from arena_cli.adapters.processes.process import Program
@@ -67,10 +67,9 @@ class ClaudeCodeSettings(ProgramSettings):
     @classmethod
     def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:
         """A key is handed on where there is one, and no login that it would take the place of."""
-        key = next((name for name in _KEYS if environ.get(name)), None)
-        if key is None or _has_login(programs.environment(environ, {})):
+        if _has_login(programs.environment(environ, {})):
             return {}
-        return {"env": {key: "inherit"}}
+        return launch.suggested(_KEYS, environ, addresses=("ANTHROPIC_BASE_URL",))
 
 
 class ClaudeCodeAdapter:
@@ -83,7 +82,8 @@ class ClaudeCodeAdapter:
         self._settings: ClaudeCodeSettings = setup.settings
         name = self._settings.program or "claude"
         asked = shlex.join([name, *_SPEAKS_JSON, *self._options()])
-        self._asked = Asked(setup.agent_id, asked, self._settings.model or "")
+        model = self._settings.model or "of that name"
+        self._asked = http.Asked(setup.agent_id, asked, model, key=f"the login: {LOGIN}")
         self._kept = Kept(setup.agent_id, asked=asked, name="Claude Code")
         self._session = claude_code_session.new()
         self._one_at_a_time = asyncio.Lock()
@@ -97,6 +97,7 @@ class ClaudeCodeAdapter:
             try:
                 output = await self._turn(input, emit)
             except SessionLostError:
+                emit(CallNote({"lost_session": self._session.id}))
                 output = await self._turn(input.afresh(), emit)
             emit(claude_code_session.told(self._session))
             return output
@@ -110,12 +111,8 @@ class ClaudeCodeAdapter:
         given = self._environment()
         if any(name in given for name in (*_KEYS, *_OTHER_PROVIDERS)) or _has_login(given):
             return Health(ok=True)
-        unused = [name for name in _KEYS if name in self._setup.environ]
-        if unused:
-            detail = f"{unused[0]} is set, but not passed on; env: {{{unused[0]}: inherit}} does"
-        else:
-            detail = f"it has no login and no key; {LOGIN}"
-        return Health(ok=False, detail=detail)
+        wrong = launch.missing_key(_KEYS, self._settings.env, self._setup.environ)
+        return Health(ok=False, detail=wrong or f"it has no login and no key; {LOGIN}")
 
     async def stop(self) -> None:
         """End the process."""
@@ -153,7 +150,7 @@ class ClaudeCodeAdapter:
         self, turn: Turn, system: str, prompt: str, *, is_resumed: bool
     ) -> AgentOutput:
         program_file = self._program()
-        with self._system_file(program_file, system) as path:
+        with launch.system_file(self._setup, program_file, system) as path:
             session = ["--resume" if is_resumed else "--session-id", self._session.id]
             program = Program(
                 argv=[
@@ -176,19 +173,10 @@ class ClaudeCodeAdapter:
 
     def _program(self) -> Path:
         """The program file: as set, else on PATH, else what `claude-agent-sdk` brought along."""
-        setup, name = self._setup, self._settings.program or "claude"
-        found = programs.find(name, workspace=setup.workspace, environ=setup.environ)
-        if found is None and self._settings.program is None:
-            found = _bundled()
-        if found is None:
-            what, mend = programs.why_missing(
-                name, workspace=setup.workspace, key="program", install=INSTALL
-            )
-            raise self._unavailable(what, mend)
-        folder = setup.workspace / self._settings.cwd
-        if not folder.is_dir():
-            raise self._unavailable(f"there is no folder {folder}", "mend `cwd`, or make it")
-        return found
+        name = self._settings.program
+        if name is None:
+            return launch.program(self._setup, "claude", INSTALL, instead=_bundled)
+        return launch.program(self._setup, name, INSTALL)
 
     def _options(self) -> list[str]:
         options = ["--tools", ",".join(self._settings.tools)]
@@ -200,26 +188,6 @@ class ClaudeCodeAdapter:
 
     def _environment(self) -> dict[str, str]:
         return programs.environment(self._setup.environ, {**_ENVIRONMENT, **self._settings.env})
-
-    @contextlib.contextmanager
-    def _system_file(self, program: Path, system: str) -> Iterator[str]:
-        """The path of a file with the system text, which may be longer than an argument."""
-        with contextlib.ExitStack() as stack:
-            try:
-                path = stack.enter_context(programs.text_file(self._setup.scratch, system))
-            except OSError as error:
-                raise self._unavailable(
-                    f"its system text could not be written: {error}", "make room for it"
-                ) from error
-            if programs.holds_commands(program, path):
-                raise self._unavailable(
-                    f"{program.name} is a batch file, which would read commands in {path}",
-                    "name the session without special characters",
-                )
-            yield path
-
-    def _unavailable(self, what: str, mend: str) -> AgentUnavailable:
-        return AgentUnavailable(self._setup.agent_id, what, asked=self._asked.command, mend=mend)
 
 
 def _message(prompt: str) -> str:

@@ -7,7 +7,6 @@ is `success` for most failures too.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from arena_cli.adapters.api import http
@@ -34,19 +33,10 @@ class SessionLostError(Exception):
     """The session that was to go on is not there any more."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Who was asked, by which command line, with which model ("" where none is named)."""
-
-    agent_id: str
-    command: str
-    model: str
-
-
 class Turn:
     """Reads the objects of one turn as they come, and tells what they say."""
 
-    def __init__(self, asked: Asked, emit: Emit) -> None:
+    def __init__(self, asked: http.Asked, emit: Emit) -> None:
         self._asked = asked
         self._emit = emit
         self._thinking: list[str] = []
@@ -74,6 +64,9 @@ class Turn:
         Raises SessionLostError where there was no session to go on with.
         """
         result, replaced = texts.clean_value(result)
+        usage = claude_code_session.usage_of(result, before)
+        if usage.input_tokens or usage.output_tokens:
+            self._emit(usage)
         if result.get("is_error") or not isinstance(result.get("result"), str):
             raise self._failure(result)
         metadata: dict[str, Any] = {"raw": result}
@@ -81,7 +74,6 @@ class Turn:
             metadata["thinking"] = texts.clean("\n\n".join(self._thinking))[0]
         if replaced:
             metadata["replaced_bytes"] = True
-        usage = claude_code_session.usage_of(result, before)
         return AgentOutput(content=result["result"], usage=usage, metadata=metadata)
 
     def _take_delta(self, delta: dict[str, Any]) -> None:
@@ -112,7 +104,7 @@ class Turn:
             kind, what, mend = _meaning(result, said)
             came = texts.cut(" ".join(said.split()), _SHOWN)
             asked = self._asked
-            failure = kind(asked.agent_id, what, asked=asked.command, came=came, mend=mend)
+            failure = kind(asked.agent_id, what, asked=asked.url, came=came, mend=mend)
         failure.metadata["raw"] = result
         return failure
 
@@ -120,13 +112,7 @@ class Turn:
         headers = {}
         if self._resets_at is not None:
             headers["retry-after"] = f"{max(0.0, self._resets_at - time.time()):.0f}"
-        asked = http.Asked(
-            self._asked.agent_id,
-            self._asked.command,
-            model=self._asked.model or "of that name",
-            key=f"the login: {LOGIN}",
-        )
-        failure = http.status_failure(asked, status, headers, said)
+        failure = http.status_failure(self._asked, status, headers, said)
         if status == 404:
             failure.mend = "see `model` in its profile"
         return failure

@@ -8,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import shlex
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+from pydantic import create_model
 
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.cli_output import NotAnAnswerError
-from arena_cli.adapters.coding import program_rows, program_session
+from arena_cli.adapters.coding import launch, program_rows, program_session
 from arena_cli.adapters.coding.program_output import Failure, ProgramText
 from arena_cli.adapters.coding.program_session import ProgramSession
 from arena_cli.adapters.coding.program_table import SYSTEM_FILE, ProgramKind
@@ -38,8 +40,15 @@ _SERVER_FAULT = 500
 class KindSettings(ProgramSettings):
     """The keys of these kinds: `program` is a name on PATH, or a path from the workspace."""
 
+    kind: ClassVar[ProgramKind]
+
     program: str
     model: str | None = None
+
+    @classmethod
+    def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:
+        """A key is handed on where there is one, and no login that it would take the place of."""
+        return {} if _has_login(cls.kind, environ) else launch.suggested(cls.kind.keys, environ)
 
 
 class _Run(NamedTuple):
@@ -57,6 +66,18 @@ class ProgramAdapter:
     settings_type: ClassVar[type[Settings]]
     kind: ClassVar[ProgramKind]
 
+    def __init_subclass__(cls, kind: ProgramKind) -> None:
+        """A kind is its row; its keys are `KindSettings` with the row's program."""
+        name = cls.__name__.removesuffix("Adapter")
+        settings = create_model(
+            f"{name}Settings",
+            __base__=KindSettings,
+            __doc__=f"The keys of `adapter: {{type: {name.lower()}, ...}}`.",
+            program=(str, kind.program),
+        )
+        settings.kind = cls.kind = kind
+        cls.settings_type = settings
+
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._settings: KindSettings = setup.settings
@@ -72,15 +93,18 @@ class ProgramAdapter:
             emit(CallNote({"lost_session": earlier.id}))
             earlier = None
             run = await self._run(input.afresh(), None, emit)
+        usage = run.output.usage
+        whole = usage if self.kind.adds_up else None
+        if whole is not None and earlier is not None:
+            usage = earlier.since(whole)
+        if usage is not None:
+            emit(usage)
         answer = self._answer(run)
-        used = run.output.usage if self.kind.adds_up else None
         known = run.output.session or (earlier.id if earlier else "")
-        kept = program_session.told(ProgramSession(known, used))
-        if kept and self.kind.resume:
+        kept = program_session.told(ProgramSession(known, whole))
+        if kept:
             emit(kept)
-        if used is not None and earlier is not None:
-            return answer.model_copy(update={"usage": earlier.since(used)})
-        return answer
+        return answer.model_copy(update={"usage": usage})
 
     async def health(self) -> Health:
         """Whether the program is there, and a key or a login that can be seen; it is not run."""
@@ -88,10 +112,11 @@ class ProgramAdapter:
             self._program()
         except AgentUnavailable as error:
             return Health(ok=False, detail=f"{error.what}; {error.mend}")
-        if self._is_logged_in():
+        given = self._environ()
+        if _has_login(self.kind, given) or any(key in given for key in self.kind.keys):
             return Health(ok=True)
-        unused = self._unused_key()
-        return Health(ok=not unused, detail=unused or f"no login was seen: {self.kind.login}")
+        wrong = self._missing_key()
+        return Health(ok=not wrong, detail=wrong or f"no login was seen: {self.kind.login}")
 
     async def stop(self) -> None:
         """Nothing runs between calls."""
@@ -112,23 +137,22 @@ class ProgramAdapter:
         system, prompt = self._setup.render(input)
         if not kind.takes_system and earlier is None and system:
             prompt = f"{system}\n\n{prompt}"
-        prompt = kind.escape(prompt)
-        with self._system_file(program, system) as file:
+        no_file = contextlib.nullcontext("")
+        given = launch.system_file(self._setup, program, system) if kind.takes_system else no_file
+        with given as file:
             arguments = [
                 *kind.begin,
                 *(word for option in kind.options for word in self._own(option)),
-                *([kind.model, settings.model] if settings.model else []),
+                *(["--model", settings.model] if settings.model else []),
                 *settings.args,
                 *_filled(kind.new if earlier is None else kind.resume, earlier),
                 *(word.replace(SYSTEM_FILE, file) for word in kind.system),
                 *kind.end,
             ]
             asked = shlex.join([settings.program, *arguments])
-            if kind.prompt == "argument":
-                arguments.append(self._argument(prompt))
             yield Command(
                 argv=[str(program), *arguments],
-                stdin=prompt.encode("utf-8", "replace") if kind.prompt == "stdin" else b"",
+                stdin=kind.escape(prompt).encode("utf-8", "replace"),
                 asked=asked,
                 cwd=self._setup.workspace / settings.cwd,
                 environ=self._environ(file),
@@ -136,57 +160,12 @@ class ProgramAdapter:
             )
 
     def _program(self) -> Path:
-        name, workspace = self._settings.program, self._setup.workspace
-        program = programs.find(name, workspace=workspace, environ=self._setup.environ)
-        if program is None:
-            what, mend = programs.why_missing(
-                name, workspace=workspace, key="program", install=self.kind.install
-            )
-            raise self._unavailable(what, mend)
-        if self.kind.prompt == "argument" and programs.is_batch(program):
-            raise self._unavailable(
-                f"{program.name} is a batch file, which would run commands in the prompt",
-                "name the program that it starts in `program`",
-            )
-        folder = workspace / self._settings.cwd
-        if not folder.is_dir():
-            raise self._unavailable(f"there is no folder {folder}", "mend `cwd`, or make it")
-        return program
+        return launch.program(self._setup, self._settings.program, self.kind.install)
 
     def _own(self, option: tuple[str, ...]) -> tuple[str, ...]:
         """An option of the row, unless the profile's `args` give it themselves."""
         given = (word.partition("=")[0] for word in self._settings.args)
         return () if option[0] in given else option
-
-    @contextlib.contextmanager
-    def _system_file(self, program: Path, system: str) -> Iterator[str]:
-        """The path of a file with the system text, where the program takes one."""
-        if not self.kind.takes_system:
-            yield ""
-            return
-        with contextlib.ExitStack() as stack:
-            try:
-                path = stack.enter_context(programs.text_file(self._setup.scratch, system))
-            except OSError as error:
-                raise self._unavailable(
-                    f"its system text could not be written: {error}", "make room for it"
-                ) from error
-            if programs.holds_commands(program, path):
-                raise self._unavailable(
-                    f"{program.name} is a batch file, which would read commands in {path}",
-                    "name the session without special characters",
-                )
-            yield path
-
-    def _argument(self, prompt: str) -> str:
-        size = len(prompt.encode("utf-8", "replace"))
-        if size > programs.LONGEST_ARGUMENT:
-            raise self._unavailable(
-                f"the prompt has {size} bytes, more than the {programs.LONGEST_ARGUMENT} that it"
-                " can be given",
-                "lower context.window_tokens of its profile",
-            )
-        return programs.argument(prompt)
 
     def _environ(self, file: str = "") -> dict[str, str]:
         own = self.kind.environ
@@ -199,24 +178,8 @@ class ProgramAdapter:
             self._setup.environ, {**own, **self._settings.env, **with_system}
         )
 
-    def _is_logged_in(self) -> bool:
-        given = self._environ()
-        home = Path(given.get("HOME") or given.get("USERPROFILE") or self._setup.workspace)
-        return any(name in given for name in self.kind.keys) or any(
-            (home / path).is_file() for path in self.kind.logins
-        )
-
-    def _unused_key(self) -> str:
-        """What to do where a key is there that the program does not get; "" where none is."""
-        given = self._environ()
-        if any(name in given for name in self.kind.keys):
-            return ""
-        unused = [name for name in self.kind.keys if name in self._setup.environ]
-        return (
-            f"{unused[0]} is set, but not passed on; env: {{{unused[0]}: inherit}} does"
-            if unused
-            else ""
-        )
+    def _missing_key(self) -> str:
+        return launch.missing_key(self.kind.keys, self._settings.env, self._setup.environ)
 
     def _answer(self, run: _Run) -> AgentOutput:
         failure = run.output.failed(run.code)
@@ -236,7 +199,7 @@ class ProgramAdapter:
         notes = run.output.notes()
         if run.code is None:
             notes["ended_after_result"] = True
-        return AgentOutput(content=content, usage=run.output.usage, metadata=notes)
+        return AgentOutput(content=content, metadata=notes)
 
     def _failed(self, run: _Run, failure: Failure) -> AgentError:
         """The one place where what a program says of a failure becomes an error of ours."""
@@ -245,7 +208,7 @@ class ProgramAdapter:
         what, mend = f"{name} said that it failed", ""
         if status in _NO_LOGIN:
             error, what = AgentRefused, f"{name} may not call its model"
-            mend = self._unused_key() or f"log in: {self.kind.login}"
+            mend = self._missing_key() or f"log in: {self.kind.login}"
         elif status in _OVERLOADED:
             error, what = AgentOverloaded, f"the provider of {name} is overloaded, or limits it"
             mend = "try again later"
@@ -267,8 +230,10 @@ class ProgramAdapter:
             metadata=_metadata(run.output),
         )
 
-    def _unavailable(self, what: str, mend: str) -> AgentUnavailable:
-        return AgentUnavailable(self._setup.agent_id, what, asked=self._settings.program, mend=mend)
+
+def _has_login(kind: ProgramKind, environ: Mapping[str, str]) -> bool:
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or ".")
+    return any((home / path).is_file() for path in kind.logins)
 
 
 def _filled(words: tuple[str, ...], session: ProgramSession | None) -> Iterator[str]:
@@ -281,66 +246,21 @@ def _metadata(output: ProgramText) -> dict[str, object]:
     return {**output.notes(), **({"partial": partial} if partial else {})}
 
 
-class CodexSettings(KindSettings):
-    """The keys of `adapter: {type: codex, ...}`."""
-
-    program: str = "codex"
-
-
-class CodexAdapter(ProgramAdapter):
+class CodexAdapter(ProgramAdapter, kind=program_rows.CODEX):
     """OpenAI's Codex, `codex exec`."""
 
-    settings_type = CodexSettings
-    kind = program_rows.CODEX
 
-
-class GeminiSettings(KindSettings):
-    """The keys of `adapter: {type: gemini, ...}`."""
-
-    program: str = "gemini"
-
-
-class GeminiAdapter(ProgramAdapter):
+class GeminiAdapter(ProgramAdapter, kind=program_rows.GEMINI):
     """Google's Gemini CLI, without a terminal."""
 
-    settings_type = GeminiSettings
-    kind = program_rows.GEMINI
 
-
-class OpencodeSettings(KindSettings):
-    """The keys of `adapter: {type: opencode, ...}`."""
-
-    program: str = "opencode"
-
-
-class OpencodeAdapter(ProgramAdapter):
+class OpencodeAdapter(ProgramAdapter, kind=program_rows.OPENCODE):
     """opencode, `opencode run`."""
 
-    settings_type = OpencodeSettings
-    kind = program_rows.OPENCODE
 
-
-class PiSettings(KindSettings):
-    """The keys of `adapter: {type: pi, ...}`."""
-
-    program: str = "pi"
-
-
-class PiAdapter(ProgramAdapter):
+class PiAdapter(ProgramAdapter, kind=program_rows.PI):
     """pi, `pi --print`."""
 
-    settings_type = PiSettings
-    kind = program_rows.PI
 
-
-class CursorSettings(KindSettings):
-    """The keys of `adapter: {type: cursor, ...}`."""
-
-    program: str = "cursor-agent"
-
-
-class CursorAdapter(ProgramAdapter):
+class CursorAdapter(ProgramAdapter, kind=program_rows.CURSOR):
     """Cursor's agent in a terminal, `cursor-agent --print`."""
-
-    settings_type = CursorSettings
-    kind = program_rows.CURSOR

@@ -29,6 +29,7 @@ _MOST = 1e15  # what is more is no number of tokens
 # What is said about a failure at most, and which lines of stderr say nothing to a user.
 _SHOWN = 400
 _LINES_SHOWN = 3
+_STATUS = re.compile(r"(?i)\b(?:status|code)\W{1,8}(?:code\W{1,4})?([45]\d\d)\b|^\W*([45]\d\d)\b")
 _STACK = re.compile(r"\s+at .|\s*\d+: <unknown>|[\s{}\[\]]*$|Stack backtrace:|WARNING: proceeding")
 
 
@@ -195,7 +196,7 @@ class ProgramText:
         for pattern, status in self.kind.says.items():
             if re.search(pattern, text):
                 return status
-        found = re.search(self.kind.status_in, text)
+        found = _STATUS.search(text)
         return int(next(filter(None, found.groups()))) if found else None
 
 

@@ -2,7 +2,7 @@
 
 A call of a row's program is
 
-    program *begin *options -m MODEL *args  (*new | *resume)  *system  *end   < prompt
+    program *begin *options --model MODEL *args  (*new | *resume)  *system  *end   < prompt
 
 `{id}` in `new` and `resume` is the id of the session, `{file}` in `system` a file with the system
 text. What it writes on stdout and stderr is read object by object: every `Reads` whose `where` an
@@ -27,19 +27,18 @@ object has takes what it says from it.
         lost=r"no session with id",
     )
 
-and its adapter a class of two lines in `program_kinds`.
+and its adapter a class without a body in `program_kinds`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from arena_cli.ground.protocol import Status
 
 SYSTEM_FILE = "{file}"
-STATUS_IN_TEXT = r"(?i)\b(?:status|code)\W{1,8}(?:code\W{1,4})?([45]\d\d)\b|^\W*([45]\d\d)\b"
 
 
 @dataclass(frozen=True)
@@ -103,19 +102,17 @@ class ProgramKind:
     variables that it is always given, save where `env` says else; but not of those with `{file}`,
     which stands for a file with the system text, as in `system`.
 
-    begin, options, model, new, resume, system, end: its arguments, see above; each of `options` is
-    left out where the profile's `args` have its first word. prompt: how the prompt goes in. escape:
-    what is done to it first, so that nothing in it is a command or a path to the program; unescape:
-    what is done to the answer for it. Without `{file}` the system text stands before the prompt of
-    a session's first call.
+    begin, options, new, resume, system, end: its arguments, see above; each of `options` is left
+    out where the profile's `args` have its first word. escape: what is done to the prompt first, so
+    that nothing in it is a command or a path to the program; unescape: what is done to the answer
+    for it. Without `{file}` the system text stands before the prompt of a session's first call.
 
     reads: what is read; only_stdout: but not on stderr, which may hold it again. adds_up: whether
     the usage that it tells is the whole session's. lost: what it says (regular expression) where
     the session to resume is no longer there. retries: what it says, as trouble or on stderr, where
     it will try again by itself for long; it is ended then, and what a group named `said` matched is
-    told. status_in: where in a failure's text the HTTP status stands (regular expression, the first
-    group that took part; `retries` may have one too). says, exits: HTTP statuses by what it says
-    (regular expressions), and by exit code.
+    told, with the HTTP status that another group matched. says, exits: HTTP statuses by what it
+    says (regular expressions), and by exit code.
     """
 
     name: str
@@ -129,18 +126,15 @@ class ProgramKind:
     environ: Mapping[str, str] = field(default_factory=dict)
     begin: tuple[str, ...] = ()
     options: tuple[tuple[str, ...], ...] = ()
-    model: str = "--model"
     new: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()
     system: tuple[str, ...] = ()
     end: tuple[str, ...] = ()
-    prompt: Literal["stdin", "argument"] = "stdin"
     escape: Callable[[str], str] = _as_it_is
     unescape: Callable[[str], str] = _as_it_is
     adds_up: bool = False
     lost: str = ""
     retries: str = ""
-    status_in: str = STATUS_IN_TEXT
     says: Mapping[str, int] = field(default_factory=dict)
     exits: Mapping[int, int] = field(default_factory=dict)
 

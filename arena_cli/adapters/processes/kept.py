@@ -42,7 +42,7 @@ class Kept:
     """The program of one agent; its calls wait for each other.
 
     In errors it is called `name` and was asked for `asked`, as in "its program failed with exit
-    code 1"; `mend` says what to do where it cannot be started.
+    code 1"; `mend` says what to do where it cannot be started, or ends without a first answer.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Kept:
         self._asked = asked
         self._name = name
         self._mend = mend
+        self._has_answered = False
         self._max_output_mb = max_output_mb
         self._process: Process | None = None
         self._lines = _Lines()
@@ -130,7 +131,7 @@ class Kept:
             if self._ends - {"stderr"}:
                 await self.end()
         if self._process is None:
-            self._lines, self._ends = _Lines(), set()
+            self._lines, self._ends, self._has_answered = _Lines(), set(), False
             try:
                 self._process = await process.start(program)
             except (OSError, ValueError) as error:
@@ -157,6 +158,7 @@ class Kept:
             for line in lines:
                 found = self._heard.object_in(line)
                 if found is not None and is_end(found):
+                    self._has_answered = True
                     self._read_what_is_there(running)
                     return found
                 if found is not None:
@@ -192,7 +194,8 @@ class Kept:
             how = "closed its stdout"
         else:
             how = programs.how_it_ended(code) if code else "ended"
-        return self._error(f"{self._name} {how} before it answered", "the next call starts another")
+        mend = "the next call starts another" if self._has_answered else self._mend
+        return self._error(f"{self._name} {how} before it answered", mend)
 
     def _error(self, what: str, mend: str) -> AgentProtocolError:
         notes = self.notes()
