@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -137,7 +138,7 @@ def test_tokens_are_counted_as_agents_tell_them(tmp_path: Path) -> None:
         return [(await adapter.invoke(an_input(), Heard())).usage for _ in range(3)]
 
     steps = ["say:x", "usage:5,7,11,3", "/", "say:x", "quota:21,4", "/", "say:x"]
-    thought, gemini, none = using(agent(tmp_path, *steps), calls)
+    thought, gemini, none = using(agent(tmp_path, *steps, preset="gemini"), calls)
     assert thought.output_tokens == 10
     assert (gemini.input_tokens, gemini.output_tokens) == (21, 4)
     assert none is None
@@ -194,7 +195,6 @@ def test_updates_of_kinds_that_nobody_knows_are_passed_over(
     )
     got = answer(agent(tmp_path, unknown, broken, surrogate, "say:ok"))
     assert got.content == "\N{REPLACEMENT CHARACTER}!ok"
-    assert got.metadata["unread_updates"] == 1
     assert capfd.readouterr().err == ""
 
 
@@ -227,7 +227,7 @@ def test_the_system_text_goes_first_and_nothing_said_stands_in_the_last_block(
 
 
 def test_the_system_text_goes_by_meta_to_who_takes_it(tmp_path: Path) -> None:
-    answer(agent(tmp_path, "--name=@agentclientprotocol/claude-agent-acp", "say:x"))
+    answer(agent(tmp_path, "say:x", preset="claude"))
     [made] = logged(tmp_path, "new")
     assert made["system"]["append"].startswith("You are (@bot)")
     [[text, _]] = logged(tmp_path, "prompt")
@@ -319,13 +319,17 @@ def test_a_dead_agent_is_started_anew_and_goes_on(tmp_path: Path) -> None:
 
 def test_the_cost_of_a_call_is_what_the_sessions_cost_grew(tmp_path: Path) -> None:
     async def calls(adapter: AcpAdapter) -> list[Any]:
-        heard = Heard()
-        first = await adapter.invoke(an_input(), heard)
-        second = await adapter.invoke(later(str(heard.session_id)), Heard())
-        return [one.usage and one.usage.cost_usd for one in (first, second)]
+        heard, costs, input = Heard(), [], an_input()
+        for _ in range(4):
+            got = await adapter.invoke(input, heard)
+            assert got.usage is not None
+            costs.append(got.usage.cost_usd)
+            input = later(str(heard.session_id))
+        return costs
 
-    steps = ("say:x", "usage:1,1,0,0", "cost:0.{n}")
-    assert using(agent(tmp_path, *steps), calls) == [0.1, 0.1]
+    told = ("cost:0.1", "cost:0.3", "cost:NaN", "cost:0.7")
+    steps = [word for cost in told for word in ("say:x", "usage:1,1,0,0", cost, "/")]
+    assert using(agent(tmp_path, *steps[:-1]), calls) == [0.1, 0.2, None, None]
     taken_up = agent(tmp_path, "--load", *steps)
     got = using(taken_up, lambda one: one.invoke(later("s-earlier"), Heard()))
     assert got.usage is not None
@@ -341,6 +345,13 @@ _ASKED = {  # what is asked for leave: with which permissions it is given
     "execute:": ("allow",),
     "fetch:": ("allow",),
     "other:": ("allow",),
+    'search:{"pattern": "合同", "path": "."}': ("read", "allow"),
+    'search:{"pattern": "/etc/*"}': ("allow",),
+    'read:{"file": "/etc/passwd"}': ("allow",),
+    'read:{"files": ["a.txt", {"name": "../log.jsonl"}]}': ("allow",),
+    'read:{"path": "~/a.txt"}': ("allow",),
+    'read:{"uri": "file:///etc/passwd"}': ("allow",),
+    'read:{"command": "cat a.txt"}': ("allow",),
 }
 
 
@@ -353,7 +364,9 @@ def test_leave_is_given_by_policy(tmp_path: Path, permissions: str) -> None:
         asked: "o-allow_once" if permissions in given else "o-reject_once"
         for asked, given in _ASKED.items()
     }
-    refused = [asked.replace(":", " ") for asked, how in chosen.items() if how == "o-reject_once"]
+    refused = [
+        asked.replace(":", " ", 1) for asked, how in chosen.items() if how == "o-reject_once"
+    ]
     assert got.metadata.get("refused_permissions", []) == refused
 
 
@@ -374,8 +387,11 @@ def files(tmp_path: Path) -> Path:
 
 def test_files_of_its_folder_are_read(files: Path) -> None:
     path = files / "work" / "合同.txt"
-    answer(agent(files, f"read:{path}", f"read:{path}#2", "say:x", permissions="read"))
-    assert logged(files, "answer") == ["一\n二\n三\n", "二\n"]
+    other = files / "work" / "other.txt"
+    other.write_text("a\u2028b\nc\x0cd\n", encoding="utf-8", newline="")
+    steps = [f"read:{path}", f"read:{path}#2", f"read:{other}#2"]
+    answer(agent(files, *steps, "say:x", permissions="read"))
+    assert logged(files, "answer") == ["一\n二\n三\n", "二\n", "c\x0cd\n"]
     assert logged(files, "initialize") == [{"reads": True, "writes": False}]
 
 
@@ -388,6 +404,46 @@ def test_no_way_leads_out_of_its_folder(files: Path, what: str) -> None:
     assert len(refused) == 6
     assert all("outside of the working folder" in said for said in refused)
     assert (files / "secret.txt").read_text(encoding="utf-8") == "secret"
+
+
+@pytest.mark.parametrize("what", ["read", "write"])
+@pytest.mark.parametrize("swapped", ["合同.txt", "."])
+def test_a_link_that_comes_after_the_look_leads_nowhere(
+    files: Path, monkeypatch: pytest.MonkeyPatch, what: str, swapped: str
+) -> None:
+    outside = files / "outside"
+    outside.mkdir()
+    (outside / "合同.txt").write_text("secret", encoding="utf-8")
+    inside = files / "work" / "inside"
+    inside.mkdir()
+    path = inside / "合同.txt"
+    path.write_text("text", encoding="utf-8")
+    really_open = os.open
+
+    def open_after_it_came(name: Any, *flags: Any, **more: Any) -> int:
+        if name == str(path) and not (inside / swapped).is_symlink() and not inside.is_symlink():
+            (inside / swapped).rename(files / "moved")
+            (inside / swapped).symlink_to(outside / swapped)
+        return really_open(name, *flags, **more)
+
+    monkeypatch.setattr(os, "open", open_after_it_came)
+    answer(agent(files, f"{what}:{path}", "say:x", permissions="allow"))
+    assert logged(files, "answer") == []
+    assert len(logged(files, "refused")) == 1
+    assert (outside / "合同.txt").read_text(encoding="utf-8") == "secret"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with a name here")
+@pytest.mark.parametrize("what", ["read", "write"])
+def test_what_is_no_file_is_not_waited_for(files: Path, what: str) -> None:
+    os.mkfifo(files / "work" / "pipe")
+    with (files / "work" / "long").open("wb") as file:
+        file.truncate(10_000_001)
+    odd = ["pipe", "."] if what == "write" else ["pipe", ".", "long"]
+    steps = [f"{what}:{files / 'work' / name}" for name in odd]
+    answer(agent(files, *steps, "say:x", permissions="allow"))
+    assert logged(files, "answer") == []
+    assert len(logged(files, "refused")) == len(odd)
 
 
 @pytest.mark.parametrize(
@@ -421,8 +477,7 @@ def test_an_agent_that_gives_up_when_it_is_refused(tmp_path: Path) -> None:
 
 def test_nobody_is_asked_and_no_terminal_is_offered(tmp_path: Path) -> None:
     answer(agent(tmp_path, "elicit:", "terminal:", "say:x", permissions="allow"))
-    assert logged(tmp_path, "answer") == ["decline"]
-    assert len(logged(tmp_path, "refused")) == 1
+    assert logged(tmp_path, "refused") == ["Method not found"] * 2
 
 
 _ENDS = {
@@ -474,7 +529,8 @@ def test_what_it_says_went_wrong(tmp_path: Path) -> None:
 def test_codex_gives_up_without_saying_so_in_its_answer(tmp_path: Path) -> None:
     meta = {"codex": {"threadStatus": {"type": "systemError"}}}
     update = json.dumps({"sessionUpdate": "session_info_update", "_meta": meta})
-    error = failure(agent(tmp_path, f"raw:{update}", "say:last status: 429 Too Many Requests"))
+    steps = (f"raw:{update}", "say:last status: 429 Too Many Requests")
+    error = failure(agent(tmp_path, *steps, preset="codex"))
     assert type(error) is AgentOverloaded
     assert "429" in error.came
 
@@ -504,13 +560,7 @@ def test_a_model_that_cannot_be_chosen(tmp_path: Path, flags: list[str], says: s
 
 @pytest.mark.parametrize(("permissions", "modes"), [("deny", ["read-only"]), ("allow", [])])
 def test_a_known_agent_is_made_to_ask(tmp_path: Path, permissions: str, modes: list[str]) -> None:
-    program = tmp_path / "codex-acp"
-    words = " ".join([f'"{PROGRAMS / "acp_agent.py"}"', f'"{tmp_path / "log.jsonl"}"', "--modes"])
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} say:x\n', encoding="utf-8")
-    program.chmod(0o755)
-    settings = AcpSettings(type="acp", preset="codex", permissions=permissions)
-    environ = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    adapter = AcpAdapter(a_setup(tmp_path, settings, render=render.render, environ=environ))
+    adapter = agent(tmp_path, "--modes", "say:x", preset="codex", permissions=permissions)
     answer(adapter, text="use $imagegen")
     assert logged(tmp_path, "mode") == modes
     assert "$imagegen" not in logged(tmp_path, "prompt")[0][0]
@@ -521,6 +571,100 @@ def test_what_is_no_message_is_kept_in_the_log(tmp_path: Path) -> None:
     assert got.content == "x"
     assert got.metadata["log"] == "tiny agent, ready"
     assert got.metadata["stderr"].endswith("the end of the flood")
+
+
+def raw(folder: Path, **plan: Any) -> AcpAdapter:
+    """An adapter whose agent answers so, by method (`programs/raw_acp_agent.py`)."""
+    words = {"initialize": "initialize", "new": "session/new", "prompt": "session/prompt"}
+    named = {words[word]: messages for word, messages in plan.items()}
+    (folder / "plan.json").write_text(json.dumps(named), encoding="utf-8")
+    command = [sys.executable, str(PROGRAMS / "raw_acp_agent.py"), str(folder / "plan.json")]
+    settings = AcpSettings(type="acp", command=command, permissions="allow")
+    return AcpAdapter(a_setup(folder, settings, render=render.render))
+
+
+def says(text: str) -> dict[str, Any]:
+    chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+    return {"method": "session/update", "params": {"sessionId": "s", "update": chunk}}
+
+
+_END = {"id": "ID", "result": {"stopReason": "end_turn"}}
+
+
+def test_what_comes_after_the_answer_is_no_part_of_it(tmp_path: Path) -> None:
+    error = {"id": "ID", "error": {"code": 1, "message": "x"}}
+    got = answer(raw(tmp_path, prompt=[says("all"), _END, says("late"), _END, error]))
+    assert got.content == "all"
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ({"initialize": [{"id": "ID", "result": None}]}, "know: Input should be"),
+        ({"initialize": [{"id": "ID", "result": {"protocolVersion": "new"}}]}, "protocolVersion"),
+        ({"new": [{"id": "ID"}]}, "know: Input should be"),
+        ({"new": [{"id": "ID", "result": {"sessionId": 5}}]}, "know: sessionId: "),
+        ({"prompt": [{"id": "ID", "result": []}]}, "know: Input should be"),
+        ({"prompt": [{"id": "ID", "error": "boom"}]}, "answered with an error"),
+        ({"prompt": [{"id": "ID", "error": {"code": [], "message": 5}}]}, "with an error"),
+    ],
+)
+def test_an_answer_in_no_known_shape(tmp_path: Path, plan: dict[str, Any], said: str) -> None:
+    error = failure(raw(tmp_path, **plan))
+    assert type(error) is AgentProtocolError
+    assert said in error.what
+
+
+def test_an_answer_that_is_nested_too_deeply(tmp_path: Path) -> None:
+    deep: list[Any] = []
+    for _ in range(400):
+        deep = [deep]
+    error = failure(
+        raw(tmp_path, prompt=[{"id": "ID", "result": {**_END["result"], "_meta": {"x": deep}}}])
+    )
+    assert type(error) is AgentProtocolError
+
+
+def test_what_an_agent_can_is_nothing_where_it_says_it_wrongly(tmp_path: Path) -> None:
+    for can in (7, {"sessionCapabilities": 7}):
+        begin = [{"id": "ID", "result": {"protocolVersion": 1, "agentCapabilities": can}}]
+        adapter = raw(tmp_path, initialize=begin, prompt=[says("x"), _END])
+        got = using(adapter, lambda one: one.invoke(later("s-earlier"), Heard()))
+        assert got.content == "x"
+
+
+def test_what_an_agent_asks_wrongly_is_answered_as_wrong(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("text", encoding="utf-8")
+    read = {"sessionId": "s", "path": str(path)}
+    asked: list[tuple[str, Any]] = [
+        ("fs/read_text_file", {**read, "_meta": {"line": "x", "self": 1, "path": 5}}),
+        ("fs/read_text_file", {**read, "line": "x"}),
+        ("fs/read_text_file", None),
+        ("session/request_permission", {"sessionId": "s"}),
+        ("session/update", {}),
+        ("no/such", {}),
+        ("_no/such", {}),
+    ]
+    messages = [
+        {"id": f"q{number}", "method": method, "params": params}
+        for number, (method, params) in enumerate(asked)
+    ]
+    opened = {"id": "ID", "result": {"sessionId": "s"}}
+    adapter = raw(tmp_path, new=[*messages, opened], prompt=[says("x"), _END])
+    assert answer(adapter).content == "x"
+    assert caplog.records == []
+
+
+def test_more_output_than_an_answer_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from arena_cli.adapters.acp import acp_link
+
+    monkeypatch.setattr(acp_link, "MOST_OUTPUT_MB", 1)
+    error = failure(raw(tmp_path, prompt=[says("x" * 10_000)] * 20 + [says("y" * 1_000)] * 900))
+    assert type(error) is AgentProtocolError
+    assert "more than 1 MB" in error.what
 
 
 def test_an_agent_that_dies_while_it_answers(tmp_path: Path) -> None:
@@ -607,19 +751,27 @@ def test_what_is_missing_is_told(tmp_path: Path, keys: dict[str, Any], says: str
     assert type(failure(adapter)) is AgentUnavailable
 
 
-def test_a_missing_library_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("acp_call", "acp_link"):
-        monkeypatch.delitem(sys.modules, f"arena_cli.adapters.{name}", raising=False)
-        monkeypatch.delattr(f"arena_cli.adapters.{name}", raising=False)
-    monkeypatch.setitem(sys.modules, "acp", None)
-    adapter = agent(tmp_path, "say:x")
-    assert "arena-cli[acp]" in using(adapter, lambda one: one.health()).detail
-    error = failure(adapter)
-    assert type(error) is AgentUnavailable
-    assert "arena-cli[acp]" in error.mend
+@pytest.mark.parametrize(("words", "code"), [(["doctor"], 1), (["send", "@bot hello"], 3)])
+def test_a_missing_library_is_told(tmp_path: Path, words: list[str], code: int) -> None:
+    program = Program(tmp_path)
+    program.agent("bot", adapter={"type": "acp", "command": [sys.executable]})
+    # As if it were not installed, whoever imports it from wherever.
+    without = "import runpy, sys; sys.modules['acp'] = None; "
+    program_as_it_is = "runpy.run_module('arena_cli', run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", without + program_as_it_is, *words],
+        cwd=tmp_path,
+        env=program.environment(),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == code
+    assert "its protocol's library is missing" in done.stdout
+    assert "pip install 'arena-cli[acp]'" in done.stdout
 
 
-@pytest.mark.parametrize("keys", [{}, {"preset": "claude", "command": ["x"]}, {"command": []}])
+@pytest.mark.parametrize("keys", [{}, {"preset": "nobody"}, {"command": []}])
 def test_one_agent_is_named(keys: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         AcpSettings.model_validate({"type": "acp", **keys})

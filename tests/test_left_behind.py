@@ -103,7 +103,14 @@ def _when(running: subprocess.Popen[bytes], holds: Callable[[], object]) -> None
 
 
 @pytest.mark.parametrize(
-    ("asked", "status"), [("answer", "success"), ("fail", "error"), ("hang escape", "timeout")]
+    ("asked", "status"),
+    [
+        ("answer", "success"),
+        ("answer escape", "success"),
+        ("fail", "error"),
+        ("fail escape", "error"),
+        ("hang escape", "timeout"),
+    ],
 )
 def test_after_an_answer_an_error_and_a_timeout(program: Program, asked: str, status: str) -> None:
     program.team(attempt_timeout_s=30.0 if status != "timeout" else 1.0)
@@ -122,7 +129,7 @@ def test_after_a_signal(program: Program, number: signal.Signals) -> None:
 
 
 def test_after_a_kill_the_next_arena_ends_what_still_runs(program: Program) -> None:
-    running = at_work(program, "send", "--session", "s", "@a hang")
+    running = at_work(program, "send", "--session", "s", "@a hang escape")
     running.kill()
     program.finish(running)
     assert program.run("send", "--session", "s", "@b are you there").code == 0

@@ -14,9 +14,11 @@ import psutil
 import pytest
 from adapter_setups import PROGRAMS, Heard, an_input, cancelled, pids_in, runs, speaker, until
 
-from arena_cli.adapters.processes import process, strays
-from arena_cli.adapters.processes.process import Program
+from arena_cli.adapters.processes import orphans, process, strays
+from arena_cli.adapters.processes.kept import Kept
+from arena_cli.adapters.processes.process import Process, Program
 
+ROOT = Path(__file__).parent.parent
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="a signal that only Linux has")
 ON_POSIX = pytest.mark.skipif(sys.platform == "win32", reason="sessions and signals of POSIX")
 
@@ -134,6 +136,189 @@ def test_much_that_nobody_takes_is_not_piled_up(tmp_path: Path) -> None:
     asyncio.run(call())
 
 
+DAEMON = """
+import os, signal, sys, time
+
+def leave(*_):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(nothing, stream)
+        with open(sys.argv[1] + ".part", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename(sys.argv[1] + ".part", sys.argv[1])
+        time.sleep(600)
+
+if sys.argv[2] == "now":
+    leave()
+    sys.exit()
+signal.signal(signal.SIGTERM, leave)
+print("ready", flush=True)
+while True:
+    time.sleep(600)
+"""
+
+
+def python(folder: Path, code: str, *args: str) -> Program:
+    return Program(
+        [sys.executable, "-c", code, *args], folder, dict(os.environ), folder / "records"
+    )
+
+
+async def drained(running: Process) -> None:
+    """Take all that a program writes, and its end."""
+    left = {"stdout", "stderr", "exit"}
+    while left:
+        event = await running.event()
+        if event is not None and not event.data:
+            left.discard(event.source)
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def children() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
+
+
+@ON_POSIX
+@pytest.mark.parametrize("everywhere", [False, True], ids=["own orphans", "all processes"])
+@pytest.mark.parametrize("when", ["now", "while it is ended"])
+def test_a_daemon_is_ended_with_its_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, everywhere: bool
+) -> None:
+    if everywhere:
+        monkeypatch.setattr(orphans, "adopt", lambda: False)
+    path = tmp_path / "pids"
+
+    async def call() -> None:
+        running = await process.start(python(tmp_path, DAEMON, str(path), when))
+        if when == "now":
+            await drained(running)
+            [daemon] = await pids_in(path)
+            assert runs(daemon)
+        else:
+            await running.event()
+        await running.end()
+        [daemon] = await pids_in(path)
+        assert not runs(daemon)
+
+    asyncio.run(call())
+    assert list((tmp_path / "records").iterdir()) == []
+
+
+@ON_POSIX
+def test_what_another_program_left_is_not_touched(tmp_path: Path) -> None:
+    paths = [tmp_path / "one", tmp_path / "two"]
+
+    async def call() -> None:
+        one, two = [
+            await process.start(python(tmp_path, DAEMON, str(path), "now")) for path in paths
+        ]
+        await asyncio.gather(drained(one), drained(two))
+        daemons = [pid for path in paths for pid in await pids_in(path)]
+        await one.end()
+        assert [runs(pid) for pid in daemons] == [False, True]
+        await two.end()
+        assert not runs(daemons[1])
+
+    asyncio.run(call())
+
+
+@LINUX_ONLY
+def test_what_ended_as_an_orphan_is_reaped_while_its_program_runs(tmp_path: Path) -> None:
+    code = "import os, sys; os.system('sleep 0.01 & sleep 0.02 &'); sys.stdin.read()"
+    before = children()
+
+    async def call() -> None:
+        running = await process.start(python(tmp_path, code))
+        [root] = children() - before
+
+        def only_it_is_left() -> bool:
+            running.write(b"", last=False)
+            return children() - before == {root}
+
+        await until(lambda: len(children() - before) > 1)
+        await until(only_it_is_left)
+        await running.end()
+
+    asyncio.run(call())
+    assert children() == before
+
+
+@ON_POSIX
+def test_the_exit_code_of_what_others_started_is_theirs(tmp_path: Path) -> None:
+    others = [
+        subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"], start_new_session=session)
+        for session in (False, True)
+    ]
+
+    async def call() -> None:
+        await until(lambda: not any(runs(other.pid) for other in others))
+        for _ in range(2):
+            running = await process.start(a_program(tmp_path, "say", "x"))
+            await drained(running)
+            await running.end()
+
+    asyncio.run(call())
+    assert [other.wait() for other in others] == [3, 3]
+
+
+@LINUX_ONLY
+def test_many_at_once_leave_no_process_and_no_open_file(tmp_path: Path) -> None:
+    before = children()
+    bot = str(PROGRAMS / "line_bot.py")
+
+    async def one(name: str) -> None:
+        running = await process.start(a_program(tmp_path, "escape", str(tmp_path / name)))
+        running.write(b"", last=True)
+        while (event := await running.event()) and event.source != "exit":
+            pass
+        await running.end()
+        assert running.returncode == 0
+
+    async def several() -> list[Kept]:
+        kept = [Kept(f"a{number}", asked="line_bot") for number in range(5)]
+        program = Program([sys.executable, bot], tmp_path, dict(os.environ), tmp_path / "processes")
+        calls = [each.exchange(program, "echo hello", is_end=lambda _: True) for each in kept]
+        await asyncio.gather(*calls, *(one(f"p{number}") for number in range(20)))
+        return kept
+
+    async def call() -> None:
+        await one("first")
+        opened = open_files()
+        kept = await several()
+        assert len([each for each in children() - before if each.is_running()]) == 5
+        await asyncio.gather(*(each.stop() for each in kept))
+        assert open_files() == opened
+
+    asyncio.run(call())
+    assert children() == before
+    assert list((tmp_path / "processes").iterdir()) == []
+
+
+@ON_POSIX
+def test_a_program_has_the_marks_of_all_arenas_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(orphans.VARIABLE, "of-the-outer-arena")
+
+    async def call() -> None:
+        running = await process.start(a_program(tmp_path, "sleep"))
+        [record] = (tmp_path / "processes").iterdir()
+        facts = json.loads(record.read_text(encoding="utf-8"))
+        for mark in ("of-the-outer-arena", facts["mark"]):
+            assert orphans.anywhere(mark) == [facts["pid"]]
+        await running.end()
+
+    asyncio.run(call())
+
+
 OWNER = """
 import asyncio, os, sys
 from pathlib import Path
@@ -151,11 +336,10 @@ asyncio.run(main())
 
 def killed_owner(folder: Path, *steps: str) -> list[int]:
     """The pids that a program wrote whose arena was killed."""
-    root = Path(process.__file__).parents[2]
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(folder), str(PROGRAMS / "speak.py"), *steps],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(root)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     try:
         pids = asyncio.run(pids_in(folder / "pids"))
@@ -192,7 +376,7 @@ def test_a_pid_that_was_given_to_another_is_not_touched(
 ) -> None:
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
-        path = strays.record(tmp_path, other.pid)
+        path = strays.record(tmp_path, other.pid, "of-another")
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         facts["owner_began"] -= 60
         for name, by in change.items():
@@ -215,9 +399,8 @@ def test_a_record_that_was_cut_short_is_removed(tmp_path: Path) -> None:
 
 def test_asking_for_records_where_there_are_none_imports_nothing_heavy(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from arena_cli.adapters import strays;"
+        "import sys; from pathlib import Path; from arena_cli.adapters.processes import strays;"
         f"strays.end_recorded(Path({str(tmp_path)!r}));"
         "assert not {'psutil', 'ctypes', 'asyncio'} & sys.modules.keys()"
     )
-    root = Path(process.__file__).parents[2]
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

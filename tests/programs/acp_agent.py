@@ -4,10 +4,10 @@
 
 LOG takes one JSON object a line of what the agent was asked. Flags: `--load`, `--resume`, `--close`
 (what it can), `--forgets` (no session of another process is known), `--login` (it wants one),
-`--models`, `--modes`, `--banner`, `--flood`, `--silent`, `--version=N`, `--name=NAME`. Steps are
-what it does at every prompt, such as `say:text`, `say@id:text`, `tool:kind:title`, `ask:kind:path`,
-`read:path`, `write:path`, `stop:refusal`; `/` stands between the steps of one prompt and the next,
-`{n}` is how many prompts there were in this process.
+`--models`, `--modes`, `--banner`, `--flood`, `--silent`, `--version=N`. Steps are what it does at
+every prompt, such as `say:text`, `say@id:text`, `tool:kind:title`, `ask:kind:path` (or JSON as the
+tool's input), `read:path`, `write:path`, `stop:refusal`; `/` stands between the steps of one prompt
+and the next, `{n}` is how many prompts there were in this process.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Agent:
                 load_session="--load" in FLAGS,
                 session_capabilities=schema.SessionCapabilities(resume=resume, close=close),
             ),
-            agent_info=schema.Implementation(name=flag("--name", "tiny"), version="1"),
+            agent_info=schema.Implementation(name="tiny", version="1"),
         )
 
     async def new_session(self, cwd: str, **meta: Any) -> schema.NewSessionResponse:
@@ -191,9 +191,12 @@ class Agent:
                 ]
                 update = acp.start_tool_call("t", f"{kind} {path}", kind=kind)
                 await self._tell(session_id, update)
-                tool = schema.ToolCallUpdate(
-                    tool_call_id="t", locations=[schema.ToolCallLocation(path=path)] if path else []
-                )
+                told: dict[str, Any] = {}
+                if path.startswith("{"):
+                    told["raw_input"] = json.loads(path)
+                elif path:
+                    told["locations"] = [schema.ToolCallLocation(path=path)]
+                tool = schema.ToolCallUpdate(tool_call_id="t", **told)
                 came = await self.client.request_permission(
                     session_id=session_id, tool_call=tool, options=options
                 )

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from arena_cli.adapters.acp.acp_failures import Asked
 from arena_cli.adapters.acp.acp_presets import PRESETS, Preset
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.processes import programs
@@ -33,8 +32,9 @@ _SHOWN = 600
 class AcpSettings(ProgramSettings):
     """The keys of `adapter: {type: acp, ...}`.
 
-    `command` starts the agent (no shell reads it), or `preset` names a known one. `permissions`
-    says what it is answered when it asks for leave: never, to read in `cwd`, or always.
+    `preset` names a known agent; `command` starts any, or that one (no shell reads it).
+    `permissions` says what it is answered when it asks for leave: never, to read in `cwd`, or
+    always.
     """
 
     command: Annotated[list[str], Field(min_length=1)] | None = None
@@ -44,7 +44,7 @@ class AcpSettings(ProgramSettings):
 
     @model_validator(mode="after")
     def _names_one_agent(self) -> AcpSettings:
-        if (self.command is None) == (self.preset is None):
+        if self.command is None and self.preset is None:
             raise ValueError("set either command or preset")
         return self
 
@@ -57,11 +57,10 @@ class AcpAdapter:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._settings: AcpSettings = setup.settings
-        self._preset = PRESETS.get(self._settings.preset or "", Preset((), "", ""))
+        self._preset = PRESETS.get(self._settings.preset or "", Preset())
         self._command = [*(self._settings.command or self._preset.command), *self._settings.args]
         if self._settings.model and self._preset.model:
             self._command += [*self._preset.model, self._settings.model]
-        self._asked = Asked(setup.agent_id, shlex.join(self._command), self._preset.log_in)
         self._link: Link | None = None
         self._one_at_a_time = asyncio.Lock()
 
@@ -105,7 +104,8 @@ class AcpAdapter:
         except ImportError as error:
             raise self._unavailable("its protocol's library is missing", INSTALL) from error
         agent = acp_call.Agent(
-            asked=self._asked,
+            agent_id=self._setup.agent_id,
+            command=shlex.join(self._command),
             preset=self._preset,
             folder=program.cwd,
             model=self._settings.model,
@@ -176,11 +176,13 @@ class AcpAdapter:
         return AgentProtocolError(
             self._setup.agent_id,
             f"its program {how} before it answered {link.method}",
-            asked=self._asked.command,
+            asked=shlex.join(self._command),
             came=" | ".join(line for line in lines[-_LINES_SHOWN:] if line.strip())[-_SHOWN:],
             mend=mend,
             metadata=notes,
         )
 
     def _unavailable(self, what: str, mend: str) -> AgentUnavailable:
-        return AgentUnavailable(self._setup.agent_id, what, asked=self._asked.command, mend=mend)
+        return AgentUnavailable(
+            self._setup.agent_id, what, asked=shlex.join(self._command), mend=mend
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +17,37 @@ from acp import RequestError, schema
 from pydantic import ValidationError
 
 from arena_cli.adapters.acp import acp_failures
-from arena_cli.adapters.acp.acp_failures import AUTH_REQUIRED, Asked, Said
+from arena_cli.adapters.acp.acp_failures import AUTH_REQUIRED, Said
 from arena_cli.adapters.acp.acp_link import Link
 from arena_cli.adapters.acp.acp_presets import Preset
 from arena_cli.adapters.acp.acp_turn import Turn
+from arena_cli.adapters.api import http
 from arena_cli.ground import text as texts
 from arena_cli.ground.chat import Render
 from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentRefused
 from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit, SessionId
 
-# They take the system text by `_meta`; to all others it is sent before the first prompt.
-_TAKE_SYSTEM = ("@agentclientprotocol/claude-agent-acp", "@zed-industries/claude-code-acp")
-
-# Claude Code looks for commands and for paths of files in the last block of text of a prompt, so
-# nothing that anybody said may stand there.
+# Agents look for commands and for paths of files in the last block of text of a prompt, so nothing
+# that anybody said may stand there.
 _LAST_BLOCK = "Answer now, as the text above asks of you."
 
-_NO_ANSWER = {
+_NO_ANSWER: dict[str, tuple[type[AgentError], str, str]] = {
+    "refusal": (AgentRefused, "it refuses to answer this", "say it otherwise, or ask another"),
     "max_tokens": (
+        AgentProtocolError,
         "its answer was cut off: it reached the limit of its tokens",
         "raise that limit in the agent's own settings, or ask for less",
     ),
     "max_turn_requests": (
+        AgentProtocolError,
         "it gave up before an answer: it asked its model as often as it may",
         "raise that limit in the agent's own settings, or ask for less",
     ),
-    "cancelled": ("it says that it was cancelled, which nobody asked for", "try again"),
+    "cancelled": (
+        AgentProtocolError,
+        "it says that it was cancelled, which nobody asked for",
+        "try again",
+    ),
 }
 
 _Opened = schema.NewSessionResponse | schema.ResumeSessionResponse | schema.LoadSessionResponse
@@ -52,7 +57,8 @@ _Opened = schema.NewSessionResponse | schema.ResumeSessionResponse | schema.Load
 class Agent:
     """Who is called, and how: `folder` is where it works, `careful` that not all is allowed."""
 
-    asked: Asked
+    agent_id: str
+    command: str
     preset: Preset
     folder: Path
     model: str | None
@@ -68,7 +74,6 @@ async def answer(link: Link, agent: Agent, input: AgentInput, emit: Emit) -> Age
     call = _Call(link, agent, emit)
     with call.translated():
         shown, system = await call.opened(input)
-        emit(SessionId(link.session))
         return await call.prompted(shown, system)
 
 
@@ -77,14 +82,10 @@ async def introduced(link: Link, agent: Agent) -> None:
     call = _Call(link, agent, lambda _: None)
     with call.translated():
         await link.introduce(with_files=agent.preset.takes_files)
-    if link.answer.protocol_version != acp.PROTOCOL_VERSION:
-        spoken = link.answer.protocol_version
-        raise AgentProtocolError(
-            agent.asked.agent_id,
-            f"it speaks version {spoken} of the protocol, arena version {acp.PROTOCOL_VERSION}",
-            asked=agent.asked.command,
-            mend="install a newer one of the two",
-        )
+    spoken = link.answer.protocol_version
+    if spoken != acp.PROTOCOL_VERSION:
+        what = f"it speaks version {spoken} of the protocol, arena version {acp.PROTOCOL_VERSION}"
+        raise call.error(AgentProtocolError, what, "install a newer one of the two")
 
 
 class _Call:
@@ -92,7 +93,6 @@ class _Call:
         self._link = link
         self._agent = agent
         self._emit = emit
-        self._turn: Turn | None = None
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:
@@ -101,23 +101,27 @@ class _Call:
             yield
         except RequestError as error:
             raise self._failed(Said(error.code, str(error), error.data)) from error
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise AgentProtocolError(
-                self._agent.asked.agent_id,
-                f"it answered what the protocol does not know: {place}: {first['msg']}",
-                asked=f"{self._agent.asked.command} ({self._link.method})",
-                mend="install a newer version of it",
-                metadata=self._notes(),
-            ) from error
+        except ValueError as error:  # of pydantic: not of the shape, or too deep
+            what = f"it answered what the protocol does not know: {_first_fault(error)}"
+            raise self.error(AgentProtocolError, what, "install a newer version of it") from error
+
+    def error(
+        self, kind: type[AgentError], what: str, mend: str, *, came: str = "", **notes: Any
+    ) -> AgentError:
+        """What went wrong with that which was asked last."""
+        return kind(
+            self._agent.agent_id,
+            what,
+            asked=self._asked,
+            came=came,
+            mend=mend,
+            metadata={**self._link.wire.notes(), **notes},
+        )
 
     async def opened(self, input: AgentInput) -> tuple[AgentInput, str]:
         """The input as it fits the session that is then open, and the system text to send."""
-        own = input.own_session.id if input.own_session else ""
-        if own and own == self._link.session:
-            return input, ""
-        if own and await self._taken_up(input, own):
+        own = input.own_session
+        if own and (own.id == self._link.session or await self._taken_up(input, own.id)):
             return input, ""
         await self._closed()
         system, _ = self._agent.render(input)
@@ -126,15 +130,15 @@ class _Call:
         )
         self._link.session, self._link.spent_usd = made.session_id, 0.0
         await self._set_up(made)
-        return input.afresh(), "" if self._takes_system() else system
+        return input.afresh(), "" if self._agent.preset.system_at else system
 
     async def prompted(self, input: AgentInput, system: str) -> AgentOutput:
         """The answer to the input in the session that is open."""
-        link = self._link
+        link, preset = self._link, self._agent.preset
         _, prompt = self._agent.render(input)
-        text = self._agent.preset.escape(f"{system}\n\n{prompt}" if system else prompt)
+        text = preset.escape(f"{system}\n\n{prompt}" if system else prompt)
         blocks: list[Any] = [acp.text_block(texts.clean(part)[0]) for part in (text, _LAST_BLOCK)]
-        turn = self._turn = link.client.turn = Turn(link.session, self._emit)
+        turn = link.client.turn = Turn(link.session, preset, self._emit)
         try:
             link.prompting = asyncio.ensure_future(
                 link.ask("session/prompt").prompt(session_id=link.session, prompt=blocks)
@@ -142,56 +146,36 @@ class _Call:
             said = await asyncio.shield(link.prompting)
         finally:
             link.client.turn = None
-            cost_usd = self._spent(turn)
         if turn.fault is not None:
             raise turn.fault
-        return self._read(turn, said, cost_usd)
+        self._emit(SessionId(link.session))
+        before, link.spent_usd = link.spent_usd, turn.session_usd
+        return self._read(turn, said, _cost(before, turn.session_usd))
 
     def _read(self, turn: Turn, said: schema.PromptResponse, cost_usd: float | None) -> AgentOutput:
-        asked = f"{self._agent.asked.command} (session/prompt)"
-        notes = {**self._notes(), "raw": turn.raw(said)}
-        if said.stop_reason == "refusal":
-            raise AgentRefused(
-                self._agent.asked.agent_id,
-                "it refuses to answer this",
-                asked=asked,
-                came=texts.cut(turn.last_remark, 300),
-                metadata=notes,
-            )
         if said.stop_reason in _NO_ANSWER:
-            what, mend = _NO_ANSWER[said.stop_reason]
-            raise AgentProtocolError(
-                self._agent.asked.agent_id,
-                what,
-                asked=asked,
-                came=f"stop reason {said.stop_reason}",
-                mend=mend,
-                metadata=notes,
-            )
+            kind, what, mend = _NO_ANSWER[said.stop_reason]
+            came = texts.cut(turn.last_remark, 300) if kind is AgentRefused else said.stop_reason
+            raise self.error(kind, what, mend, came=came, raw=turn.raw(said))
         if turn.failed:
             raise self._failed(Said(None, turn.last_remark or "it gave no reason"))
         output = turn.output(said, cost_usd)
         if turn.refused and not output.content:
-            raise AgentProtocolError(
-                self._agent.asked.agent_id,
-                f"it gave up when it was not allowed to do something: {turn.refused[-1]}",
-                asked=asked,
-                mend="see `permissions` in its profile",
-                metadata={**self._notes(), **output.metadata},
-            )
-        return output.model_copy(update={"metadata": {**self._notes(), **output.metadata}})
+            what = f"it gave up when it was not allowed to do something: {turn.refused[-1]}"
+            mend = "see `permissions` in its profile"
+            raise self.error(AgentProtocolError, what, mend, **output.metadata)
+        notes = {**self._link.wire.notes(), **output.metadata}
+        return output.model_copy(update={"metadata": notes})
 
     async def _taken_up(self, input: AgentInput, session_id: str) -> bool:
         """Whether the agent goes on in a session of an earlier process."""
-        capabilities = self._link.answer.agent_capabilities or schema.AgentCapabilities()
-        sessions = capabilities.session_capabilities
         system, _ = self._agent.render(input)
         where: dict[str, Any] = {"cwd": str(self._agent.folder), "session_id": session_id}
         try:
-            if sessions is not None and sessions.resume is not None:
+            if self._link.sessions.resume is not None:
                 link = self._link.ask("session/resume")
                 taken_up: _Opened = await link.resume_session(**where, **self._meta(system))
-            elif capabilities.load_session:
+            elif self._link.loads:
                 link = self._link.ask("session/load")
                 taken_up = await link.load_session(**where, **self._meta(system))
             else:
@@ -203,15 +187,14 @@ class _Call:
             why = Said(error.code, str(error), error.data).text
             self._emit(CallNote({"lost_session": session_id, "lost_because": why}))
             return False
+        # Some count the cost of the session on, some begin anew.
         self._link.session, self._link.spent_usd = session_id, None
         await self._set_up(taken_up)
         return True
 
     async def _closed(self) -> None:
         """Close the session that is open, where the agent can: it may hold a process of its own."""
-        capabilities = self._link.answer.agent_capabilities
-        sessions = capabilities.session_capabilities if capabilities else None
-        if self._link.session and sessions is not None and sessions.close is not None:
+        if self._link.session and self._link.sessions.close is not None:
             with contextlib.suppress(RequestError):
                 await self._link.ask("session/close").close_session(session_id=self._link.session)
         self._link.session = ""
@@ -230,10 +213,9 @@ class _Call:
         options = [one for one in opened.config_options or [] if "model" in (one.category, one.id)]
         option = next((one for one in options if one.type == "select"), None)
         if option is None:
-            raise self._refused(
-                "it does not let anybody choose its model",
-                "leave `model` out, and choose it in the agent's own settings",
-            )
+            what = "it does not let anybody choose its model"
+            mend = "leave `model` out, and choose it in the agent's own settings"
+            raise self.error(AgentRefused, what, mend)
         if option.current_value == model:
             return
         try:
@@ -241,38 +223,45 @@ class _Call:
                 config_id=option.id, session_id=self._link.session, value=model
             )
         except RequestError as error:
-            known = ", ".join(_values(option))
-            raise self._refused(
-                f"it has no model {model}", f"known are: {texts.cut(known, 600)}"
-            ) from error
+            known = texts.cut(", ".join(_values(option)), 600)
+            what, mend = f"it has no model {model}", f"known are: {known}"
+            raise self.error(AgentRefused, what, mend) from error
 
     def _meta(self, system: str) -> dict[str, Any]:
-        return {"systemPrompt": {"append": system}} if system and self._takes_system() else {}
-
-    def _takes_system(self) -> bool:
-        info = self._link.answer.agent_info
-        return info is not None and info.name in _TAKE_SYSTEM
-
-    def _spent(self, turn: Turn) -> float | None:
-        """What this prompt cost: agents tell what the whole session has cost."""
-        before, after = self._link.spent_usd, turn.session_usd
-        self._link.spent_usd = after if after is not None else before
-        if after is None or before is None or after < before:
-            return None
-        return round(after - before, 10)
+        """The system text at its place in `_meta`, for an agent that takes it there."""
+        meta: Any = system
+        for key in reversed(self._agent.preset.system_at):
+            meta = {key: meta}
+        return meta if isinstance(meta, dict) else {}
 
     def _failed(self, said: Said) -> AgentError:
-        asked = self._agent.asked
-        log_in = asked.log_in or _ways_in(self._link)
-        asked = replace(asked, method=self._link.method, log_in=log_in)
-        return acp_failures.failure(asked, said, self._notes())
+        ways = [way.description or way.name for way in self._link.answer.auth_methods or []]
+        offered = f"; it offers: {texts.cut('; '.join(ways), 300)}" if ways else ""
+        key = f"its login: {self._agent.preset.log_in}{offered}"
+        asked = http.Asked(self._agent.agent_id, self._asked, self._agent.model or "", key)
+        failure = acp_failures.failure(asked, said, self._agent.preset.says)
+        raw = {"code": said.code, "message": said.message, "data": said.data}
+        failure.metadata.update({**self._link.wire.notes(), "raw": raw})
+        return failure
 
-    def _refused(self, what: str, mend: str) -> AgentRefused:
-        asked = f"{self._agent.asked.command} ({self._link.method})"
-        return AgentRefused(self._agent.asked.agent_id, what, asked=asked, mend=mend)
+    @property
+    def _asked(self) -> str:
+        return f"{self._agent.command} ({self._link.method})"
 
-    def _notes(self) -> dict[str, Any]:
-        return self._link.wire.notes()
+
+def _cost(before: float | None, now: float | None) -> float | None:
+    """What a prompt cost, in USD: agents tell what the whole session has cost."""
+    if before is None or now is None or now < before:
+        return None
+    return round(now - before, 10)
+
+
+def _first_fault(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def _values(option: schema.SessionConfigOptionSelect) -> Iterator[str]:
@@ -282,10 +271,3 @@ def _values(option: schema.SessionConfigOptionSelect) -> Iterator[str]:
             yield from (inner.value for inner in one.options)
         else:
             yield one.value
-
-
-def _ways_in(link: Link) -> str:
-    """How one logs in, as far as the agent says."""
-    ways = [way.description or way.name for way in link.answer.auth_methods or []]
-    offered = f"; it offers: {texts.cut('; '.join(ways), 300)}" if ways else ""
-    return f"log in with its own program, or pass a key on in `env`{offered}"

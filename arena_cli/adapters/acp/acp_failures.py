@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from arena_cli.adapters.api import http
+from arena_cli.adapters.api.http import Asked
 from arena_cli.ground import text as texts
-from arena_cli.ground.errors import (
-    AgentError,
-    AgentOverloaded,
-    AgentProtocolError,
-    AgentRefused,
-    AgentUnavailable,
-)
+from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentRefused
 
 AUTH_REQUIRED = -32000  # agentclientprotocol.com/protocol/schema, ErrorCode
 _SHOWN = 300
@@ -26,19 +21,8 @@ _STATUS = re.compile(
 _CUT_OFF = re.compile(r"output token (?:maximum|limit)", re.IGNORECASE)
 # Words of agents that name no status.
 _SAYS = {
-    re.compile(r"experiencing high demand|overloaded", re.IGNORECASE): 503,
-    re.compile(r"usage limit|rate limit|quota", re.IGNORECASE): 429,
-}
-# `errorKind` of claude-agent-acp.
-_KINDS = {
-    "authentication_failed": 401,
-    "oauth_org_not_allowed": 403,
-    "billing_error": 402,
-    "rate_limit": 429,
-    "overloaded": 529,
-    "invalid_request": 400,
-    "model_not_found": 404,
-    "server_error": 500,
+    r"(?i)experiencing high demand|overloaded": 503,
+    r"(?i)usage limit|rate limit|quota": 429,
 }
 
 
@@ -51,92 +35,40 @@ class Said(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Its words in one line."""
+        """Its words in one line; of a provider's JSON, its message."""
         details = self.data.get("details") if isinstance(self.data, dict) else None
-        said = self.message
-        with_message = re.fullmatch(r"\s*\{.*\}\s*", said, re.DOTALL)
-        if with_message:
-            said = _message_in(said)
+        said = http.said_in(self.message)
         if isinstance(details, str) and details not in said:
             said = f"{said}: {details}"
         return texts.cut(" ".join(said.split()), _SHOWN)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What was asked: of which agent, by which command and method; how one logs in there."""
-
-    agent_id: str
-    command: str
-    log_in: str
-    method: str = ""
-
-
-def failure(asked: Asked, said: Said, metadata: Mapping[str, Any]) -> AgentError:
-    """An error that the agent answered with."""
+def failure(asked: Asked, said: Said, says: Mapping[str, int]) -> AgentError:
+    """An error that the agent answered with; `says` are words that amount to an HTTP status."""
+    status = _status(said, says)
+    kind: type[AgentError] = AgentProtocolError
+    what, mend = "it answered with an error", ""
     if _CUT_OFF.search(said.text):
+        what = "its answer was cut off"
         mend = "raise that limit in the agent's own settings, or ask for less"
-        return _error(AgentProtocolError, asked, "its answer was cut off", said, mend, metadata)
-    status = _status(said)
-    if said.code == AUTH_REQUIRED or status in (401, 403):
-        return _error(
-            AgentRefused,
-            asked,
-            "it is not logged in, or its key is wrong",
-            said,
-            asked.log_in,
-            metadata,
-        )
-    if status in (429, 503, 529):
-        what = "asked too often" if status == 429 else "it is overloaded"
-        mend = "try again later, or set `on_failure: retry`"
-        return _error(AgentOverloaded, asked, what, said, mend, metadata)
-    if status is not None and status >= 500:
-        return _error(
-            AgentUnavailable, asked, "its provider failed", said, "try again later", metadata
-        )
-    if status is not None:
-        mend = "see its model, its account and its own settings"
-        return _error(AgentRefused, asked, "its provider refused the request", said, mend, metadata)
-    return _error(AgentProtocolError, asked, "it answered with an error", said, "", metadata)
+    elif said.code == AUTH_REQUIRED:
+        kind, what, mend = AgentRefused, "it is not logged in", asked.key
+    elif status is not None:
+        error = http.status_failure(asked, status, {}, said.text)
+        if status == 404:
+            error.mend = "see `model` in its profile"
+        return error
+    return kind(asked.agent_id, what, asked=asked.url, came=said.text, mend=mend)
 
 
-def _error(
-    kind: type[AgentError],
-    asked: Asked,
-    what: str,
-    said: Said,
-    mend: str,
-    metadata: Mapping[str, Any],
-) -> AgentError:
-    raw = {"code": said.code, "message": said.message, "data": said.data}
-    return kind(
-        asked.agent_id,
-        what,
-        asked=f"{asked.command} ({asked.method})",
-        came=said.text,
-        mend=mend,
-        metadata={"raw": raw, **metadata},
-    )
-
-
-def _status(said: Said) -> int | None:
+def _status(said: Said, says: Mapping[str, int]) -> int | None:
     """The HTTP status that it amounts to, where it tells one."""
-    kind = said.data.get("errorKind") if isinstance(said.data, dict) else None
-    if isinstance(kind, str) and kind in _KINDS:
-        return _KINDS[kind]
     if isinstance(said.code, int) and 400 <= said.code < 600:
         return said.code
+    whole = f"{said.text} {json.dumps(said.data)}"
+    for words, status in says.items():
+        if re.search(words, whole):
+            return status
     if found := _STATUS.search(said.text):
         return int(found[1])
-    return next((status for words, status in _SAYS.items() if words.search(said.text)), None)
-
-
-def _message_in(text: str) -> str:
-    """The message of an error that is a provider's JSON."""
-    try:
-        error = json.loads(text)
-        message = error.get("error", error).get("message")
-    except (ValueError, RecursionError, AttributeError):
-        return text
-    return message if isinstance(message, str) else text
+    return next((status for words, status in _SAYS.items() if re.search(words, said.text)), None)

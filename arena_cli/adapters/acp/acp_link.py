@@ -8,17 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 import acp
 from acp.client.connection import ClientSideConnection
 from acp.schema import (
+    AgentCapabilities,
     ClientCapabilities,
     FileSystemCapabilities,
     Implementation,
     InitializeResponse,
     PromptResponse,
+    SessionCapabilities,
 )
 
 import arena_cli
@@ -29,14 +31,12 @@ from arena_cli.adapters.processes.tail import ByteTail, Tail
 from arena_cli.ground import ansi
 from arena_cli.ground import text as texts
 
-LONGEST_LINE = 64_000_000
+MOST_OUTPUT_MB = 256
 CANCEL_GRACE_S = 0.5
 STOP_GRACE_S = 0.5
 _END_GRACE_S = 1.0
 # How often the event loop looks at the pipes before an end that lies behind has been told.
 _LOOKS = 8
-
-OnUpdate = Callable[[str, dict[str, Any]], None]
 
 
 class Link:
@@ -54,7 +54,7 @@ class Link:
         self.method = ""
         self.prompting: asyncio.Future[PromptResponse] | None = None
         self.client = client
-        self.wire = _Wire(running, client.updated)
+        self.wire = _Wire(running, client)
         self._process = running
         # `Client` has what arena offers; the SDK answers the rest with "method not found".
         self._connection = acp.connect_to_agent(
@@ -78,6 +78,18 @@ class Link:
             client_capabilities=ClientCapabilities(fs=files),
             client_info=Implementation(name="arena", version=arena_cli.__version__),
         )
+
+    @property
+    def loads(self) -> bool:
+        """Whether the agent can load a session."""
+        can = self.answer.agent_capabilities
+        return isinstance(can, AgentCapabilities) and bool(can.load_session)
+
+    @property
+    def sessions(self) -> SessionCapabilities:
+        """What else the agent can do with sessions; the SDK lets through what is none of these."""
+        found = getattr(self.answer.agent_capabilities, "session_capabilities", None)
+        return found if isinstance(found, SessionCapabilities) else SessionCapabilities()
 
     async def is_well(self) -> bool:
         """Whether the agent still runs and is listened to."""
@@ -139,13 +151,14 @@ class _Wire:
     What the SDK would answer with a line in its log, it never sees: it logs to stderr.
     """
 
-    def __init__(self, running: Process, on_update: OnUpdate) -> None:
+    def __init__(self, running: Process, client: Client) -> None:
         self.over = asyncio.Event()
         self.fault = ""
         self.log = Tail()
         self.stderr = ByteTail()
         self._process = running
-        self._on_update = on_update
+        self._client = client
+        self._prompt_id: object = None
         self._messages: Iterator[dict[str, Any]] = iter(())
         self._open: list[bytes] = []
         self._size = 0
@@ -157,10 +170,12 @@ class _Wire:
 
     def forget(self) -> None:
         """Begin a call."""
-        self.log, self.stderr = Tail(), ByteTail()
+        self.log, self.stderr, self._size = Tail(), ByteTail(), 0
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write a message; one to an agent that is gone is told by `receive`."""
+        if message.get("method") == "session/prompt":
+            self._prompt_id = message["id"]
         line = json.dumps(message, separators=(",", ":"), default=str)
         self._process.write(line.encode("ascii") + b"\n", last=False)
 
@@ -189,18 +204,17 @@ class _Wire:
             self.stderr.add(event.data)
         if event.source != "stdout":
             return
+        self._size += len(event.data)
+        if self._size > MOST_OUTPUT_MB * 1_000_000:
+            self.fault = f"wrote more than {MOST_OUTPUT_MB} MB"
         *lines, rest = event.data.split(b"\n")
         for line in lines:
             whole = b"".join([*self._open, line])
             self._open.clear()
-            self._size = 0
             if (message := self._message(whole)) is not None:
                 yield message
         if rest:
             self._open.append(rest)
-            self._size += len(rest)
-            if self._size > LONGEST_LINE:
-                self.fault = f"wrote a line of more than {LONGEST_LINE // 1_000_000} MB"
 
     def _message(self, line: bytes) -> dict[str, Any] | None:
         """The JSON object that a line is; what is none is kept in the log."""
@@ -217,16 +231,19 @@ class _Wire:
         """A message that the SDK can take; updates are told here, other notifications dropped."""
         has_id = isinstance(message.get("id"), (int, str))
         if "method" in message:
-            params = message.get("params")
+            found = message.get("params")
+            params = found if isinstance(found, dict) else {}
             if has_id and isinstance(message["method"], str):
-                return {**message, "params": params if isinstance(params, dict) else {}}
-            if message["method"] == "session/update" and isinstance(params, dict):
-                update = params.get("update")
-                if isinstance(update, dict):
-                    self._on_update(str(params.get("sessionId")), update)
+                # The SDK would take what stands in `_meta` for parameters that it has checked.
+                checked = {name: value for name, value in params.items() if name != "_meta"}
+                return {**message, "params": checked}
+            if message["method"] == "session/update":
+                self._client.updated(params)
             return None
         if not has_id:
             return None
+        if message["id"] == self._prompt_id:
+            self._client.turn = None  # what comes later is no part of the answer
         error = message.get("error")
         if error is None or isinstance(error, dict):
             return message

@@ -5,28 +5,21 @@ Imported when an agent is called, since the SDK takes a while to load.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from acp import schema
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
+from arena_cli.adapters import cli_output
+from arena_cli.adapters.acp.acp_presets import Preset
 from arena_cli.ground import text as texts
 from arena_cli.ground.protocol import AgentOutput, Emit, Status, StatusEvent, TextDelta, Usage
 
 _TITLE_CHARS = 200
 _TOOLS_KEPT = 8
 _BETWEEN = "\n\n"
-
-_SHAPES: dict[str, type[BaseModel]] = {
-    "agent_message_chunk": schema.AgentMessageChunk,
-    "agent_thought_chunk": schema.AgentThoughtChunk,
-    "tool_call": schema.ToolCallStart,
-    "tool_call_update": schema.ToolCallProgress,
-    "plan": schema.AgentPlanUpdate,
-    "usage_update": schema.UsageUpdate,
-    "session_info_update": schema.SessionInfoUpdate,
-}
 
 
 class _Piece:
@@ -50,30 +43,22 @@ class Turn:
     None where that was not told. `fault` is what went wrong when the work was told of.
     """
 
-    def __init__(self, session_id: str, emit: Emit) -> None:
+    def __init__(self, session_id: str, preset: Preset, emit: Emit) -> None:
         self.session_id = session_id
         self.refused: list[str] = []
         self.failed = False
         self.session_usd: float | None = None
         self.fault: Exception | None = None
+        self._preset = preset
         self._emit = emit
         self._pieces: list[_Piece] = []
         self._thoughts: list[str] = []
         self._tools: dict[str, schema.ToolCallUpdate] = {}
         self._told: StatusEvent | None = None
         self._is_generating = False
-        self._unread = 0
 
-    def take(self, update: dict[str, Any]) -> None:
-        """One update, of the kinds that the protocol had when this was written."""
-        shape = _SHAPES.get(str(update.get("sessionUpdate")))
-        if shape is None:
-            return
-        try:
-            told = shape.model_validate(update)
-        except ValidationError:
-            self._unread += 1
-            return
+    def take(self, told: BaseModel) -> None:
+        """One update; those that say nothing of an answer are passed over."""
         if isinstance(told, schema.AgentMessageChunk):
             self._say(told)
         elif isinstance(told, schema.AgentThoughtChunk):
@@ -85,10 +70,11 @@ class Turn:
             done = sum(entry.status == "completed" for entry in told.entries)
             self._tell("analyzing", "plan", done / len(told.entries) if told.entries else None)
         elif isinstance(told, schema.UsageUpdate):
-            if told.cost is not None and told.cost.currency == "USD":
+            if told.cost and told.cost.currency == "USD" and math.isfinite(told.cost.amount):
                 self.session_usd = told.cost.amount
         elif isinstance(told, schema.SessionInfoUpdate):
-            self._look_for_failure(told.field_meta)
+            place, value = self._preset.failed
+            self.failed = self.failed or cli_output.at(told.field_meta, place) == value
 
     def use(self, told: schema.ToolCall | schema.ToolCallUpdate) -> schema.ToolCallUpdate:
         """A tool's call, with what was told of it before: some are told by asking for leave."""
@@ -112,12 +98,11 @@ class Turn:
             "earlier_text": _BETWEEN.join(said[:-1]),
             "remarks": remarks,
             "refused_permissions": self.refused,
-            "unread_updates": self._unread,
             "raw": self.raw(answer),
         }
         return AgentOutput(
             content=said[-1] if said else "",
-            usage=_usage(answer, cost_usd),
+            usage=_usage(answer, self._preset.usage_at, cost_usd),
             metadata={name: value for name, value in metadata.items() if value},
         )
 
@@ -166,13 +151,6 @@ class Turn:
             self._told = event
             self._send(event)
 
-    def _look_for_failure(self, meta: dict[str, Any] | None) -> None:
-        """Codex tells that a turn failed beside it; the prompt then ends like any other."""
-        codex = (meta or {}).get("codex")
-        status = codex.get("threadStatus") if isinstance(codex, dict) else None
-        if isinstance(status, dict) and status.get("type") in ("systemError", "active"):
-            self.failed = status["type"] == "systemError"
-
     def _said(self) -> tuple[list[str], str]:
         """The messages with a text, and apart from them what the agent's program remarked."""
         said = [piece for piece in self._pieces if piece.text]
@@ -199,8 +177,8 @@ def _short(tool: schema.ToolCallUpdate) -> dict[str, str]:
     return {name: value for name, value in named.items() if value}
 
 
-def _usage(answer: schema.PromptResponse, cost_usd: float | None) -> Usage | None:
-    """The tokens of this prompt: as the protocol has them, else where Gemini writes them."""
+def _usage(answer: schema.PromptResponse, place: str, cost_usd: float | None) -> Usage | None:
+    """The tokens of this prompt: as the protocol has them, else from their `place` in `_meta`."""
     told = answer.usage
     if told is not None and told.total_tokens:
         thought = told.thought_tokens or 0
@@ -214,11 +192,9 @@ def _usage(answer: schema.PromptResponse, cost_usd: float | None) -> Usage | Non
             cache_write_tokens=cached[1],
             cost_usd=cost_usd,
         )
-    quota = (answer.field_meta or {}).get("quota")
-    count = quota.get("token_count") if isinstance(quota, dict) else None
-    if not isinstance(count, dict):
-        return None
-    tokens = [count.get(name) for name in ("input_tokens", "output_tokens")]
-    if not all(isinstance(number, int) for number in tokens):
+    count = cli_output.at(answer.field_meta, place)
+    names = ("input_tokens", "output_tokens")
+    tokens = [count.get(name) for name in names] if isinstance(count, dict) else [None]
+    if not all(isinstance(number, int) and number >= 0 for number in tokens):
         return None
     return Usage(input_tokens=tokens[0], output_tokens=tokens[1], cost_usd=cost_usd)

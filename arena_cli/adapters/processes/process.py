@@ -7,13 +7,14 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
-from arena_cli.adapters.processes import strays, winjob
+from arena_cli.adapters.processes import orphans, strays, winjob
 
 if TYPE_CHECKING:
     from arena_cli.adapters.processes.tree import Tree
@@ -62,6 +63,9 @@ class Process(asyncio.SubprocessProtocol):
         self.returncode: int | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._record: Path | None = None
+        self._mark = orphans.new_mark()
+        self._began = 0.0
+        self._has_group = sys.platform != "win32"
         self._close_job: Callable[[], None] | None = None
         self._events: deque[Event] = deque()
         self._waiting = 0
@@ -72,22 +76,29 @@ class Process(asyncio.SubprocessProtocol):
 
     async def spawn(self, program: Program) -> None:
         """Start it; see `start`."""
-        transport, _ = await asyncio.get_running_loop().subprocess_exec(
-            lambda: self,
-            *program.argv,
-            cwd=program.cwd,
-            env=dict(program.environ),
-            **_own_group(),
-        )
+        orphans.adopt()
+        orphans.starting.add(self._mark)
+        self._began = time.time()
+        try:
+            transport, _ = await asyncio.get_running_loop().subprocess_exec(
+                lambda: self,
+                *program.argv,
+                cwd=program.cwd,
+                env=orphans.marked(program.environ, self._mark),
+                **_own_group(),
+            )
+        finally:
+            orphans.starting.discard(self._mark)
         self._transport = transport
         self._close_job = winjob.contain(transport.get_pid())
-        self._record = strays.record(program.records, transport.get_pid())
+        self._record = strays.record(program.records, transport.get_pid(), self._mark)
 
     def write(self, data: bytes, *, last: bool = True) -> None:
         """Give it input, as fast as it takes it; after the `last` its stdin is closed.
 
         A program that does not want it is no error.
         """
+        orphans.reap()
         pipe: Any = self._transport and self._transport.get_pipe_transport(0)
         if pipe is None or pipe.is_closing():
             return
@@ -122,7 +133,10 @@ class Process(asyncio.SubprocessProtocol):
 
     async def _end(self, transport: asyncio.SubprocessTransport) -> None:
         pid = transport.get_pid()
-        if self.returncode is None or _group_is_left(pid):
+        others = self._others()
+        if self.returncode is not None:
+            self._has_group = self._has_group and orphans.has_group(pid)
+        if self.returncode is None or self._has_group or others:
             await self._end_tree(pid)
         if self._close_job is not None:
             self._close_job()
@@ -139,17 +153,19 @@ class Process(asyncio.SubprocessProtocol):
     async def _end_tree(self, pid: int) -> None:
         from arena_cli.adapters.processes.tree import Tree  # noqa: PLC0415 - most programs end by themselves
 
-        tree = Tree(pid)
+        runs = self.returncode is None or self._has_group
+        tree = Tree(pid if runs else None, self._others)
         tree.look()
         try:
             tree.terminate()
             await _gone(tree, TERM_GRACE_S)
         finally:
-            if tree.is_alive():
-                tree.look()
-                tree.kill()
-        await _gone(tree, _KILL_WAIT_S)
+            await _killed(tree, _KILL_WAIT_S)
         await _within(_KILL_WAIT_S, self._exited)
+
+    def _others(self) -> list[int]:
+        """What of its tree has no parent any more."""
+        return orphans.left(self._mark, self._began)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._tell(Event("stdout" if fd == 1 else "stderr", data))
@@ -163,12 +179,19 @@ class Process(asyncio.SubprocessProtocol):
             self._tell(Event("stdout" if fd == 1 else "stderr"))
 
     def process_exited(self) -> None:
-        self.returncode = self._transport.get_returncode() if self._transport else None
+        if self._transport is not None:
+            pid = self._transport.get_pid()
+            self.returncode = self._transport.get_returncode()
+            orphans.programs.discard(pid)
+            # When the last of the group is gone, its number may be given to another.
+            orphans.reap()
+            self._has_group = orphans.has_group(pid)
         self._exited.set()
         self._tell(Event("exit"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.SubprocessTransport", transport)
+        orphans.programs.add(self._transport.get_pid())
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._closed.set()
@@ -203,9 +226,7 @@ def _dies_with_parent() -> Callable[[], None] | None:
     """What makes the kernel kill a new process when this one is killed; None where none can."""
     if sys.platform != "linux":
         return None
-    import ctypes  # noqa: PLC0415 - must be loaded before the fork, and only here
-
-    prctl = ctypes.CDLL(None).prctl
+    prctl = orphans.prctl()  # loaded before the fork
     parent = os.getpid()
 
     def ask() -> None:
@@ -214,16 +235,6 @@ def _dies_with_parent() -> Callable[[], None] | None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return ask
-
-
-def _group_is_left(leader: int) -> bool:
-    if sys.platform == "win32":
-        return False
-    try:
-        os.killpg(leader, 0)
-    except OSError:
-        return False
-    return True
 
 
 async def _through(work: Coroutine[Any, Any, T]) -> T:
@@ -247,6 +258,15 @@ async def _gone(tree: Tree, limit_s: float) -> None:
     clock = asyncio.get_running_loop().time
     limit = clock() + limit_s
     while tree.is_alive() and clock() < limit:  # noqa: ASYNC110
+        await asyncio.sleep(_POLL_S)
+
+
+async def _killed(tree: Tree, limit_s: float) -> None:
+    """End all of a tree that is left, and what it starts meanwhile."""
+    clock = asyncio.get_running_loop().time
+    limit = clock() + limit_s
+    while tree.look() and clock() < limit:
+        tree.kill()
         await asyncio.sleep(_POLL_S)
 
 

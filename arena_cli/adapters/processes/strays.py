@@ -1,9 +1,9 @@
 """Records of running programs, so that what a killed arena left behind is ended by the next one.
 
-A record is a small JSON file: the program's pid and the time when it began, the same of the arena
-that started it, and the time when the machine was started, in seconds since 1970. A process counts
-as the recorded one only if it began when the record says, so that one that was given the same pid
-later is never touched.
+A record is a small JSON file: the program's mark (`orphans`), its pid and the time when it began,
+the same of the arena that started it, and the time when the machine was started, in seconds since
+1970. A process counts as the recorded one only if it began when the record says, so that one that
+was given the same pid later is never touched; whatever carries the mark is of its tree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CLOCK_SLACK_S = 2.0
 _KILL_WAIT_S = 5.0
 
 
-def record(folder: Path, pid: int) -> Path:
+def record(folder: Path, pid: int, mark: str) -> Path:
     """Write down that this process runs `pid`, the leader of its own group; returns the record.
 
     Raises OSError where the folder cannot be written.
@@ -29,6 +29,7 @@ def record(folder: Path, pid: int) -> Path:
 
     owner = os.getpid()
     facts = {
+        "mark": mark,
         "pid": pid,
         "began": _began(pid),
         "owner": owner,
@@ -75,26 +76,19 @@ def _end_one(path: Path) -> bool:
 def _end(facts: dict[str, Any]) -> bool:
     import psutil  # noqa: PLC0415 - a record was found
 
-    from arena_cli.adapters.processes import tree  # noqa: PLC0415 - it imports psutil
+    from arena_cli.adapters.processes import orphans, tree  # noqa: PLC0415 - it imports psutil
 
-    pid = int(facts["pid"])
-    if abs(psutil.boot_time() - facts["machine_began"]) > _CLOCK_SLACK_S:
+    pid, mark = int(facts["pid"]), str(facts["mark"])
+    # While a group has members, no other process is given its leader's pid.
+    is_there = abs(psutil.boot_time() - facts["machine_began"]) <= _CLOCK_SLACK_S and (
+        _is_the_same(pid, facts["began"]) or (not psutil.pid_exists(pid) and orphans.has_group(pid))
+    )
+    stray = tree.Tree(pid if is_there else None, lambda: orphans.anywhere(mark))
+    if not stray.look():
         return False
-    if psutil.pid_exists(pid):
-        # While a group has members, no other process is given its leader's pid.
-        if not _is_the_same(pid, facts["began"]):
-            return False
-    elif not tree.has_group(pid):
-        return False
-    stray = tree.Tree(pid)
-    stray.look()
-    if not stray.is_alive():
-        return False
-    stray.kill()
-    stray.look()
-    stray.kill()
     limit = time.monotonic() + _KILL_WAIT_S
-    while stray.is_alive() and time.monotonic() < limit:
+    while stray.look() and time.monotonic() < limit:
+        stray.kill()
         time.sleep(0.01)
     return True
 
