@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import agent_programs
 import psutil
 import pytest
 from adapter_setups import (
@@ -65,12 +66,11 @@ def using(adapter: AcpAdapter, use: Callable[[AcpAdapter], Awaitable[T]]) -> T:
             async with asyncio.timeout(PATIENCE_S):
                 await adapter.stop()
 
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    started = agent_programs.Started()
     try:
         return asyncio.run(run())
     finally:
-        left = [one for one in psutil.Process().children(recursive=True) if one.pid not in before]
-        assert not left
+        assert started.pids() == []
 
 
 def answer(adapter: AcpAdapter, heard: Heard | None = None, text: str = "你好") -> AgentOutput:
@@ -319,12 +319,12 @@ def test_a_dead_agent_is_started_anew_and_goes_on(tmp_path: Path) -> None:
 
 def test_the_cost_of_a_call_is_what_the_sessions_cost_grew(tmp_path: Path) -> None:
     async def calls(adapter: AcpAdapter) -> list[Any]:
-        heard, costs, input = Heard(), [], an_input()
+        heard, costs, asked = Heard(), [], an_input()
         for _ in range(4):
-            got = await adapter.invoke(input, heard)
+            got = await adapter.invoke(asked, heard)
             assert got.usage is not None
             costs.append(got.usage.cost_usd)
-            input = later(str(heard.session_id))
+            asked = later(str(heard.session_id))
         return costs
 
     told = ("cost:0.1", "cost:0.3", "cost:NaN", "cost:0.7")
@@ -444,6 +444,15 @@ def test_what_is_no_file_is_not_waited_for(files: Path, what: str) -> None:
     answer(agent(files, *steps, "say:x", permissions="allow"))
     assert logged(files, "answer") == []
     assert len(logged(files, "refused")) == len(odd)
+
+
+def test_an_agent_may_read_only_so_much_for_one_answer(files: Path) -> None:
+    path = files / "work" / "long.txt"
+    path.write_bytes(b"x" * 10_000_000)
+    answer(agent(files, *[f"read:{path}#2"] * 6, "say:x", permissions="read"))
+    assert logged(files, "answer") == [""] * 5
+    [refused] = logged(files, "refused")
+    assert "50 MB for this answer" in refused
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from arena_cli.ground import text as texts
 Permissions = Literal["deny", "read", "allow"]
 
 _LONGEST_FILE = 10_000_000
+_MOST_READ = 50_000_000  # for one answer: an agent may ask for more than it ever takes
 _READING = frozenset({"read", "search"})
 _YES = ("allow_once", "allow_always")
 _NO = ("reject_once", "reject_always")
@@ -42,11 +43,13 @@ _OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 class Client:
     """Answers one agent by its profile's `permissions`; files lie in `folder` only.
 
-    `turn` is the prompt that is not answered yet, None where there is none.
+    `turn` is the prompt that is not answered yet, None where there is none; `read` is how many
+    bytes of files it was given for this answer.
     """
 
     def __init__(self, permissions: Permissions, folder: Path) -> None:
         self.turn: Turn | None = None
+        self.read = 0
         self.permissions = permissions
         self._folder = folder.resolve()
 
@@ -87,7 +90,11 @@ class Client:
         with self._opened(path, "rb") as file:
             if os.fstat(file.fileno()).st_size > _LONGEST_FILE:
                 _refuse(f"it is longer than {_LONGEST_FILE // 1_000_000} MB", path)
-            content, _replaced = texts.decode(file.read(_LONGEST_FILE))
+            data = file.read(_LONGEST_FILE)
+        self.read += len(data)
+        if self.read > _MOST_READ:
+            _refuse(f"it has read {_MOST_READ // 1_000_000} MB for this answer", path)
+        content, _replaced = texts.decode(data)
         if line is not None or limit is not None:
             first = max((line or 1) - 1, 0)
             lines = io.StringIO(content, newline="\n").readlines()

@@ -171,6 +171,7 @@ class _Wire:
     def forget(self) -> None:
         """Begin a call."""
         self.log, self.stderr, self._size = Tail(), ByteTail(), 0
+        self._client.read = 0
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write a message; one to an agent that is gone is told by `receive`."""
