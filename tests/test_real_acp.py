@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import agent_programs
 import llmock_server
-import psutil
 import pytest
 from adapter_setups import PATIENCE_S, Heard, a_setup, an_input, cancelled, until
 
@@ -129,12 +128,11 @@ def using(adapter: AcpAdapter, use: Callable[[AcpAdapter], Awaitable[T]]) -> T:
         finally:
             await adapter.stop()
 
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    started = agent_programs.Started()
     try:
         return asyncio.run(run())
     finally:
-        left = [one for one in psutil.Process().children(recursive=True) if one.pid not in before]
-        assert not left
+        assert started.pids() == []
 
 
 def failure(adapter: AcpAdapter, heard: Heard | None = None) -> AgentError:
@@ -208,11 +206,9 @@ def test_a_call_that_is_cut_off_leaves_nothing(agent: Real) -> None:
         call = asyncio.create_task(adapter.invoke(an_input(), heard))
         await until(lambda: "word" in heard.text)
         await cancelled(call)
-        assert not [
-            child for child in psutil.Process().children(recursive=True) if child.pid not in before
-        ]
+        assert started.pids() == []
 
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    started = agent_programs.Started()
     using(agent.adapter(), cut_off)
 
 

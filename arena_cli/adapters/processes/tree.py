@@ -41,7 +41,9 @@ class Tree:
             with contextlib.suppress(psutil.Error):
                 for child in process.children(recursive=True):
                     self._found.setdefault(child.pid, child)
-        return bool(others) or self.is_alive()
+        is_left = bool(others) or self.is_alive()
+        orphans.reap(self._found)
+        return is_left
 
     def terminate(self) -> None:
         """Ask all to end. Where there are no signals it ends them."""
