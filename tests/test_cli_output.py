@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena_cli.adapters.cli_output import Format, NotAnAnswerError, ProgramOutput
+from arena_cli.adapters.processes.cli_output import Format, NotAnAnswerError, ProgramOutput
 from arena_cli.ground.protocol import AgentOutput
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5)

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from program import Program
 
 from arena_cli.adapters.base import Health
-from arena_cli.adapters.cli_output import NotAnAnswerError
 from arena_cli.adapters.coding.program_kinds import CodexAdapter, GeminiAdapter, ProgramAdapter
 from arena_cli.adapters.coding.program_output import ProgramText
+from arena_cli.adapters.processes.cli_output import NotAnAnswerError
 from arena_cli.ground.errors import (
     AgentError,
     AgentOverloaded,

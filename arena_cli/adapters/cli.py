@@ -14,8 +14,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.cli_output import Format, Kind, NotAnAnswerError, ProgramOutput, Source
 from arena_cli.adapters.processes import one_run, programs
+from arena_cli.adapters.processes.cli_output import (
+    Format,
+    Kind,
+    NotAnAnswerError,
+    ProgramOutput,
+    Source,
+)
 from arena_cli.adapters.processes.kept import Kept
 from arena_cli.adapters.processes.one_run import Command, End
 from arena_cli.adapters.processes.process import Program

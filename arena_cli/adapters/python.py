@@ -16,9 +16,10 @@ from typing import Any, ClassVar
 
 from pydantic import field_validator
 
-from arena_cli.adapters import cli_output, python_worker
+from arena_cli.adapters import python_worker
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.cli_output import NotAnAnswerError
+from arena_cli.adapters.processes import cli_output
+from arena_cli.adapters.processes.cli_output import NotAnAnswerError
 from arena_cli.adapters.processes.kept import Kept
 from arena_cli.adapters.processes.process import Program
 from arena_cli.ground import text as texts

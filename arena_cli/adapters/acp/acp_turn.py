@@ -12,8 +12,8 @@ from typing import Any
 from acp import schema
 from pydantic import BaseModel
 
-from arena_cli.adapters import cli_output
 from arena_cli.adapters.acp.acp_presets import Preset
+from arena_cli.adapters.processes import cli_output
 from arena_cli.ground import text as texts
 from arena_cli.ground.protocol import AgentOutput, Emit, Status, StatusEvent, TextDelta, Usage
 

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, NamedTuple
 from pydantic import create_model
 
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.cli_output import NotAnAnswerError
 from arena_cli.adapters.coding import launch, program_rows, program_session
 from arena_cli.adapters.coding.program_output import Failure, ProgramText
 from arena_cli.adapters.coding.program_session import ProgramSession
 from arena_cli.adapters.coding.program_table import SYSTEM_FILE, ProgramKind
 from arena_cli.adapters.processes import one_run, programs
+from arena_cli.adapters.processes.cli_output import NotAnAnswerError
 from arena_cli.adapters.processes.one_run import Command
 from arena_cli.adapters.processes.programs import ProgramSettings
 from arena_cli.ground.errors import (

@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from arena_cli.adapters.cli_output import (
+from arena_cli.adapters.coding.program_table import ProgramKind, Reads, UsageAt
+from arena_cli.adapters.processes.cli_output import (
     MISSING,
     NotAnAnswerError,
     Source,
@@ -15,7 +16,6 @@ from arena_cli.adapters.cli_output import (
     at,
     is_equal,
 )
-from arena_cli.adapters.coding.program_table import ProgramKind, Reads, UsageAt
 from arena_cli.adapters.processes.json_objects import JsonObjects
 from arena_cli.adapters.processes.tail import Tail
 from arena_cli.ground import text as texts

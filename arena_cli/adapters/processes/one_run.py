@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from arena_cli.adapters.cli_output import NotAnAnswerError, Source
 from arena_cli.adapters.processes import process
+from arena_cli.adapters.processes.cli_output import NotAnAnswerError, Source
 from arena_cli.adapters.processes.process import Process, Program
 from arena_cli.ground.errors import AgentUnavailable
 
