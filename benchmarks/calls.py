@@ -7,8 +7,8 @@ HTTP kinds: an adapter's call against a server on loopback that answers at once,
 of bytes and reads the same stream to its end, in turn with it. CPU is this process's (user and
 system), per call, medians over rounds.
 
-`claude_code`: seconds from call to reply against the same server, of the first reply, of later ones
-of the kept process, and of one process a reply; beside it, what of that the server took.
+`claude_code`: seconds from call to reply against the same server, which takes next to nothing, of
+the first reply and of later ones in the same session, with a kept process and with one a reply.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import json
 import os
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -28,7 +29,14 @@ import httpx
 
 from arena_cli.adapters.base import Adapter, Setup
 from arena_cli.context import render
-from arena_cli.ground.protocol import AgentInput, MemberInfo, ShownMessage
+from arena_cli.ground.protocol import (
+    AgentInput,
+    AgentSession,
+    MemberInfo,
+    SessionId,
+    ShownMessage,
+    Told,
+)
 
 PIECES = 60
 ROUNDS = 5
@@ -97,16 +105,13 @@ def anthropic_stream() -> bytes:
 
 
 class Server:
-    """Answers each request at once, in a process of its own; `seconds` is what it took in all."""
+    """Answers each request at once, in a process of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
         self.port = 0
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Server:
-        import sys
-
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, __file__, "--serve", stdout=asyncio.subprocess.PIPE
         )
@@ -241,10 +246,15 @@ async def claude(program: str, url: str, folder: Path, calls: int) -> None:
         adapter = made("claude_code", folder, program=program, env=env, keep_alive=keep_alive)
         await adapter.start()
         seconds = []
+        told: list[Told] = []
+        own: AgentSession | None = None
         for number in range(calls):
+            shown = an_input(number).model_copy(update={"own_session": own})
             began = time.monotonic()
-            await adapter.invoke(an_input(number), lambda _: None)
+            await adapter.invoke(shown, told.append)
             seconds.append(time.monotonic() - began)
+            session = next(one for one in reversed(told) if isinstance(one, SessionId))
+            own = AgentSession(id=session, upto_seq=20, state=dict(session.state))
         await adapter.stop()
         how = "kept process" if keep_alive else "one process a reply"
         later = statistics.median(seconds[1:])
@@ -255,7 +265,7 @@ async def main(calls: int, program: str | None) -> None:
     """Measure everything in turn."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        async with Server(folder) as server:
+        async with Server() as server:
             url = f"http://127.0.0.1:{server.port}"
             for kind in ("openai", "anthropic"):
                 await http_kind(kind, url, folder, calls)
