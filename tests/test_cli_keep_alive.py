@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from adapter_setups import PROGRAMS, Heard, a_setup, an_input, cancelled, pids_in, runs
 from program import Program, gone
+from stage import Stage, printed
 
 from arena_cli.adapters.cli import CliAdapter, CliSettings
 from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
@@ -154,3 +156,33 @@ def test_the_whole_program_keeps_it_over_the_turns_of_a_chain(tmp_path: Path) ->
     (pid, first), (same_pid, second) = said
     assert (pid, first, second) == (same_pid, "1", "2")
     assert gone(int(pid))
+
+
+def test_a_scenario_keeps_it_over_its_steps_and_ends_it_with_the_last(tmp_path: Path) -> None:
+    bot = {
+        "type": "cli",
+        "command": [sys.executable, str(PROGRAMS / "json_bot.py")],
+        "prompt": "json",
+        "output": "jsonl",
+        "where": {"type": "result"},
+        "keep_alive": True,
+    }
+    stage = Stage(tmp_path).agent("bot", adapter=bot)
+    stage.team()
+    (result,) = stage.play_all(
+        """
+scenario: Two questions
+steps:
+  - send: "who"
+    expect: {replied: [bot]}
+    save: {said: {from: bot, regex: '(\\d+) 1'}}
+  - send: "who"
+    expect: {replies: {bot: [{regex: '^${saved.said} 2$'}]}}
+""",
+        keep="all",
+    )
+    assert result.status == "passed", printed(result)
+    transcript = tmp_path / "sessions" / result.sessions[0] / "transcript.jsonl"
+    events = [json.loads(line) for line in transcript.read_text(encoding="utf-8").splitlines()]
+    said = [one["message"]["content"] for one in events if one["type"] == "reply_finished"]
+    assert gone(int(said[0].split()[0]))

@@ -44,7 +44,8 @@ class Keepers:
                 keepers.calls.append((agent, own, self.setup.render(input)[1]))
                 keepers.states.append(input.own_session.state if input.own_session else None)
                 number = len(keepers.calls)
-                emit(SessionId(own or f"{agent}-{number}", {"used": number}))
+                if self.setup.settings.model != "untold" or number == 1:
+                    emit(SessionId(own or f"{agent}-{number}", {"used": number}))
                 said = (keepers.answers.get(agent) or ["fine"]).pop(0)
                 if isinstance(said, Exception):
                     raise said
@@ -132,6 +133,16 @@ def test_another_attempt_begins_afresh(tmp_path: Path) -> None:
     talk.send("@a second")
     assert resumed(keepers) == [None, "a-1", None]
     assert talk.last("reply_finished").agent_session["id"] == "a-3"
+
+
+def test_what_a_failed_attempt_told_is_no_session_of_the_next(tmp_path: Path) -> None:
+    keepers = Keepers()
+    keepers.answers = {"a": [AgentUnavailable("a", "broken"), "fine"]}
+    adapter = {"type": "keeper", "model": "untold"}
+    talk = a_talk(tmp_path, keepers, adapter=adapter, on_failure="retry", retries=1)
+    talk.send("@a first")
+    assert talk.last("reply_finished").status == "success"
+    assert talk.last("reply_finished").agent_session is None
 
 
 def test_an_error_that_says_so_is_not_tried_again(tmp_path: Path) -> None:

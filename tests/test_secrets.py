@@ -47,6 +47,16 @@ def test_a_variable_that_is_not_set_is_an_error_of_that_agent(tmp_path: Path) ->
     assert f"NOT OK robot · {said}" in program.run("agents", "check").check(code=1).stdout
 
 
+def test_a_key_that_stands_in_a_profile_is_a_secret(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    adapter = {"type": "openai", "model": "m", "base_url": "http://127.0.0.1:9"}
+    program.agent("model", adapter={**adapter, "api_key": "open-sesame-4711"})
+    program.program("echo", "say", "the key is open-sesame-4711")
+    done = program.run("send", "-s", "s", "@all hello")
+    assert "the key is [redacted]" in done.stdout
+    assert "4711" not in program.raw().decode()
+
+
 def test_what_a_program_inherits_under_a_secrets_name_is_a_secret(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.file(".env", "TOOL_TOKEN=open-sesame-4711\nTOOL_MODE=production\n")
