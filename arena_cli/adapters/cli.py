@@ -32,9 +32,6 @@ from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit, T
 
 PROMPT_FILE = "{prompt_file}"
 
-_LINES_SHOWN = 5
-_SHOWN = 600
-
 
 class CliSettings(ProgramSettings):
     """The keys of `adapter: {type: cli, ...}`.
@@ -215,12 +212,11 @@ class CliAdapter:
     def _error(self, error: NotAnAnswerError, output: ProgramOutput) -> AgentProtocolError:
         notes = output.notes()
         partial = output.partial()
-        lines = (notes.get("stderr") or partial.strip()).splitlines()
         return AgentProtocolError(
             self._setup.agent_id,
             error.what,
             asked=self._asked,
-            came=" | ".join(line for line in lines[-_LINES_SHOWN:] if line.strip())[-_SHOWN:],
+            came=programs.last_words(notes.get("stderr") or partial.strip()),
             mend=error.mend,
             metadata={**notes, **({"partial": partial} if partial else {})},
         )

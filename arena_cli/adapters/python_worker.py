@@ -123,7 +123,7 @@ def load(target: str) -> Callable[[Any], Any]:
     function = getattr(module, name, None)
     if not callable(function):
         raise TargetError(f"there is no function {name} in {where}")
-    return function  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]  # the user's
 
 
 def describe(error: BaseException, *, found: bool) -> dict[str, Any]:

@@ -230,7 +230,7 @@ def _windows() -> Language:
     import ctypes  # noqa: PLC0415 - there is no other way on Windows, and no need elsewhere
 
     try:
-        tag = ctypes.windll.kernel32.GetUserDefaultUILanguage()  # type: ignore[attr-defined,unused-ignore]
+        tag = ctypes.windll.kernel32.GetUserDefaultUILanguage()  # type: ignore[attr-defined,unused-ignore]  # on Windows only
     except (AttributeError, OSError):
         return "en"
     return "zh" if tag & _WINDOWS_PRIMARY == _WINDOWS_CHINESE else "en"

@@ -41,7 +41,7 @@ class CheckResult(Shape):
     def file(self) -> str:
         return self.place()[0]
 
-    @computed_field  # type: ignore[prop-decorator]
+    @computed_field  # type: ignore[prop-decorator]  # as above
     @cached_property
     def line(self) -> int:
         return self.place()[1]
@@ -74,7 +74,7 @@ class StepResult(Shape):
     error: str | None = None
     events: list[Any] = Field(default=[], exclude=True)
 
-    @computed_field  # type: ignore[prop-decorator]
+    @computed_field  # type: ignore[prop-decorator]  # as above
     @cached_property
     def line(self) -> int:
         return self.place()[1]

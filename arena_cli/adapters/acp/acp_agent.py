@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from arena_cli.adapters.acp.acp_link import Link
 
 INSTALL = "pip install 'arena-cli[acp]'"
-_LINES_SHOWN = 5
-_SHOWN = 600
 
 
 class AcpSettings(ProgramSettings):
@@ -169,7 +167,6 @@ class AcpAdapter:
             return self._unavailable("it is not there any more", "call it again")
         how = await link.how_it_ended()
         notes: dict[str, Any] = link.wire.notes()
-        lines = (notes.get("stderr") or notes.get("log", "")).splitlines()
         mend = "the next call starts another"
         if link.method == "initialize":
             mend = "see that the command starts an agent of the Agent Client Protocol"
@@ -177,7 +174,7 @@ class AcpAdapter:
             self._setup.agent_id,
             f"its program {how} before it answered {link.method}",
             asked=shlex.join(self._command),
-            came=" | ".join(line for line in lines[-_LINES_SHOWN:] if line.strip())[-_SHOWN:],
+            came=programs.last_words(notes.get("stderr") or notes.get("log", "")),
             mend=mend,
             metadata=notes,
         )

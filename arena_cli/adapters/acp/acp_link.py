@@ -25,10 +25,10 @@ from acp.schema import (
 
 import arena_cli
 from arena_cli.adapters.acp.acp_client import Client, Permissions
-from arena_cli.adapters.processes import process, programs
+from arena_cli.adapters.processes import json_lines, process, programs
+from arena_cli.adapters.processes.json_lines import Lines
 from arena_cli.adapters.processes.process import Event, Process, Program
 from arena_cli.adapters.processes.tail import ByteTail, Tail
-from arena_cli.ground import ansi
 from arena_cli.ground import text as texts
 
 MOST_OUTPUT_MB = 256
@@ -160,7 +160,7 @@ class _Wire:
         self._client = client
         self._prompt_id: object = None
         self._messages: Iterator[dict[str, Any]] = iter(())
-        self._open: list[bytes] = []
+        self._lines = Lines()
         self._size = 0
 
     def notes(self) -> dict[str, Any]:
@@ -208,22 +208,13 @@ class _Wire:
         self._size += len(event.data)
         if self._size > MOST_OUTPUT_MB * 1_000_000:
             self.fault = f"wrote more than {MOST_OUTPUT_MB} MB"
-        *lines, rest = event.data.split(b"\n")
-        for line in lines:
-            whole = b"".join([*self._open, line])
-            self._open.clear()
-            if (message := self._message(whole)) is not None:
+        for line in self._lines.feed(event.data):
+            if (message := self._message(line)) is not None:
                 yield message
-        if rest:
-            self._open.append(rest)
 
     def _message(self, line: bytes) -> dict[str, Any] | None:
         """The JSON object that a line is; what is none is kept in the log."""
-        text = ansi.strip(texts.decode(line)[0]).strip()
-        try:
-            value = json.loads(text) if text.startswith("{") else None
-        except (ValueError, RecursionError):
-            value = None
+        value, text, _ = json_lines.read(line)
         if value is None and text:
             self.log.add(text + "\n")
         return value if value is None or "\\u" not in text else texts.clean_value(value)[0]

@@ -15,27 +15,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import math
 from collections.abc import Callable
 from typing import Any
 
-from arena_cli.adapters.processes import process, programs
+from arena_cli.adapters.processes import json_lines, process, programs
+from arena_cli.adapters.processes.json_lines import Lines
 from arena_cli.adapters.processes.process import Event, Process, Program
 from arena_cli.adapters.processes.tail import ByteTail, Tail
-from arena_cli.ground import ansi
-from arena_cli.ground import text as texts
 from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentUnavailable
 
 STOP_GRACE_S = 0.5
 _END_GRACE_S = 1.0
 _MB = 1_000_000
-_LINES_SHOWN = 5
-_SHOWN = 600
 # How often the event loop looks at the pipes before an end that lies behind has been told.
 _LOOKS = 8
-
-_DECODER = json.JSONDecoder(strict=False)
 
 
 class Kept:
@@ -61,7 +55,7 @@ class Kept:
         self._has_answered = False
         self._max_output_mb = max_output_mb
         self._process: Process | None = None
-        self._lines = _Lines()
+        self._lines = Lines()
         self._ends: set[str] = set()
         self._heard = _Heard()
         self._one_at_a_time = asyncio.Lock()
@@ -131,7 +125,7 @@ class Kept:
             if self._ends - {"stderr"}:
                 await self.end()
         if self._process is None:
-            self._lines, self._ends, self._has_answered = _Lines(), set(), False
+            self._lines, self._ends, self._has_answered = Lines(), set(), False
             try:
                 self._process = await process.start(program)
             except (OSError, ValueError) as error:
@@ -199,37 +193,14 @@ class Kept:
 
     def _error(self, what: str, mend: str) -> AgentProtocolError:
         notes = self.notes()
-        lines = (notes.get("stderr") or notes.get("log", "")).splitlines()
         return AgentProtocolError(
             self._agent_id,
             what,
             asked=self._asked,
-            came=" | ".join(line for line in lines[-_LINES_SHOWN:] if line.strip())[-_SHOWN:],
+            came=programs.last_words(notes.get("stderr") or notes.get("log", "")),
             mend=mend,
             metadata=notes,
         )
-
-
-class _Lines:
-    """The lines of a stream that comes in pieces, each in one piece."""
-
-    def __init__(self) -> None:
-        self._open: list[bytes] = []
-
-    def feed(self, data: bytes) -> list[bytes]:
-        *lines, rest = data.split(b"\n")
-        if lines:
-            lines[0] = b"".join([*self._open, lines[0]])
-            self._open.clear()
-        if rest:
-            self._open.append(rest)
-        return lines
-
-    def rest(self) -> list[bytes]:
-        """The last line, which had no end."""
-        line = b"".join(self._open)
-        self._open.clear()
-        return [line] if line else []
 
 
 class _Heard:
@@ -242,13 +213,8 @@ class _Heard:
 
     def object_in(self, line: bytes) -> dict[str, Any] | None:
         """The JSON object that a line of stdout is; what is none is kept in the log."""
-        text, replaced = texts.decode(line)
-        text = ansi.strip(text).strip()
-        try:
-            value = _DECODER.decode(text) if text.startswith("{") else None
-        except (ValueError, RecursionError):
-            value = None
-        self.replaced = self.replaced or replaced
-        if value is None and text:
-            self.log.add(text + "\n")
-        return value
+        found = json_lines.read(line)
+        self.replaced = self.replaced or found.replaced
+        if found.value is None and found.text:
+            self.log.add(found.text + "\n")
+        return found.value

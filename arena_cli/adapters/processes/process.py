@@ -173,7 +173,7 @@ class Process(asyncio.SubprocessProtocol):
         if self._waiting >= _MOST_WAITING:
             self._pause(fd)
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         self._paused.discard(fd)
         if fd != 0:
             self._tell(Event("stdout" if fd == 1 else "stderr"))
@@ -193,7 +193,7 @@ class Process(asyncio.SubprocessProtocol):
         self._transport = cast("asyncio.SubprocessTransport", transport)
         orphans.programs.add(self._transport.get_pid())
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         self._closed.set()
 
     def _tell(self, event: Event) -> None:
@@ -257,7 +257,7 @@ async def _gone(tree: Tree, limit_s: float) -> None:
     """Wait until none of a tree is left; nothing tells of the end of what is not one's child."""
     clock = asyncio.get_running_loop().time
     limit = clock() + limit_s
-    while tree.is_alive() and clock() < limit:  # noqa: ASYNC110
+    while tree.is_alive() and clock() < limit:  # noqa: ASYNC110 - nothing tells of their end
         await asyncio.sleep(_POLL_S)
 
 

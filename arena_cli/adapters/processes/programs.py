@@ -18,6 +18,8 @@ _ALWAYS_GIVEN = frozenset({"PATH", "HOME", "USER", "LANG", "TMPDIR", "TERM"})
 _GIVEN_ON_WINDOWS = frozenset(
     {"SYSTEMROOT", "COMSPEC", "PATHEXT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "TEMP", "TMP"}
 )
+_LINES_SHOWN = 5
+_CHARACTERS_SHOWN = 600
 _GIVEN_BEGINNINGS = ("LC_", "SSL_CERT_", "XDG_")
 
 LONGEST_ARGUMENT = 30_000
@@ -120,6 +122,12 @@ def _is_given(name: str) -> bool:
         if name in _GIVEN_ON_WINDOWS:
             return True
     return name in _ALWAYS_GIVEN or name.startswith(_GIVEN_BEGINNINGS)
+
+
+def last_words(text: str) -> str:
+    """The last lines of what a program wrote, as one."""
+    lines = text.splitlines()[-_LINES_SHOWN:]
+    return " | ".join(line for line in lines if line.strip())[-_CHARACTERS_SHOWN:]
 
 
 def how_it_ended(code: int) -> str:

@@ -307,4 +307,5 @@ _RULES = (
 def _goes_on(lines: list[str], line: int) -> bool:
     """Whether the next line with text belongs to the value on this one."""
     following = next((text for text in lines[line + 1 :] if text.strip()), "")
-    return yamlplace.indent_of(following) > _COLUMN_OF_KEYS.match(lines[line]).end()  # type: ignore[union-attr]
+    keys = _COLUMN_OF_KEYS.match(lines[line])
+    return keys is not None and yamlplace.indent_of(following) > keys.end()

@@ -132,8 +132,7 @@ def _compose(text: str) -> tuple[Node | None, list[Finding], str]:
         except RecursionError:
             return None, [*findings, Finding(1, "nested too deep to be read")], text
         except yaml.YAMLError as error:
-            # Two milliseconds of patterns that only a file with a fault needs.
-            from arena_cli.ground.yamlfiles import yamlcauses  # noqa: PLC0415 - the line above
+            from arena_cli.ground.yamlfiles import yamlcauses  # noqa: PLC0415 - 2 ms, for faults only
 
             cause = yamlcauses.explain(error, text)
         if cause is None:

@@ -29,7 +29,7 @@ class _Dumper(yaml.SafeDumper):
         for first in {*yaml.SafeDumper.yaml_implicit_resolvers, *yamlnodes.CORE_RESOLVERS}
     }
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - PyYAML's
         """Lists stand deeper than their key."""
         super().increase_indent(flow, False)
 

@@ -42,4 +42,4 @@ def messages(count: int, seed: int, team: Team, language: Language) -> Iterator[
     for (author_id, name, author_type), _ in zip(authors, range(count), strict=False):
         sentence = sentences[int(chance.random() * len(sentences))]
         number = 1 + int(chance.random() * 99)
-        yield Planted(author_id, name, author_type, sentence.format(n=number))  # type: ignore[arg-type]
+        yield Planted(author_id, name, author_type, sentence.format(n=number))  # type: ignore[arg-type]  # as listed above
