@@ -324,8 +324,8 @@ def test_a_refusal_is_told_with_its_reason() -> None:
 @pytest.mark.parametrize(
     ("reason", "told"),
     [
-        ("max_tokens", "max_tokens"),
-        ("model_context_window_exceeded", "context window"),
+        ("max_tokens", "cut off, as it reached max_tokens"),
+        ("model_context_window_exceeded", "cut off where the model's context window ends"),
         ("compaction", "compaction"),
     ],
 )
