@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
@@ -113,6 +113,20 @@ class Answer(NamedTuple):
 
     output: AgentOutput
     declined: bool
+
+
+class Calls(Protocol):
+    """What the engine calls agents through: the `Runtime`, or what stands around it."""
+
+    redactor: Redactor
+
+    async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
+        """One call of one agent. Raises AgentError, redacted; DiskRefused where `heard` does."""
+        ...
+
+    async def stop(self) -> None:
+        """End whatever is still running for these agents."""
+        ...
 
 
 class Runtime:

@@ -14,9 +14,12 @@ from arena_cli import __version__
 from arena_cli.cli import (
     agents,
     common,
+    diff,
     interrupt,
     look,
     messages,
+    pages,
+    promote,
     scenarios,
     streams,
     talk,
@@ -38,8 +41,10 @@ app = typer.Typer(
 app.command("init")(workspace.init)
 app.command("send", cls=messages.Command)(talk.send)
 app.command("resume")(talk.resume)
-app.command("run")(scenarios.run)
-app.command("show")(look.show)
+app.command("run", cls=scenarios.Command)(scenarios.run)
+app.command("promote")(promote.promote)
+app.command("show", cls=pages.Command)(look.show)
+app.command("diff")(diff.diff)
 app.command("sessions")(look.sessions)
 app.add_typer(agents.agents_app, name="agents")
 app.command("teams")(workspace.teams)

@@ -9,23 +9,27 @@ import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from arena_cli.cli import common, complete, interrupt, streams
 from arena_cli.cli.interrupt import Interrupted
 from arena_cli.cli.screen import Screen
 from arena_cli.cli.streams import Stdout
 from arena_cli.ground import nearest
-from arena_cli.ground.errors import UsageError
+from arena_cli.ground.errors import DiskRefused, UsageError
 
 if TYPE_CHECKING:
+    from arena_cli.cli.reports import Reports
     from arena_cli.ground.clock import Clock
     from arena_cli.report.progress import Progress
     from arena_cli.report.spans import Line
     from arena_cli.report.terminal import Ticker
     from arena_cli.scenario.load.scenario import Scenario
+    from arena_cli.scenario.recording.shelf import Wanted
     from arena_cli.scenario.result import RunResult, ScenarioResult, ScenarioStatus
     from arena_cli.session.session import Place
 
@@ -73,6 +77,58 @@ AsList = Annotated[
 ResultAsJson = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON document.")
 ]
+Replay = Annotated[
+    bool,
+    typer.Option(
+        "--replay",
+        help="Answer from the recordings, and call no agent; the default of each scenario that has "
+        "one where `CI` is set.",
+    ),
+]
+Live = Annotated[bool, typer.Option("--live", help="Call the agents, recordings or not.")]
+Record = Annotated[
+    Literal["all", "missing"] | None,
+    typer.Option(
+        "--record",
+        metavar="[=missing]",
+        help="Call the agents and record what they are asked and answer; `--record=missing` only "
+        "what no recording has, the rest is replayed.",
+    ),
+]
+Update = Annotated[
+    bool,
+    typer.Option(
+        "--update",
+        help="Replay, and write what differs from the recordings, and snapshots, into them.",
+    ),
+]
+WhatOfDrift = Annotated[
+    Literal["fail", "warn", "ignore"],
+    typer.Option("--drift", help="What it means when a replay differs from its recording."),
+]
+JUnit = Annotated[
+    Path | None, typer.Option("--junit", metavar="FILE", help="Write the result as JUnit XML.")
+]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Write the result as one page of HTML."),
+]
+GitHub = Annotated[
+    bool,
+    typer.Option(
+        "--github",
+        help="Annotate the lines of what went wrong, and add a summary to the step, in GitHub "
+        "Actions.",
+    ),
+]
+
+
+class Command(TyperCommand):
+    """`arena run`, whose `--record` may stand without a value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, as every command does."""
+        return super().parse_args(ctx, ["--record=all" if a == "--record" else a for a in args])
 
 
 def run(
@@ -85,14 +141,31 @@ def run(
     keep: Kept = "failed",
     explain: Explain = False,
     as_list: AsList = False,
+    replay: Replay = False,
+    live: Live = False,
+    record: Record = None,
+    update: Update = False,
+    drift: WhatOfDrift = "fail",
     as_json: ResultAsJson = False,
+    junit: JUnit = None,
+    html: Html = None,
+    github: GitHub = False,
 ) -> None:
     """Play scenarios and check what they expect. Exits 1 where an expectation failed."""
+    wanted = _wanted(replay=replay, live=live, record=record, update=update)
     selected, place = _selected(context, scenarios or [], tag or [], words)
     if as_list:
         _list(selected, as_json=as_json)
         return
-    teller = _Teller(len(selected), place.clock, as_json=as_json, explain=explain)
+
+    from arena_cli.scenario.recording.shelf import Shelf
+
+    shelf = Shelf(selected, wanted, in_ci=_in_ci(), drift=drift)
+
+    from arena_cli.cli.reports import Reports
+
+    reports = Reports(place.workspace, os.environ, junit=junit, html=html, github=github)
+    teller = _Teller(len(selected), place.clock, reports, as_json=as_json, explain=explain)
 
     from arena_cli.scenario.play.run import Runner
 
@@ -104,12 +177,16 @@ def run(
         jobs=jobs,
         fail_fast=fail_fast,
         keep=keep,
-        detail=explain,
+        detail=explain or reports.detail,
+        shelf=shelf,
     )
     try:
         interrupt.run(runner.run(), hint="")
     except Interrupted:
         teller.conclude(interrupted=True)
+        raise
+    except Exception as error:
+        teller.broke(error)
         raise
     finally:
         teller.close()
@@ -117,6 +194,27 @@ def run(
     teller.out.check()
     if exit_code:
         raise typer.Exit(exit_code)
+
+
+def _wanted(*, replay: bool, live: bool, record: str | None, update: bool) -> Wanted | None:
+    """What is asked for, None where nothing is. Raises UsageError."""
+    given: dict[str, Wanted] = {}
+    if replay:
+        given["--replay"] = "replay"
+    if live:
+        given["--live"] = "live"
+    if record is not None:
+        given["--record"] = "missing" if record == "missing" else "record"
+    if update:
+        given["--update"] = "update"
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} were given", "give one of them")
+    return next(iter(given.values()), None)
+
+
+def _in_ci() -> bool:
+    """Whether this is a CI job, by the variable that they all set."""
+    return os.environ.get("CI", "").strip().casefold() not in ("", "0", "false", "no")
 
 
 def _selected(
@@ -175,17 +273,20 @@ def _list(selected: list[Scenario], *, as_json: bool) -> None:
 
 
 class _Teller:
-    """Prints each result of `count` scenarios as it comes, and how the run ended.
+    """Prints each result of `count` scenarios as it comes, and how the run ended; so do `reports`.
 
     Where stderr is a terminal, a line there tells how far it is, until `close`.
     """
 
-    def __init__(self, count: int, clock: Clock, *, as_json: bool, explain: bool) -> None:
+    def __init__(
+        self, count: int, clock: Clock, reports: Reports, *, as_json: bool, explain: bool
+    ) -> None:
         from arena_cli.report import words
 
         self.out = Stdout()
         self._count = count
         self._clock = clock
+        self._reports = reports
         self._began = clock.monotonic()
         self._results: list[ScenarioResult] = []
         self._explain = explain
@@ -228,16 +329,9 @@ class _Teller:
             self._show(explain.drawn(result, self._say))
 
     def conclude(self, *, interrupted: bool = False) -> int:
-        """Print how the run ended; its exit code."""
-        from arena_cli.scenario import result
-
+        """Print how the run ended, and write the reports; its exit code."""
         self.close()
-        whole = result.of_run(
-            self._results,
-            selected=self._count,
-            seconds=self._clock.monotonic() - self._began,
-            interrupted=interrupted,
-        )
+        whole = self._whole(interrupted=interrupted)
         if self._screen is None:
             streams.speak_utf8()
             self.out.write(f"{self._document(whole)}\n")
@@ -245,7 +339,26 @@ class _Teller:
             from arena_cli.report import overview
 
             self._show(overview.closing(whole, self._say))
+        self._reports.write(whole)
         return whole.exit_code
+
+    def broke(self, error: Exception) -> None:
+        """An error ends the run: the reports tell what came of it until then, and of the error."""
+        self.close()
+        try:
+            self._reports.write(self._whole(), str(error))
+        except DiskRefused as refused:
+            common.warn(f"arena: {refused}")
+
+    def _whole(self, *, interrupted: bool = False) -> RunResult:
+        from arena_cli.scenario import result
+
+        return result.of_run(
+            self._results,
+            selected=self._count,
+            seconds=self._clock.monotonic() - self._began,
+            interrupted=interrupted,
+        )
 
     def _document(self, whole: RunResult) -> str:
         """The result as JSON."""

@@ -79,6 +79,13 @@ class HeadDigest:
         return _sha256(fields)
 
 
+def input_digest(input: AgentInput) -> str:
+    """The hash of one input by itself, in hexadecimal; that of its head is made anew."""
+    head = HeadDigest(input.agent_id, input.role_prompt, input.members, input.max_output_tokens)
+    digests = [message_digest(message) for message in input.messages]
+    return head.of(input.invocation, input.turn, digests, mentioned_by=input.mentioned_by)
+
+
 @lru_cache(maxsize=64)
 def _canonical_members(members: tuple[MemberInfo, ...]) -> str:
     return _canonical([_told(member) for member in members])

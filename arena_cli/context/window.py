@@ -237,6 +237,7 @@ def build(head: Head, history: History, call: Call) -> Built:
         messages=messages,
         max_output_tokens=head.max_output_tokens,
         deadline_s=call.deadline_s,
+        input_hash=input_hash,
     )
     return Built(built, input_hash, head.tokens + used, digests)
 

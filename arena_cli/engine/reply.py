@@ -110,7 +110,7 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
                 return _Ending(
                     status, str(error), metadata={**heard.metadata(failed=True), **error.metadata}
                 )
-            await asyncio.sleep(wait)
+            await room.clock.sleep(wait)
             planned.failed += 1
             planned.attempt += 1
             announce(planned, room)

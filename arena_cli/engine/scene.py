@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from arena_cli.adapters.runtime import Runtime
+from arena_cli.adapters.runtime import Calls
 from arena_cli.context import window
 from arena_cli.ground.clock import Clock
 from arena_cli.ground.protocol import Attachment
@@ -36,7 +36,7 @@ class Room(NamedTuple):
     scene: Scene
     roster: Roster
     journal: Journal
-    runtime: Runtime
+    runtime: Calls
     clock: Clock
     keep: Keep
     on_text: Callable[[str, str], None] | None = None

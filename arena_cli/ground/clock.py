@@ -19,6 +19,10 @@ class Clock(Protocol):
         """Seconds that only grow; only differences mean anything."""
         ...
 
+    async def sleep(self, seconds: float) -> None:
+        """Let so many seconds go by."""
+        ...
+
     def jitter(self) -> float:
         """A fraction in [0, 1)."""
         ...
@@ -39,6 +43,12 @@ class SystemClock:
         """Seconds since some moment before; setting the machine's time does not change them."""
         return time.monotonic()
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait, and let others work meanwhile."""
+        import asyncio  # noqa: PLC0415  # who can wait has it; the others need not load it
+
+        await asyncio.sleep(seconds)
+
     def jitter(self) -> float:
         """A fraction in [0, 1), in millionths."""
         return secrets.randbelow(1_000_000) / 1_000_000
@@ -46,6 +56,19 @@ class SystemClock:
     def token(self, digits: int) -> str:
         """So many random hexadecimal digits."""
         return secrets.token_hex((digits + 1) // 2)[:digits]
+
+
+class HastyClock:
+    """Another clock, in whose time nobody waits."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.now = clock.now
+        self.monotonic = clock.monotonic
+        self.jitter = clock.jitter
+        self.token = clock.token
+
+    async def sleep(self, seconds: float) -> None:
+        """It is over at once."""
 
 
 def timestamp(moment: datetime) -> str:

@@ -161,7 +161,8 @@ class AgentInput(Shape):
     `turn` counts the chain's turns from 1; `call` is 1 + this agent's finished calls in the
     session; `trigger` names the turn's new messages; `deadline_s` is the time left, in seconds.
     `own_session` is where an agent that keeps a session may go on, None where it is to begin
-    afresh; it is in no dump, so in no hash and no recording.
+    afresh. `input_hash` is the hash of all that is shown (`context.digest`). Both are in no dump,
+    so in no hash and no recording.
     """
 
     session_id: str
@@ -180,6 +181,7 @@ class AgentInput(Shape):
     prefer_concise: bool = False
     deadline_s: float | None = None
     own_session: AgentSession | None = Field(default=None, exclude=True)
+    input_hash: str = Field(default="", exclude=True)
 
     def afresh(self) -> AgentInput:
         """The same call without a session to go on in: the agent is shown everything."""

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 from pydantic import Field, computed_field
 
 from arena_cli.ground import exits
-from arena_cli.ground.protocol import Shape
+from arena_cli.ground.protocol import Shape, Usage
 from arena_cli.transcript.events import SessionEvent
 
 Status = Literal["passed", "failed", "error", "warned"]
 StepStatus = Literal["passed", "failed", "error", "not_run"]
 ScenarioStatus = Literal["passed", "failed", "error", "interrupted", "skipped", "xfailed"]
 
+Mode = Literal["live", "replay", "record", "update"]
+"""Where a scenario's answers came from: its agents (`record`: kept), or its recording (`update`:
+what drifted is accepted). With `--record=missing` one that has a recording is `replay`, or `record`
+where agents were called for what was missing in it.
+"""
+
+DriftKind = Literal["input", "settings", "routing", "left_over", "miss"]
+
 WRONG: frozenset[str] = frozenset({"failed", "error", "interrupted"})
 """What makes a scenario, a step or a check one that is looked at."""
+
+
+_OWN = frozenset({"role_prompt", "memory_context", "invocation", "mentioned_by"})
+"""What an agent is shown that the others are not."""
 
 
 class CheckResult(Shape):
@@ -27,7 +39,8 @@ class CheckResult(Shape):
     `place` gives its file and line, which are looked up when they are asked for.
 
     `expected` and `actual` may have several lines. `warned`: it did not hold, and need not.
-    `error`: the check itself crashed; `actual` tells how.
+    `error`: the check itself crashed, or its judge gave no verdict; `actual` tells how. `judge` is
+    the agent that judged, where one did.
     """
 
     place: Callable[[], tuple[str, int]] = Field(exclude=True, repr=False)
@@ -35,6 +48,7 @@ class CheckResult(Shape):
     status: Status
     expected: str
     actual: str
+    judge: str | None = None
 
     @computed_field  # type: ignore[prop-decorator]  # as pydantic's documentation has it
     @cached_property
@@ -56,10 +70,61 @@ class Failure(Shape):
     error: str
 
 
+class Drift(Shape):
+    """How a replay differs from its recording, in one scenario.
+
+    `input`: an agent is shown something else; `settings`: its profile, or a rule of the team, is
+    not what it was; `routing`: somebody else is called, or a chain ends in another way;
+    `left_over`: a recorded call is not made any more; `miss`: a call that has no record, so that
+    its reply is an error.
+
+    `agent` is who is concerned, None for the team or the chain; `field` what differs
+    (`role_prompt`, `messages[3]`, `response.threshold`, `config.max_responders`, `must`), `before`
+    and `after` its text there. `step` counts from 1, `turn` within the step's chain; None where it
+    is in no step, or in all. `calls` is how many calls of this scenario it touches. `follows`: it
+    follows from another one of this scenario.
+    """
+
+    kind: DriftKind
+    agent: str | None = None
+    field: str
+    before: str = ""
+    after: str = ""
+    step: int | None = None
+    turn: int | None = None
+    calls: int = 0
+    follows: bool = False
+
+
+class Touched(Shape):
+    """A scenario that a cause of drift touches; `line` is that of the step, or of the title."""
+
+    scenario: str
+    file: str
+    line: int
+    step: int | None = None
+    turn: int | None = None
+    calls: int = 0
+
+
+class Cause(Shape):
+    """One cause of drift, told once for all scenarios that it touches. Fields as in `Drift`;
+    `agents` are all who are concerned.
+    """
+
+    kind: DriftKind
+    agents: list[str] = []
+    field: str
+    before: str = ""
+    after: str = ""
+    touches: list[Touched]
+
+
 class StepResult(Shape):
     """One step. `number` counts from 1; `events` are its part of the transcript.
 
-    `session` is the step's `session:` key. `error` is why arena could not play it.
+    `session` is the step's `session:` key. `error` is why arena could not play it. `usage` is what
+    its agents used, None where none was called.
     """
 
     number: int
@@ -72,6 +137,7 @@ class StepResult(Shape):
     checks: list[CheckResult] = []
     failures: list[Failure] = []
     error: str | None = None
+    usage: Usage | None = None
     events: list[Any] = Field(default=[], exclude=True)
 
     @computed_field  # type: ignore[prop-decorator]  # as above
@@ -85,7 +151,10 @@ class ScenarioResult(Shape):
 
     `checks` are those over all its steps. `sessions` are the names of those that were kept.
     `reason` is that of its `skip` or `xfail`; `error` what arena itself could not do (write to the
-    disk). `seconds` are wall time.
+    disk). `seconds` are wall time. `mode` is None where it was not played; `recording` is the path
+    of its recording, where one was used or written, `written` whether it was written anew, and
+    `unkept` why it was not, where that was wanted. `usage` is what its agents used, `judges_usage`
+    what its judges did.
     """
 
     scenario: str
@@ -99,13 +168,31 @@ class ScenarioResult(Shape):
     checks: list[CheckResult] = []
     sessions: list[str] = []
     error: str | None = None
+    mode: Mode | None = None
+    recording: str | None = None
+    written: bool = False
+    unkept: str = ""
+    drift: list[Drift] = []
+    usage: Usage | None = None
+    judges_usage: Usage | None = None
+    place: Callable[[], tuple[str, int]] = Field(exclude=True, repr=False)
     team: Any = Field(default=None, exclude=True)
     opening: SessionEvent | None = Field(default=None, exclude=True)
+
+    @computed_field  # type: ignore[prop-decorator]  # as above
+    @cached_property
+    def line(self) -> int:
+        return self.place()[1]
 
     @property
     def title(self) -> str:
         """The scenario's title, with the id of its case."""
         return f"{self.scenario} [{self.case}]" if self.case else self.scenario
+
+    def line_of(self, step: int | None) -> int:
+        """The line of a step (from 1), or of the title."""
+        there = [one.line for one in self.steps if one.number == step]
+        return there[0] if there else self.line
 
     def all_checks(self) -> list[CheckResult]:
         """The checks of its steps, then those over all of them."""
@@ -115,7 +202,9 @@ class ScenarioResult(Shape):
 class RunResult(Shape):
     """All scenarios of a run, in the order of selection; counts and exit code.
 
-    `warned` counts checks that did not hold and need not.
+    `warned` counts checks that did not hold and need not, `judge_errors` judges that gave no
+    verdict, `drifted` the scenarios that are not as they were recorded, `modes` the scenarios by
+    mode.
     """
 
     version: int = 1
@@ -128,8 +217,50 @@ class RunResult(Shape):
     xfailed: int
     not_run: int
     warned: int
+    judge_errors: int
+    drifted: int
     seconds: float
+    modes: dict[Mode, int]
+    drift: list[Cause]
     scenarios: list[ScenarioResult]
+
+
+def causes(results: Iterable[ScenarioResult]) -> list[Cause]:
+    """What a run's drift comes from, one cause once, in the order in which they were met."""
+    found: dict[tuple[str, str | None, str, str, str], list[tuple[ScenarioResult, Drift]]] = {}
+    for one in results:
+        for drift in (drift for drift in one.drift if not drift.follows):
+            found.setdefault(_same_cause(drift), []).append((one, drift))
+    return [_cause(met) for met in found.values()]
+
+
+def _same_cause(drift: Drift) -> tuple[str, str | None, str, str, str]:
+    """What makes two one: what everybody is shown alike is nobody's own."""
+    own = drift.field in _OWN or drift.kind != "input"
+    field = drift.field if own else drift.field.partition("[")[0]
+    return (drift.kind, drift.agent if own else None, field, drift.before, drift.after)
+
+
+def _cause(met: Sequence[tuple[ScenarioResult, Drift]]) -> Cause:
+    first = met[0][1]
+    return Cause(
+        kind=first.kind,
+        agents=list(dict.fromkeys(drift.agent for _, drift in met if drift.agent)),
+        field=first.field,
+        before=first.before,
+        after=first.after,
+        touches=[
+            Touched(
+                scenario=result.title,
+                file=result.file,
+                line=result.line_of(drift.step),
+                step=drift.step,
+                turn=drift.turn,
+                calls=drift.calls,
+            )
+            for result, drift in met
+        ],
+    )
 
 
 def of_run(
@@ -145,10 +276,15 @@ def of_run(
         exit_code = exits.NOT_HELD
     else:
         exit_code = exits.FAILED if counts["error"] else 0
+    checks = [check for one in results for check in one.all_checks()]
     return RunResult(
         exit_code=exit_code,
         not_run=selected - len(results),
-        warned=sum(check.status == "warned" for one in results for check in one.all_checks()),
+        warned=sum(check.status == "warned" for check in checks),
+        judge_errors=sum(check.judge is not None and check.status == "error" for check in checks),
+        drifted=sum(bool(one.drift) for one in results),
+        modes=dict(Counter(one.mode for one in results if one.mode)),
+        drift=causes(results),
         seconds=round(seconds, 3),
         scenarios=results,
         **counts,

@@ -22,6 +22,11 @@ def automatic(clock: Clock) -> str:
     return f"{clock.now():%Y%m%d-%H%M%S}-{clock.token(4)}"
 
 
+def is_automatic(name: str) -> bool:
+    """Whether it is one that nobody chose."""
+    return _AUTOMATIC.fullmatch(name) is not None
+
+
 def checked(name: str) -> str:
     """The name in NFC. Raises UsageError where it cannot name a folder of `sessions`."""
     normal = unicodedata.normalize("NFC", name)
@@ -55,7 +60,7 @@ def _fault(name: str) -> str:
 def existing(sessions: Path, name: str) -> Path | None:
     """The folder of the session with that name, case-folded, or None. Refuses a link."""
     folder = sessions / name
-    if not _AUTOMATIC.fullmatch(name):
+    if not is_automatic(name):
         folder = _alike(sessions, name) or folder
     if folder.is_symlink():
         raise UsageError(

@@ -9,7 +9,13 @@ from typing import NamedTuple
 from arena_cli.engine.scene import Keep
 from arena_cli.ground import nearest, text
 from arena_cli.ground.errors import UsageError
-from arena_cli.ground.protocol import Attachment, AuthorType, Message
+from arena_cli.ground.protocol import (
+    Attachment,
+    AuthorType,
+    Message,
+    MessageKind,
+    StructuredContent,
+)
 from arena_cli.ground.redact import Redactor
 from arena_cli.team import mentions
 from arena_cli.team.model import Human, Team
@@ -32,12 +38,20 @@ class Outgoing(NamedTuple):
 
 
 class Planted(NamedTuple):
-    """A message that is put into a session as if its author had said it; nobody is called."""
+    """A message that is put into a session as if its author had said it; nobody is called.
+
+    `mentions` None are those of its text, `kind` None is that of its author. An attachment without
+    content is told of as one that is gone.
+    """
 
     author_id: str
     author_name: str
     author_type: AuthorType
     content: str
+    mentions: tuple[str, ...] | None = None
+    kind: MessageKind | None = None
+    attachments: tuple[Attachment, ...] = ()
+    structured: tuple[StructuredContent, ...] = ()
 
 
 def planted(team: Team, author: str, content: str) -> Planted:
@@ -110,15 +124,50 @@ def event(
     )
 
 
+def planted_event(
+    planted: Planted, stamp: Stamp, *, redactor: Redactor, roster: mentions.Roster, keep: Keep
+) -> MessageEvent:
+    """The event of a planted message; `keep` as in `Room`."""
+    content = redactor.text(planted.content)
+    named = mentions.parse(content, roster, author=planted.author_id, opener=USER.id)
+    parts = [redactor.attachment(part) for part in planted.attachments]
+    kept = iter(keep([part for part in parts if part.data is not None], stamp.message_id))
+    own_kind: MessageKind = "system" if planted.author_type == "system" else "chat"
+    return MessageEvent(
+        seq=stamp.seq,
+        ts=stamp.ts,
+        message=Message(
+            id=stamp.message_id,
+            author_id=planted.author_id,
+            author_name=planted.author_name,
+            author_type=planted.author_type,
+            content=content,
+            mentions=list(named.ids if planted.mentions is None else planted.mentions),
+            attachments=[part if part.data is None else next(kept) for part in parts],
+            structured=[
+                part.model_copy(update={"data": redactor.value(part.data)})
+                for part in planted.structured
+            ],
+            timestamp=stamp.ts,
+            kind=planted.kind or own_kind,
+        ),
+        unresolved=list(named.unresolved),
+        planted=True,
+    )
+
+
 def text_of(path: Path) -> str:
-    """The text of a file that is sent, in UTF-8, its last line end apart. Raises UsageError."""
+    """The text of a file that is sent, in UTF-8, its last line end apart; lines end in `\\n`.
+
+    Raises UsageError.
+    """
     try:
         content = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path}: cannot read this file: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: is not UTF-8", "Save the file as UTF-8.") from error
-    return content.removesuffix("\n").removesuffix("\r")
+    return content.replace("\r\n", "\n").removesuffix("\n")
 
 
 def human_of(team: Team, name: str | None) -> Human:

@@ -13,24 +13,23 @@ from typing import Any, TypeVar
 from arena_cli.adapters import registry
 from arena_cli.adapters.base import Adapter
 from arena_cli.adapters.processes import strays
-from arena_cli.adapters.runtime import Runtime
+from arena_cli.adapters.runtime import Calls, Runtime
 from arena_cli.context import render, window
 from arena_cli.engine import milestones
 from arena_cli.engine.loop import Engine
 from arena_cli.engine.scene import Room, Scene
 from arena_cli.ground.chat import Renderer
 from arena_cli.ground.clock import Clock, SystemClock
-from arena_cli.ground.protocol import Attachment, Message
+from arena_cli.ground.protocol import Attachment
 from arena_cli.ground.redact import Redactor
 from arena_cli.session import lock, outgoing, store
-from arena_cli.session.outgoing import USER, Outgoing, Planted
+from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.team import environ, mentions
 from arena_cli.team.model import AgentProfile, Durability, Language, Team
 from arena_cli.transcript import attachments, index, loading, log, read
 from arena_cli.transcript.events import (
     ChainFinished,
     Event,
-    MessageEvent,
     Resumed,
     SessionEvent,
 )
@@ -56,11 +55,17 @@ class Place:
     adapter_type: Callable[[str], type[Adapter]] = registry.adapter_type
 
 
+def as_it_is(runtime: Runtime) -> Calls:
+    """Nothing stands around the runtime."""
+    return runtime
+
+
 class Session:
     """One conversation, held for writing until `close`; `problems` are lines that were skipped.
 
     `on_event` hears every event once it is written, `on_wait` the name of a session that another
-    process holds, `on_text` an agent's id and the end of its text so far, redacted.
+    process holds, `on_text` an agent's id and the end of its text so far, redacted. `around` gives
+    what agents are called through, for what would call them.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class Session:
         on_event: Callable[[Event], None] = lambda _: None,
         on_wait: Callable[[str], None] = lambda _: None,
         on_text: Callable[[str, str], None] | None = None,
+        around: Callable[[Runtime], Calls] = as_it_is,
     ) -> None:
         """Open the session, or make it; None is a new one, whose name nobody else has.
 
@@ -89,7 +95,7 @@ class Session:
         with contextlib.ExitStack() as held:
             own = lock.acquire(self.folder, wait_s=place.wait_s, on_wait=lambda: on_wait(self.name))
             held.callback(own.release)
-            self._open(held, on_event, on_text)
+            self._open(held, on_event, on_text, around)
             self._held = held.pop_all()
 
     def _open(
@@ -97,6 +103,7 @@ class Session:
         held: contextlib.ExitStack,
         on_event: Callable[[Event], None],
         on_text: Callable[[str, str], None] | None,
+        around: Callable[[Runtime], Calls],
     ) -> None:
         place, team = self._place, self.team
         self._roster = mentions.roster_of(team)
@@ -115,11 +122,13 @@ class Session:
         self._log = Log(transcript, clock=place.clock, durability=place.durability, seq=fold.seq)
         held.enter_context(contextlib.closing(self._log))
         self.journal = Journal(self._log, fold, on_event)
-        self._runtime = runtime_of(
-            place,
-            self._redactor,
-            scratch=self.folder / "scratch",
-            used=lambda agent: frozenset(fold.scripted_used.get(agent, ())),
+        self._runtime = around(
+            runtime_of(
+                place,
+                self._redactor,
+                scratch=self.folder / "scratch",
+                used=lambda agent: frozenset(fold.scripted_used.get(agent, ())),
+            )
         )
         room = Room(
             scene=Scene(self.name, team, fold, self._history),
@@ -163,25 +172,9 @@ class Session:
 
     def plant(self, planted: Planted) -> None:
         """Write a message that calls nobody and opens no chain. Raises DiskRefused."""
-        content = self._redactor.text(planted.content)
-        author = planted.author_id
-        named = mentions.parse(content, self._roster, author=author, opener=USER.id)
         self.journal.write(
-            lambda stamp: MessageEvent(
-                seq=stamp.seq,
-                ts=stamp.ts,
-                message=Message(
-                    id=stamp.message_id,
-                    author_id=author,
-                    author_name=planted.author_name,
-                    author_type=planted.author_type,
-                    content=content,
-                    mentions=list(named.ids),
-                    timestamp=stamp.ts,
-                    kind="system" if planted.author_type == "system" else "chat",
-                ),
-                unresolved=list(named.unresolved),
-                planted=True,
+            lambda stamp: outgoing.planted_event(
+                planted, stamp, redactor=self._redactor, roster=self._roster, keep=self._keep
             )
         )
 

@@ -7,18 +7,26 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from arena_cli.scenario.expect import checks, patterns
+from arena_cli.scenario.expect import checks, kinds, patterns
 from arena_cli.scenario.expect.checks import Check, Verdict
-from arena_cli.scenario.expect.conversation import Conversation
+from arena_cli.scenario.expect.conversation import Call, Conversation, Subject
 from arena_cli.scenario.expect.shapes import CarriedFile, CarriedPart, CheckKeys, TextCheck
 
 
 class Item(NamedTuple):
-    """Something that a reply carried: its type or name, by whom; `read` gives it as text."""
+    """Something that a reply carried: its type or name; `read` gives it as text.
+
+    `number` counts what that reply carried of its kind, from 1.
+    """
 
     name: str
-    agent: str
+    call: Call
+    number: int
     read: Callable[[], str]
+
+    @property
+    def agent(self) -> str:
+        return self.call.agent
 
 
 def structured(
@@ -64,7 +72,7 @@ def _carried(
 ) -> Verdict:
     """One item of that name, by that agent if one is named, passes all checks."""
     by = f" of {agent}" if agent else ""
-    that = " and ".join(checks.wanted(one) for one in wanted)
+    that = " and ".join(kinds.wanted(one) for one in wanted)
     expected = f"{what} {name}{by}{f' that {that}' if that else ''}"
     there = list(items(told))
     meant = [
@@ -75,7 +83,8 @@ def _carried(
     reasons = []
     for item in meant:
         text = item.read()
-        verdicts = [checks.all_of(text, one) for one in wanted]
+        subject = Subject(text, told, item.call, (what, item.number))
+        verdicts = [kinds.all_of(subject, one) for one in wanted]
         failed = next((verdict for verdict in verdicts if not verdict.holds), None)
         if failed is None:
             return Verdict(True, expected, f"{item.agent}: {checks.excerpt(text)}")
@@ -86,14 +95,14 @@ def _carried(
 
 def _parts(told: Conversation) -> Iterator[Item]:
     for reply in told.replies():
-        for part in reply.message.structured if reply.message else ():
-            yield Item(part.type, reply.agent, functools.partial(_text_of, part.data))
+        for number, part in enumerate(reply.message.structured if reply.message else (), 1):
+            yield Item(part.type, reply, number, functools.partial(_text_of, part.data))
 
 
 def _files(told: Conversation) -> Iterator[Item]:
     for reply in told.replies():
-        for part in reply.message.attachments if reply.message else ():
-            yield Item(part.name, reply.agent, functools.partial(told.read, part))
+        for number, part in enumerate(reply.message.attachments if reply.message else (), 1):
+            yield Item(part.name, reply, number, functools.partial(told.read, part))
 
 
 def _text_of(data: Any) -> str:

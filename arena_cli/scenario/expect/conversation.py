@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena_cli.ground.protocol import Attachment, Message, Usage
+from arena_cli.scenario.expect.folders import Folders
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
@@ -18,6 +19,9 @@ from arena_cli.transcript.events import (
     ReplyStarted,
     TurnStarted,
 )
+
+if TYPE_CHECKING:
+    from arena_cli.scenario.expect.snapshots import Snapshots
 
 FAILED = frozenset({"timeout", "error"})
 NOT_LIVE = frozenset({"scripted"})
@@ -82,19 +86,40 @@ class Turn:
 class Conversation:
     """`end` and `awaits` are the last chain's; `unresolved` are names of nobody, each once.
 
-    `system` are the texts of system messages; `workspace` is what attachments' paths start from.
+    `system` are the texts of system messages. Paths start from `workspace`, those of files that
+    checks name also from the folder of the file `scenario`. `step` counts from 1, None: it covers
+    them all. `live` is False where answers come from a recording. `verdicts` are those of judges,
+    by what they were asked; `whole` is all that was told so far, where that is more.
+    `given` are the messages that are no replies, each with the number of turns before it.
     """
 
     workspace: Path
+    scenario: Path | None = None
+    step: int | None = None
+    live: bool = True
+    verdicts: Mapping[Hashable, Any] = field(default_factory=dict)
+    whole: Conversation | None = None
+    snapshots: Snapshots | None = None
     turns: list[Turn] = field(default_factory=list)
     end: str = ""
     awaits: list[str] = field(default_factory=list)
     unresolved: list[str] = field(default_factory=list)
     system: list[str] = field(default_factory=list)
+    given: list[tuple[int, Message]] = field(default_factory=list)
 
     def calls(self) -> list[Call]:
         """Every call that ended, in order of call."""
         return [call for turn in self.turns for call in turn.calls()]
+
+    def messages(self) -> list[Message]:
+        """All that was said, in order; replies in order of call."""
+        said: list[Message] = []
+        for number in range(len(self.turns) + 1):
+            if number:
+                replies = [call.message for call in self.turns[number - 1].calls()]
+                said += [message for message in replies if message]
+            said += [message for before, message in self.given if before == number]
+        return said
 
     def replies(self, agent: str | None = None) -> list[Call]:
         """The calls that were answered, in order of call; of one agent, or of all."""
@@ -119,6 +144,11 @@ class Conversation:
         """Each time that the agent was passed over, and why."""
         return [turn.passed_over[agent] for turn in self.turns if agent in turn.passed_over]
 
+    @property
+    def folders(self) -> Folders:
+        """Where files are found that checks name."""
+        return Folders(self.workspace, self.scenario)
+
     def read(self, attachment: Attachment) -> str:
         """The content of an attachment as text. Raises OSError where it is gone."""
         path = self.workspace / (attachment.path or "")
@@ -139,8 +169,33 @@ class Conversation:
 
     def live_s(self) -> float | None:
         """How long live agents took, turn after turn, in seconds; None where none was called."""
+        if not self.live:
+            return None
         took = [ms for turn in self.turns if (ms := turn.live_ms()) is not None]
         return sum(took) / 1000 if took else None
+
+
+class Subject(NamedTuple):
+    """A text that is checked, and where it comes from.
+
+    `call` is the call that said or carried it; None for a message of the system. `part` tells which
+    part of that it is, where it is not the reply's own text.
+    """
+
+    text: str
+    told: Conversation
+    call: Call | None = None
+    part: tuple[str | int, ...] = ()
+
+    @property
+    def place(self) -> tuple[str | int, ...]:
+        """Where it stands, alike in every run: step (0: all), agent, its n-th reply, part."""
+        step = self.told.step or 0
+        if self.call is None:
+            return (step, "", 0, *self.part)
+        own = self.told.replies(self.call.agent)
+        number = next(n for n, one in enumerate(own, 1) if one.done is self.call.done)
+        return (step, self.call.agent, number, *self.part)
 
 
 def of(events: Iterable[Event], workspace: Path) -> Conversation:
@@ -152,6 +207,7 @@ def of(events: Iterable[Event], workspace: Path) -> Conversation:
         match event:
             case MessageEvent():
                 unresolved.update(dict.fromkeys(event.unresolved))
+                told.given.append((len(told.turns), event.message))
                 if event.message.author_type == "system":
                     told.system.append(event.message.content)
             case TurnStarted():

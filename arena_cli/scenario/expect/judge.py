@@ -2,24 +2,42 @@
 
 A failed call of an agent is an error, unless the step's or the scenario's `expect` names it: by
 that agent's `outcome`, by a row of the timeline, or by `end: failed`. A check that crashes is an
-error too.
+error too, and so is one whose judge gave no verdict.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from arena_cli.ground.yamlfiles import yamlnodes
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
-from arena_cli.scenario.expect import keys
+from arena_cli.scenario.expect import judging, keys, walk
 from arena_cli.scenario.expect.checks import Check, Verdict
 from arena_cli.scenario.expect.conversation import FAILED, Call, Conversation
 from arena_cli.scenario.expect.shapes import Expect
+from arena_cli.scenario.expect.verdicts import NOT_YET, Consulted, JudgeError, Question
 from arena_cli.scenario.result import CheckResult, Failure, Status
 
 Locate = Callable[[Loc], tuple[str, int]]
 """The file and the line of what stands at a place of a scenario."""
+
+
+def questions(expected: Expect, told: Conversation) -> list[Question]:
+    """What an `expect` asks of judges about a conversation that does not hold the answer yet.
+
+    With the answers there may be more: what a row says is looked at once another row did not fit.
+    """
+    places = [one.loc for one in walk.given(expected) if one.kind == judging.KIND]
+    consulted = Consulted(told.verdicts, instead=NOT_YET)
+    asking = replace(told, verdicts=consulted)
+    for check in keys.checks_of(expected):
+        if any(place[: len(check.loc)] == check.loc for place in places):
+            with contextlib.suppress(Exception):  # it is told when it is checked with the answers
+                check.judge(asking)
+    return [question for question in consulted.looked if question not in told.verdicts]
 
 
 def checked(expected: Expect, told: Conversation, locate: Locate, loc: Loc) -> list[CheckResult]:
@@ -32,24 +50,38 @@ def checked(expected: Expect, told: Conversation, locate: Locate, loc: Loc) -> l
 
 def _checked(check: Check, told: Conversation, locate: Locate, loc: Loc) -> CheckResult:
     status: Status
+    consulted = Consulted(told.verdicts)
+    judge = None
     try:
-        verdict = check.judge(told)
+        verdict = check.judge(replace(told, verdicts=consulted) if told.verdicts else told)
+    except JudgeError as error:
+        status, judge = "error", error.judge
+        verdict = Verdict(False, error.expected, str(error))
     except Exception as error:  # noqa: BLE001  # whatever went wrong, it is no verdict
         status = "error"
         verdict = Verdict(False, "", f"the check itself failed: {type(error).__name__}: {error}")
     else:
         status = "passed" if verdict.holds else "warned" if check.warns else "failed"
-    return result(verdict, status, locate, loc, (*check.loc, *verdict.at))
+        judge = consulted.judge
+    return result(verdict, status, locate, loc, (*check.loc, *verdict.at), judge)
 
 
-def result(verdict: Verdict, status: Status, locate: Locate, loc: Loc, below: Loc) -> CheckResult:
-    """A verdict about what stands at `below` of what stands at `loc`."""
+def result(
+    verdict: Verdict,
+    status: Status,
+    locate: Locate,
+    loc: Loc,
+    below: Loc,
+    judge: str | None = None,
+) -> CheckResult:
+    """A verdict about what stands at `below` of what stands at `loc`; `judge` gave it, if any."""
     return CheckResult(
         place=functools.partial(locate, (*loc, *below)),
         field=yamlnodes.dotted(below),
         status=status,
         expected=verdict.expected,
         actual=verdict.actual,
+        judge=judge,
     )
 
 

@@ -158,7 +158,7 @@ def _counted(
 def _count(expected: float | Range, actual: float | None, unit: str) -> Verdict:
     wanted = f"{_wanted(expected)}{unit}"
     if actual is None:
-        return Verdict(True, wanted, "not judged: no live agent was called")
+        return Verdict(True, wanted, "not judged: no agent was called live")
     return Verdict(_within(expected, actual), wanted, f"{actual:g}{unit}")
 
 

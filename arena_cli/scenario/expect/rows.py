@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arena_cli.scenario.expect import checks
+from arena_cli.scenario.expect import checks, kinds
 from arena_cli.scenario.expect.checks import Verdict
-from arena_cli.scenario.expect.conversation import Call, Conversation
+from arena_cli.scenario.expect.conversation import Call, Conversation, Subject
 from arena_cli.scenario.expect.shapes import Exactly, Row
 
 
@@ -15,9 +15,11 @@ def among(wanted: Sequence[Row], told: Conversation) -> Verdict:
     calls = told.calls()
     place = 0
     for index, row in enumerate(wanted):
-        found = next((at for at in range(place, len(calls)) if not _against(row, calls[at])), None)
+        found = next(
+            (at for at in range(place, len(calls)) if not _against(row, calls[at], told)), None
+        )
         if found is None:
-            why = _nearest(row, calls[place:])
+            why = _nearest(row, calls[place:], told)
             return _verdict(wanted, calls, index, f"no row {index + 1}{why}")
         place = found + 1
     return _verdict(wanted, calls)
@@ -27,7 +29,7 @@ def exactly(wanted: Sequence[Row], told: Conversation) -> Verdict:
     """These rows are there in this order, and no other."""
     calls = told.calls()
     for index, (row, call) in enumerate(zip(wanted, calls, strict=False)):
-        against = _against(row, call)
+        against = _against(row, call, told)
         if against:
             return _verdict(wanted, calls, index, f"row {index + 1}: {against}")
     if len(calls) > len(wanted):
@@ -49,7 +51,7 @@ def _at(index: int | None) -> tuple[int, ...]:
     return () if index is None else (index,)
 
 
-def _against(row: Row, call: Call) -> str:
+def _against(row: Row, call: Call, told: Conversation) -> str:
     """What speaks against a call being this row; empty if it is."""
     given = row.model_fields_set
     done = call.done
@@ -66,15 +68,17 @@ def _against(row: Row, call: Call) -> str:
     elif not set(row.mentions) <= set(mentions):
         return f"mentions {', '.join(mentions) or 'nobody'}"
     if row.kinds:
-        verdict = checks.all_of(call.text, row)
+        verdict = kinds.all_of(Subject(call.text, told, call), row)
         return "" if verdict.holds else verdict.actual
     return ""
 
 
-def _nearest(row: Row, calls: Sequence[Call]) -> str:
+def _nearest(row: Row, calls: Sequence[Call], told: Conversation) -> str:
     """Why the calls of the row's agent are not that row."""
     own = [call for call in calls if call.agent == row.agent]
-    return "".join(f"; {call.agent} in turn {call.turn}: {_against(row, call)}" for call in own)
+    return "".join(
+        f"; {call.agent} in turn {call.turn}: {_against(row, call, told)}" for call in own
+    )
 
 
 def _shown(row: Row) -> str:
@@ -92,7 +96,7 @@ def _shown(row: Row) -> str:
     elif row.mentions:
         facts.append(f"→ {', '.join(row.mentions)}")
     if row.kinds:
-        facts.append(checks.wanted(row))
+        facts.append(kinds.wanted(row))
     return " · ".join(facts)
 
 

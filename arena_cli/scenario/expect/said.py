@@ -6,9 +6,9 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
-from arena_cli.scenario.expect import checks
+from arena_cli.scenario.expect import checks, kinds
 from arena_cli.scenario.expect.checks import Check, Verdict
-from arena_cli.scenario.expect.conversation import Call, Conversation
+from arena_cli.scenario.expect.conversation import Call, Conversation, Subject
 from arena_cli.scenario.expect.shapes import EVERYBODY, TextCheck, Which, key_of
 
 
@@ -48,12 +48,12 @@ def _each_passes(agent: str, which: str, check: TextCheck, told: Conversation) -
     if not replies:
         return _nothing_said(agent, told)
     meant = {"first": replies[:1], "last": replies[-1:], "all": replies}[which]
-    verdicts = [_of_reply(reply, check) for reply in meant]
+    verdicts = [_of_reply(reply, check, told) for reply in meant]
     return next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
 
 
-def _of_reply(reply: Call, check: TextCheck) -> Verdict:
-    verdict = checks.one(reply.text, check.kind, check)
+def _of_reply(reply: Call, check: TextCheck, told: Conversation) -> Verdict:
+    verdict = kinds.one(Subject(reply.text, told, reply), check.kind, check)
     return verdict._replace(actual=f"{_who(reply)}: {verdict.actual}")
 
 
@@ -62,21 +62,22 @@ def _any_passes(agent: str, wanted: Sequence[TextCheck], told: Conversation) -> 
     replies = _replies_of(agent, told)
     if not replies:
         return _nothing_said(agent, told)
-    return _one_passes(((reply.text, _who(reply)) for reply in replies), wanted, "a reply", "")
+    said = ((Subject(reply.text, told, reply), _who(reply)) for reply in replies)
+    return _one_passes(said, wanted, "a reply", "")
 
 
 def _one_passes(
-    texts: Iterable[tuple[str, str]], wanted: Sequence[TextCheck], what: str, nothing: str
+    subjects: Iterable[tuple[Subject, str]], wanted: Sequence[TextCheck], what: str, nothing: str
 ) -> Verdict:
     """One of the texts, each with who says it, passes all checks."""
     expected: dict[str, None] = {}
     reasons = []
-    for text, who in texts:
-        verdicts = [checks.one(text, check.kind, check) for check in wanted]
+    for subject, who in subjects:
+        verdicts = [kinds.one(subject, check.kind, check) for check in wanted]
         expected.update(dict.fromkeys(verdict.expected for verdict in verdicts))
         failed = next((verdict for verdict in verdicts if not verdict.holds), None)
         if failed is None:
-            said = verdicts[-1].actual if verdicts else checks.excerpt(text)
+            said = verdicts[-1].actual if verdicts else checks.excerpt(subject.text)
             return Verdict(True, _that(what, expected), f"{who}: {said}")
         reasons.append(f"{who}: {failed.actual}")
     return Verdict(False, _that(what, expected), "; ".join(reasons) or nothing)
@@ -108,7 +109,10 @@ def system(expected: Sequence[TextCheck]) -> Iterable[Check]:
 
 def _system_says(wanted: Sequence[TextCheck], told: Conversation) -> Verdict:
     if not wanted:
-        there = "; ".join(map(checks.excerpt, told.system))
-        return Verdict(not there, "no system message", there or "no system message")
-    texts = ((text, "a system message") for text in told.system)
-    return _one_passes(texts, wanted, "a system message", "no system message")
+        said = "; ".join(map(checks.excerpt, told.system))
+        return Verdict(not said, "no system message", said or "no system message")
+    there = [
+        (Subject(text, told, part=("system", number)), "a system message")
+        for number, text in enumerate(told.system, 1)
+    ]
+    return _one_passes(there, wanted, "a system message", "no system message")

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    model_validator,
+)
 
-from arena_cli.scenario.expect import language, patterns
+from arena_cli.scenario.expect import language, patterns, plugged
+from arena_cli.scenario.expect.as_json import JsonCheck
+from arena_cli.scenario.expect.judging import Judged
+from arena_cli.scenario.expect.python import Target
+from arena_cli.scenario.expect.similar import Similar
 from arena_cli.team import ids
 from arena_cli.team.model import FileShape
 from arena_cli.transcript.events import End, Phase, ReplyStatus
@@ -47,6 +60,13 @@ def _without_defaults(schema: dict[str, Any]) -> None:
     """A key that is left out is not checked, whatever its shape has as default."""
     for key in schema["properties"].values():
         key.pop("default", None)
+
+
+def _with_plugged(schema: dict[str, Any]) -> None:
+    """Editors know the checks that are plugged in too."""
+    _without_defaults(schema)
+    for key in plugged.installed():
+        schema["properties"].setdefault(key, {})
 
 
 def _once(value: Any) -> Any:
@@ -113,9 +133,8 @@ Amount = Annotated[float, Field(ge=0)] | Range
 class CheckKeys(Sparse):
     """Checks on one text; all that are given must hold."""
 
-    not_built: ClassVar[frozenset[str]] = frozenset(
-        {"json", "judge", "python", "similar", "snapshot", "tool"}
-    )
+    model_config = ConfigDict(json_schema_extra=_with_plugged)
+    not_built: ClassVar[frozenset[str]] = frozenset({"tool"})
 
     contains: WantedTexts = Field(default_factory=list)
     not_contains: WantedTexts = Field(default_factory=list)
@@ -127,21 +146,48 @@ class CheckKeys(Sparse):
     language: Annotated[str, AfterValidator(_language)] = ""
     none_of: Checks = Field(default=None, alias="not")  # type: ignore[assignment]  # Sparse
     any_of: list[Checks] = Field(default_factory=list, min_length=1)
+    as_json: JsonCheck = Field(default=None, alias="json")  # type: ignore[assignment]  # Sparse
+    similar: Similar = Field(default=None)  # type: ignore[assignment]  # Sparse
+    python: Target = ""
+    snapshot: Literal[True] = True
+    judge: Judged = Field(default=None)  # type: ignore[assignment]  # Sparse
     ignore_case: bool = False
+    _plugged: dict[str, BaseModel] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_those_of_others(cls, data: Any, handler: Callable[[Any], Self]) -> Self:
+        """A key that arena does not have may be that of a check that is plugged in."""
+        keys = {field.alias or name for name, field in cls.model_fields.items()} | cls.not_built
+        unknown = [key for key in data if key not in keys] if isinstance(data, dict) else []
+        theirs = {key: data[key] for key in unknown if key in plugged.installed()}
+        for key in unknown:
+            if key not in theirs and (error := plugged.misspelt(key, sorted(keys))):
+                raise error
+        if not theirs:
+            return handler(data)
+        given = handler({key: value for key, value in data.items() if key not in theirs})
+        given._plugged = {key: plugged.options(key, value) for key, value in theirs.items()}
+        return given
 
     @property
     def kinds(self) -> list[str]:
-        """The checks that are given, in the order of this shape."""
-        return [key for key in KINDS if key in self.model_fields_set]
+        """The checks that are given, in the order of this shape, then those that others plug in."""
+        return [*(key for key in KINDS if key in self.model_fields_set), *self._plugged]
+
+    def given(self, kind: str) -> Any:
+        """What is given for a check; for one that is plugged in with its key."""
+        return (kind, self._plugged[kind]) if kind in self._plugged else getattr(self, kind)
 
 
-KINDS = tuple(key for key in CheckKeys.__annotations__ if key not in ("not_built", "ignore_case"))
+KINDS = tuple(key for key in CheckKeys.model_fields if key != "ignore_case")
 """The fields of `CheckKeys` that are checks."""
 
 
 def key_of(kind: str) -> str:
     """The key in the file of a field of `CheckKeys`."""
-    return "not" if kind == "none_of" else kind
+    field = CheckKeys.model_fields.get(kind)
+    return (field.alias if field else None) or kind
 
 
 _NEEDS_ONE = f"needs one of {', '.join(key_of(kind) for kind in KINDS)}"

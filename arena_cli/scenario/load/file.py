@@ -13,14 +13,15 @@ from arena_cli.ground.yamlfiles import yamlfile, yamlnodes
 from arena_cli.ground.yamlfiles.document import Document
 from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
-from arena_cli.scenario.load import cast, include, named, placeholders, select
+from arena_cli.scenario.expect.folders import Folders
+from arena_cli.scenario.load import beside, cast, include, judges, named, placeholders, select
+from arena_cli.scenario.load.given import Pasts
 from arena_cli.scenario.load.include import Reader
 from arena_cli.scenario.load.parts import tried
 from arena_cli.scenario.load.scenario import Scenario, Sent, sent_of
 from arena_cli.scenario.load.select import Selected
 from arena_cli.scenario.load.shapes import Case, Frame, ScenarioFile, Step, TeamPart
 from arena_cli.session import outgoing
-from arena_cli.session.outgoing import Planted
 from arena_cli.team import schema as schemas
 from arena_cli.team.model import Team
 from arena_cli.team.workspace import Workspace
@@ -193,6 +194,7 @@ class _Loader:
         self._workspace = workspace
         self._reader = reader
         self._teams: dict[str, tuple[Team | None, Workspace, list[Fault]]] = {}
+        self._pasts = Pasts(path, reader)
 
     def scenarios(self) -> tuple[list[Scenario], list[Fault]]:
         """Its scenarios, and what is wrong with them."""
@@ -200,7 +202,7 @@ class _Loader:
         found: list[Scenario] = []
         told: dict[Fault, list[str]] = {}
         for case in cases:
-            scenario, wrong = self._one(case)
+            scenario, wrong = self._one(case, tuple(one.id if one else None for one in cases))
             for fault in wrong:
                 told.setdefault(fault, []).append(case.id if case else "")
             if scenario is not None:
@@ -208,7 +210,9 @@ class _Loader:
         faults += [_in_cases(fault, names, len(cases)) for fault, names in told.items()]
         return found, faults
 
-    def _one(self, case: Case | None) -> tuple[Scenario | None, list[Fault]]:
+    def _one(
+        self, case: Case | None, cases: tuple[str | None, ...]
+    ) -> tuple[Scenario | None, list[Fault]]:
         filled = _Filled.of(self._documents, case)
         file, wrong = filled.checked()
         parts, data, faults = filled.parts, filled.data, [*filled.faults, *wrong]
@@ -216,10 +220,7 @@ class _Loader:
         faults += wrong
         if file is None or team is None:
             return None, faults
-        past = [
-            self._past(parts, index, said, team, faults)
-            for index, said in enumerate(file.given.messages)
-        ]
+        past = self._pasts.of(file.given, team, parts, faults)
         waits = any(part.document.has_placeholders for part in parts)
         waiting = list(placeholders.saved_names(data)) if waits else []
         later = {loc[1] for loc, _ in waiting if loc[0] == "steps" and loc[2] not in _JUDGED}
@@ -227,20 +228,25 @@ class _Loader:
             None if index in later else self._sent(parts, index, step, team, faults)
             for index, step in enumerate(file.steps)
         ]
-        for loc, what, mend in named.unknown(file, team, waiting):
+        judging, unfit = judges.of(file, team, workspace.loaded, workspace.judge)
+        folders = Folders(self._workspace.root, self._path)
+        unfit = [*named.unknown(file, team, waiting), *unfit, *beside.wrong(file, folders)]
+        for loc, what, mend in unfit:
             faults.append(yamlfile.holder(parts, loc).fault(loc, what, mend))
         if faults:
             return None, faults
         scenario = Scenario(
             file=file,
             case=case,
+            cases=cases,
             parts=tuple(parts),
             data=data,
             path=self._path,
             root=self._workspace.root,
             team=team,
             profiles=workspace.loaded,
-            past=tuple(one for one in past if one is not None),
+            judges=judging,
+            past=tuple(past),
             sent=tuple(sent),
             waiting=frozenset(loc for loc, _ in waiting),
         )
@@ -254,18 +260,6 @@ class _Loader:
         if same not in self._teams:
             self._teams[same] = cast.team_of(keys, parts, self._workspace)
         return self._teams[same]
-
-    def _past(
-        self,
-        parts: Sequence[Part],
-        index: int,
-        said: Mapping[str, str],
-        team: Team,
-        faults: list[Fault],
-    ) -> Planted | None:
-        loc = ("given", "messages", index)
-        author, content = next(iter(said.items()))
-        return tried(lambda: outgoing.planted(team, author, content), parts, loc, faults)
 
     def _sent(
         self, parts: Sequence[Part], index: int, step: Step, team: Team, faults: list[Fault]

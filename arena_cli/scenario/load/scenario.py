@@ -20,7 +20,7 @@ from arena_cli.scenario.load.parts import below_all
 from arena_cli.scenario.load.shapes import Case, FromFile, ScenarioFile, Step
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import Outgoing, Planted
-from arena_cli.team.model import Team
+from arena_cli.team.model import Member, Team
 from arena_cli.team.profiles import Loaded
 
 S = TypeVar("S", bound=BaseModel)
@@ -31,20 +31,23 @@ Sent = Outgoing | Planted | None
 class Scenario:
     """A checked scenario, or one case of it.
 
-    `parts` are its file and what that includes, the nearest first; `sent` is what each step sends
-    or plants, None for a `check` and for a step that waits for something saved; `waiting` are the
-    places of all that waits so. `past` is planted first. `profiles` are all that its team was made
-    of.
+    `cases` are the ids of all cases of its file, None alone where it has none. `parts` are its file
+    and what that includes, the nearest first; `sent` is what each step sends or plants, None for a
+    `check` and for a step that waits for something saved; `waiting` are the places of all that
+    waits so. `past` is planted first. `profiles` are all that its team was made of; `judges` go by
+    the name that its checks give them, empty for the workspace's own.
     """
 
     file: ScenarioFile
     case: Case | None
+    cases: tuple[str | None, ...]
     parts: tuple[Part, ...]
     data: Mapping[str, Any]
     path: Path
     root: Path
     team: Team
     profiles: Mapping[str, Loaded]
+    judges: Mapping[str, Member]
     past: tuple[Planted, ...]
     sent: tuple[Sent, ...]
     waiting: frozenset[Loc]
@@ -116,12 +119,13 @@ def sent_of(step: Step, team: Team, path: Path, reader: Reader) -> Sent:
         return None
     content = step.send
     if isinstance(content, FromFile):
-        content = outgoing.text_of(_there(content.file, path, reader))
-    files = [_there(name, path, reader) for name in step.attach]
+        content = outgoing.text_of(there(content.file, path, reader))
+    files = [there(name, path, reader) for name in step.attach]
     return outgoing.outgoing(team, content, author=step.author, files=files)
 
 
-def _there(name: str, path: Path, reader: Reader) -> Path:
+def there(name: str, path: Path, reader: Reader) -> Path:
+    """The file that the scenario in `path` calls so. Raises UsageError."""
     found = reader.located(name, path)
     if found is None:
         mend = f"paths start from {reader.root}, or from the folder of this file"

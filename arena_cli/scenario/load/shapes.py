@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
+from arena_cli.scenario.expect import patterns
 from arena_cli.scenario.expect.shapes import AgentId, ByAgent, Expect, Pattern
 from arena_cli.team.model import FileShape, Human, TeamConfig
 
@@ -35,6 +36,12 @@ def _reason(text: str) -> str:
     if text.strip().casefold() in {"", "no", "off", "false", "n", "yes", "on", "true", "y"}:
         raise ValueError("write why, in words, or leave the key out")
     return text
+
+
+def _finds_something(pattern: str) -> str:
+    if patterns.compiled(pattern).search(""):
+        raise ValueError("it matches the empty text, which is everywhere; write what varies")
+    return pattern
 
 
 Name = Annotated[str, AfterValidator(_name)]
@@ -110,12 +117,28 @@ class Fill(FileShape):
 
 
 class Given(FileShape):
-    """The past that a scenario starts from: `fill`, then `messages` (author: text)."""
+    """The past that a scenario starts from: `fill`, then what was said in a session up to event
+    `until` (`transcript`), then `messages` (author: text).
+    """
 
-    not_built: ClassVar[frozenset[str]] = frozenset({"notes", "transcript", "until"})
+    not_built: ClassVar[frozenset[str]] = frozenset({"notes"})
 
     messages: list[Annotated[dict[str, str], Field(min_length=1, max_length=1)]] = []
     fill: Fill | None = None
+    transcript: str | None = None
+    until: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _until_an_event_of_something(self) -> Given:
+        if self.until is not None and self.transcript is None:
+            raise ValueError("`until` goes with `transcript`: up to which event of it")
+        return self
+
+
+class Ignored(FileShape):
+    """What varies in a prompt from run to run, such as a date."""
+
+    regex: Annotated[Pattern, AfterValidator(_finds_something)]
 
 
 class Case(FileShape):
@@ -159,6 +182,7 @@ class ScenarioFile(TeamPart, Frame):
     tags: list[str] = Field(default_factory=list)
     skip: Reason | None = None
     xfail: Reason | None = None
+    ignore: list[Ignored] = []
     given: Given = Field(default_factory=_no_past)
     steps: list[Step] = Field(min_length=1)
     expect: Expect = Field(default_factory=_no_expect)

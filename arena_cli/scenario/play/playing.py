@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
+from arena_cli.ground.clock import HastyClock
 from arena_cli.ground.errors import ArenaError, DiskRefused, UsageError
+from arena_cli.ground.protocol import Usage
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import checks, conversation, judge, patterns
 from arena_cli.scenario.expect.checks import Verdict
@@ -19,34 +22,66 @@ from arena_cli.scenario.load.placeholders import NotSaved
 from arena_cli.scenario.load.scenario import Scenario, Sent
 from arena_cli.scenario.load.shapes import Saved, Step
 from arena_cli.scenario.play import neutral, scripts
+from arena_cli.scenario.play.judges import Judges
+from arena_cli.scenario.recording import drift, taking
+from arena_cli.scenario.recording.shelf import WhatOfDrift
+from arena_cli.scenario.recording.tape import Tape
 from arena_cli.scenario.result import (
     WRONG,
     CheckResult,
+    Drift,
     Failure,
+    Mode,
     ScenarioResult,
     ScenarioStatus,
     StepResult,
     StepStatus,
 )
+from arena_cli.session import session as session_module
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.session.session import Place, Session
-from arena_cli.transcript.events import Event, SessionEvent
+from arena_cli.transcript.events import ChainFinished, Event, SessionEvent
 
 Keep = Literal["failed", "all", "none"]
 
 
+class Part(NamedTuple):
+    """What recordings have to do with a scenario that is played.
+
+    `tape` stands around its agents, `recording` is its path as it is shown, `gone` is drift that
+    was known before; `drift` says what drift is: a failure, told, or nothing.
+    """
+
+    mode: Mode
+    tape: Tape | None = None
+    recording: str | None = None
+    gone: Sequence[Drift] = ()
+    drift: WhatOfDrift = "fail"
+
+
 class Playing:
-    """Plays one scenario; `result` tells how far it came.
+    """Plays one scenario; `result` tells how far it came, and that its recording was `written`.
 
     `keep` says which sessions are kept: of those that did not pass, of all, or of none. With
     `detail` the result has the events of a scenario that passed too.
     """
 
     def __init__(
-        self, scenario: Scenario, place: Place, keep: Keep = "failed", *, detail: bool = False
+        self,
+        scenario: Scenario,
+        place: Place,
+        keep: Keep = "failed",
+        *,
+        detail: bool = False,
+        part: Part | None = None,
     ) -> None:
         self._scenario = scenario
+        self._part = part or Part("live")
+        tape = self._part.tape
+        if tape is not None and tape.replays:
+            place = replace(place, clock=HastyClock(place.clock))
         self._place = place
+        self._drift = [] if self._part.drift == "ignore" else list(self._part.gone)
         self._keep = keep
         self._detail = detail
         self._sessions: dict[str | None, Session] = {}
@@ -54,10 +89,13 @@ class Playing:
         self._saved: dict[str, str] = {}
         self._checks: list[CheckResult] = []
         self._rows = judge.Rows(scenario.file.expect)
+        judged_through = tape.around_judge if tape is not None else session_module.as_it_is
+        self._judges = Judges(scenario, place, around=judged_through)
         self._turns = 0
         self._opening: SessionEvent | None = None
         self._error: str | None = None
         self._finished = False
+        self.written = False
         self._began = place.clock.monotonic()
         self._seconds = 0.0
 
@@ -72,6 +110,7 @@ class Playing:
         try:
             async with AsyncExitStack() as opened:
                 heard: dict[str | None, list[Event]] = {}
+                await opened.enter_async_context(self._judges)
                 self._session(None, opened, heard)
                 await self._play(opened, heard)
         except ArenaError as error:
@@ -81,15 +120,60 @@ class Playing:
             self._error = error.what if isinstance(error, DiskRefused) else str(error)
         finally:
             self._seconds = self._place.clock.monotonic() - self._began
+        self._conclude()
         self._finished = True
         if self._keep == "none" or (self._keep == "failed" and self.status not in WRONG):
             self.discard()
+
+    def _conclude(self) -> None:
+        """Tell how it differs from its recording."""
+        tape = self._part.tape
+        if tape is not None and tape.recorded is not None and self._part.drift != "ignore":
+            self._drift += drift.of(tape, self._scenario.team.members)
 
     def discard(self) -> None:
         """Remove its sessions."""
         for session in self._sessions.values():
             _remove(session.folder)
         self._sessions.clear()
+
+    @property
+    def _mode(self) -> Mode:
+        """How it was played: where agents were called for what was missing, it was recorded."""
+        tape = self._part.tape
+        return "record" if tape is not None and tape.called_agents else self._part.mode
+
+    def refuse(self, why: str) -> None:
+        """Its recording could not be written."""
+        self._error = why
+
+    def recorded(self) -> list[dict[str, Any]] | None:
+        """The lines of its recording as it was played now; None where they are not to be kept.
+
+        An agent that failed where nobody expected it, or a check that crashed, is no behaviour to
+        come back to; what drifted is kept only if it is taken over.
+        """
+        tape = self._part.tape
+        if tape is None or not self._finished or self.unkept:
+            return None
+        case = self._scenario.case
+        return taking.lines(tape, case.id if case else None, self._scenario.team.members)
+
+    @property
+    def unkept(self) -> str:
+        """Why its recording is not written anew; empty where it is, or is as it was."""
+        mode, tape = self._part.mode, self._part.tape
+        if tape is None or (mode == "replay" and not tape.called_agents):
+            return "nothing was recorded"
+        if any(call.missed for call in tape.calls):
+            return "there are calls without a recorded answer"
+        if mode == "replay" and self._drift:
+            return "it drifted: take that over first, with --update"
+        steps, checks = self._steps, [*self._checks]
+        checks += [check for step in steps for check in step.checks]
+        if self._error or any(step.failures or step.error for step in steps):
+            return "an agent or arena failed"
+        return "a check failed to judge" if any(one.status == "error" for one in checks) else ""
 
     @property
     def status(self) -> ScenarioStatus:
@@ -103,6 +187,8 @@ class Playing:
         found.add(_step_status(judge.status_of(self._checks, failures)))
         if self._error:
             found.add("error")
+        if self._drift and self._part.drift == "fail":
+            return "failed"
         if self._scenario.xfail is not None and "error" not in found:
             return "xfailed" if "failed" in found else "failed"
         if "failed" in found and not (self._scenario.xfail is not None and "error" in found):
@@ -132,6 +218,14 @@ class Playing:
             checks=self._checks,
             sessions=[session.name for session in self._sessions.values()],
             error=error,
+            mode=None if scenario.skip is not None else self._mode,
+            recording=self._part.recording,
+            written=self.written,
+            unkept=self.unkept if self._mode in ("record", "update") else "",
+            drift=self._drift,
+            usage=_sum(step.usage for step in self._steps),
+            judges_usage=self._judges.usage,
+            place=functools.partial(scenario.place, ("scenario",)),
             team=scenario.team,
             opening=self._opening,
         )
@@ -150,6 +244,7 @@ class Playing:
             first.plant(planted)
         heard[None].clear()
         for index, step in enumerate(scenario.file.steps):
+            self._begin(index + 1, step.session)
             session = self._session(step.session, opened, heard)
             events = heard[step.session]
             done = await self._step(index, session, events)
@@ -159,7 +254,14 @@ class Playing:
                 left = range(index + 1, len(scenario.file.steps))
                 self._steps += (self._result(one, "not_run") for one in left)
                 return
-        self._judge_whole()
+        if self._part.tape is not None:
+            self._part.tape.finished = True
+        self._begin(None)
+        await self._judge_whole()
+
+    def _begin(self, step: int | None, session: str | None = None) -> None:
+        if self._part.tape is not None:
+            self._part.tape.begin(step, session)
 
     def _session(
         self, name: str | None, opened: AsyncExitStack, heard: dict[str | None, list[Event]]
@@ -168,13 +270,22 @@ class Playing:
         session = self._sessions.get(name)
         if session is None:
             events = heard[name] = []
+            tape = self._part.tape
+            around = tape.around(name) if tape is not None else session_module.as_it_is
+
+            def hear(event: Event) -> None:
+                events.append(event)
+                if tape is not None:
+                    tape.hear(name, event)
+
             session = opened.enter_context(
                 Session(
                     self._place,
                     None,
                     self._scenario.team,
                     scenario=self._scenario.title,
-                    on_event=events.append,
+                    on_event=hear,
+                    around=around,
                 )
             )
             opened.push_async_callback(session.stop)
@@ -188,22 +299,22 @@ class Playing:
             if sent is None and self._scenario.file.steps[index].kind != "check":
                 sent = self._scenario.sent_with(index, self._saved)
             await _play(sent, session)
-            return self._judged(index, events)
+            return await self._judged(index, events)
         except (NotSaved, UsageError) as error:
             why = str(error)
         return self._result(index, "error", error=why, events=events)
 
-    def _judged(self, index: int, events: Sequence[Event]) -> StepResult:
+    async def _judged(self, index: int, events: Sequence[Event]) -> StepResult:
         step, loc = self._scenario.file.steps[index], ("steps", index)
         if step.check is not None:
             done = [one for one in self._steps if step.session in (None, one.session)]
-            told = self._told([event for one in done for event in one.events])
-            results = self._checked(step.check, told, (*loc, "check"))
+            told = self._told([event for one in done for event in one.events], index + 1)
+            results = await self._checked(step.check, told, (*loc, "check"))
             status = _step_status(judge.status_of(results, []))
             return self._result(index, status, end=told.end, checks=results)
-        told = self._told(events)
+        told = self._told(events, index + 1)
         results = self._save(index, step, told)
-        results += self._checked(step.expect, told, (*loc, "expect"))
+        results += await self._checked(step.expect, told, (*loc, "expect"), events)
         whole = self._scenario.file.expect
         failures = judge.unnamed(told, step.expect, whole, self._rows, self._turns)
         self._turns += len(told.turns)
@@ -212,10 +323,15 @@ class Playing:
             index, status, end=told.end, checks=results, failures=failures, events=events
         )
 
-    def _checked(self, expect: Expect, told: Conversation, loc: Loc) -> list[CheckResult]:
+    async def _checked(
+        self, expect: Expect, told: Conversation, loc: Loc, events: Sequence[Event] = ()
+    ) -> list[CheckResult]:
+        """The results; `events` are those of the step that are not in its result yet."""
         if not expect.model_fields_set:
             return []
         expected = self._scenario.expected(loc, expect, self._saved)
+        before = (event for one in self._steps for event in one.events)
+        told = await self._judges.heard(expected, told, lambda: self._told([*before, *events]))
         return judge.checked(expected, told, self._scenario.place, loc)
 
     def _save(self, index: int, step: Step, told: Conversation) -> list[CheckResult]:
@@ -230,18 +346,23 @@ class Playing:
                 missing.append(judge.result(verdict, "failed", self._scenario.place, loc, below))
         return missing
 
-    def _judge_whole(self) -> None:
+    async def _judge_whole(self) -> None:
         scenario = self._scenario
         used = [session.journal.fold.scripted_used for session in self._sessions.values()]
+        used.append(self._judges.used)
         told = self._told([event for one in self._steps for event in one.events])
         self._checks = scripts.unused(scenario, used)
         try:
-            self._checks += self._checked(scenario.file.expect, told, ("expect",))
+            self._checks += await self._checked(scenario.file.expect, told, ("expect",))
         except (NotSaved, UsageError) as error:
             self._error = str(error)
 
-    def _told(self, events: Sequence[Event]) -> Conversation:
-        return conversation.of(events, self._place.workspace)
+    def _told(self, events: Sequence[Event], step: int | None = None) -> Conversation:
+        told = conversation.of(events, self._place.workspace)
+        told.scenario = self._scenario.path
+        told.step = step
+        told.live = self._mode in ("live", "record")
+        return told
 
     def _result(
         self,
@@ -266,8 +387,14 @@ class Playing:
             checks=list(checks),
             failures=list(failures),
             error=error,
+            usage=_sum(e.usage for e in events if isinstance(e, ChainFinished) and e.replies),
             events=list(events),
         )
+
+
+def _sum(parts: Iterable[Usage | None]) -> Usage | None:
+    known = [part for part in parts if part is not None]
+    return Usage.total(known) if known else None
 
 
 def _remove(folder: Path) -> None:

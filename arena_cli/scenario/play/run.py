@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
+from arena_cli.ground.errors import DiskRefused
 from arena_cli.scenario.load.scenario import Scenario
-from arena_cli.scenario.play.playing import Keep, Playing
+from arena_cli.scenario.play.playing import Keep, Part, Playing
+from arena_cli.scenario.recording.shelf import Shelf
 from arena_cli.scenario.result import WRONG, ScenarioResult, ScenarioStatus
 from arena_cli.session.session import Place
 
@@ -16,9 +18,10 @@ class Runner:
 
     With `fail_fast` nothing after the first that failed, or was an error, is told. `on_progress` is
     told of each as it happens: that it begins (None), and how it ended. `detail` as in `Playing`.
+    `shelf` has the recordings; without it agents are called, and nothing is kept.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is an option of the command
         self,
         scenarios: Sequence[Scenario],
         place: Place,
@@ -29,7 +32,9 @@ class Runner:
         fail_fast: bool = False,
         keep: Keep = "failed",
         detail: bool = False,
+        shelf: Shelf | None = None,
     ) -> None:
+        self._shelf = shelf
         self._scenarios = scenarios
         self._place = place
         self._on_result = on_result
@@ -51,15 +56,22 @@ class Runner:
         """
         waiting = iter(range(len(self._scenarios)))
         try:
-            if self._jobs == 1:
-                await self._work(waiting)
-            else:
-                await self._share(waiting)
+            await self._play(waiting)
         except asyncio.CancelledError:
             for index in sorted(self._begun):
                 if index >= self._told and not self._stopped:
                     self._on_result(self._begun[index].result())
             raise
+        finally:
+            if self._shelf is not None:
+                self._shelf.close(self._scenarios)
+
+    async def _play(self, waiting: Iterator[int]) -> None:
+        """Play them, one after the other or some at a time."""
+        if self._jobs == 1:
+            await self._work(waiting)
+        else:
+            await self._share(waiting)
 
     async def _share(self, waiting: Iterator[int]) -> None:
         count = min(self._jobs, len(self._scenarios))
@@ -84,12 +96,36 @@ class Runner:
                 return
             scenario = self._scenarios[index]
             self._on_progress(scenario, None)
-            playing = Playing(scenario, self._place, self._keep, detail=self._detail)
+            part = self._part(scenario)
+            playing = Playing(scenario, self._place, self._keep, detail=self._detail, part=part)
             self._begun[index] = playing
             await playing.run()
+            self._put_away(scenario, playing)
             self._on_progress(scenario, playing.status)
             self._ended.add(index)
             self._tell()
+
+    def _part(self, scenario: Scenario) -> Part | None:
+        shelf = self._shelf
+        if shelf is None or scenario.skip is not None:
+            return None
+        mode = shelf.mode_of(scenario)
+        return Part(
+            mode,
+            shelf.tape_of(scenario),
+            None if mode == "live" else shelf.path_of(scenario),
+            [] if mode == "live" else shelf.gone(scenario),
+            drift="warn" if mode == "update" and shelf.drift == "fail" else shelf.drift,
+        )
+
+    def _put_away(self, scenario: Scenario, playing: Playing) -> None:
+        """Keep what was recorded."""
+        if self._shelf is None or scenario.skip is not None:
+            return
+        try:
+            playing.written = self._shelf.played(scenario, playing.recorded())
+        except DiskRefused as error:
+            playing.refuse(error.what)
 
     def _tell(self) -> None:
         while self._told in self._ended and not self._stopped:

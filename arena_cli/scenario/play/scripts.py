@@ -16,12 +16,13 @@ KIND = "scripted"
 
 
 def unused(scenario: Scenario, used: Sequence[Mapping[str, set[int]]]) -> list[CheckResult]:
-    """A failed result for each entry that no session of the scenario used; `used` has a session's
-    entries (from 0) by agent.
+    """A failed result for each entry that no session of the scenario used, of members and judges;
+    `used` has a session's entries (from 0) by agent.
     """
+    judges = {member.id: member for member in scenario.judges.values()}
     return [
         _unused(scenario, member.id, index, entry)
-        for member in scenario.team.members
+        for member in (*scenario.team.members, *judges.values())
         if member.profile.adapter.get("strict") is True and member.profile.adapter["type"] == KIND
         for index, entry in enumerate(member.profile.adapter["replies"])
         if not any(index in session.get(member.id, ()) for session in used)

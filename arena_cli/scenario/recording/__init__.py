@@ -1,0 +1,1 @@
+"""Recordings: what agents were asked and answered in a live run, from which it is played again."""

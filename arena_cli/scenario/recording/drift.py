@@ -1,0 +1,353 @@
+"""How a replay differs from its recording, and the first thing in each that does.
+
+A cause is told once a scenario: one changed role prompt is one difference, however many calls it
+touches. Settings and rules come first, then what agents are shown, then who is called.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple
+
+from arena_cli.ground.protocol import AgentInput, Attachment
+from arena_cli.scenario.recording import answers, settings
+from arena_cli.scenario.recording.recorded import CaseRecord, Recorded
+from arena_cli.scenario.recording.tape import Call, Stretch, Tape
+from arena_cli.scenario.result import Drift
+from arena_cli.team.model import Member
+from arena_cli.transcript import attachments, canonical
+from arena_cli.transcript.events import SessionEvent, TurnStarted
+
+
+def of(tape: Tape, members: Sequence[Member]) -> list[Drift]:
+    """All drift of a scenario that was replayed by these members."""
+    case = tape.recorded
+    assert case is not None
+    roots = [*_settings(case, tape, members), *_rules(case, tape)]
+    followers = [*_routing(case, tape), *_misses(tape), *_left_over(tape)]
+    for one, is_root in _inputs(case, tape):
+        (roots if is_root else followers).append(one)
+    followers.sort(key=_when)
+    if not roots and followers:
+        roots.append(followers.pop(0))
+    return [*roots, *(one.model_copy(update={"follows": True}) for one in followers)]
+
+
+def _when(one: Drift) -> tuple[float, int, bool]:
+    """What comes first, something else follows from: in a turn, what agents are shown."""
+    step = float("inf") if one.step is None else one.step
+    return (step, one.turn or 0, one.kind != "input")
+
+
+def _settings(case: CaseRecord, tape: Tape, members: Sequence[Member]) -> Iterator[Drift]:
+    called = case.called()
+    for member in (*members, *(one for one in tape.members.values() if one not in members)):
+        before = case.agents.get(member.id)
+        if before is None:
+            continue  # whoever is called is shown other members, or misses
+        after = settings.record(member, tape.redactor)
+        for place, was, now in settings.differences(before, after, called=member.id in called):
+            yield _setting(member.id, place, was, now)
+
+
+def _setting(agent: str | None, place: str, was: Any, now: Any) -> Drift:
+    return Drift(
+        kind="settings", agent=agent, field=place, before=_as_text(was), after=_as_text(now)
+    )
+
+
+def _rules(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
+    """The team's rules, as its main session began."""
+    before = next((line for line in case.lines if line["type"] == "session"), None)
+    after = next((e for e in tape.stretches[0].events if isinstance(e, SessionEvent)), None)
+    if before is None or after is None:
+        return
+    was, now = before["config"], after.config
+    for key in dict.fromkeys([*was, *now]):
+        if was.get(key) != now.get(key):
+            yield _setting(None, f"config.{key}", was.get(key), now.get(key))
+
+
+class _Difference(NamedTuple):
+    """The first field of an input that differs, and its texts."""
+
+    field: str
+    before: str
+    after: str
+    is_root: bool = True
+
+
+def _inputs(case: CaseRecord, tape: Tape) -> Iterator[tuple[Drift, bool]]:
+    """What agents are shown otherwise, and whether it can follow from nothing else."""
+    found: dict[tuple[str, _Difference], list[Call]] = {}
+    for call in tape.calls:
+        if call.drifted and call.record is not None:
+            for one in _differences(call.record, case, call, tape):
+                found.setdefault((call.key.agent, one), []).append(call)
+    for (agent, one), calls in found.items():
+        drift = Drift(
+            kind="input",
+            agent=agent,
+            field=one.field,
+            before=one.before,
+            after=one.after,
+            step=calls[0].key.step,
+            turn=calls[0].input.turn,
+            calls=len(calls),
+        )
+        yield drift, one.is_root
+
+
+_FIELDS = (
+    "role_prompt",
+    "members",
+    "memory_context",
+    "prefer_concise",
+    "max_output_tokens",
+    "mentioned_by",
+    "turn",
+)
+
+
+def _differences(
+    record: Recorded, case: CaseRecord, call: Call, tape: Tape
+) -> Iterator[_Difference]:
+    """The first field that differs, or the first messages that do."""
+    before = case.shown(record)
+    shown = tape.ignoring.input(call.input)
+    after = shown.model_dump(mode="json")
+    after["role_prompt"] = tape.redactor.text(after["role_prompt"])
+    defaults = {name: AgentInput.model_fields[name].default for name in _FIELDS}
+    for name in _FIELDS:
+        was, now = before.get(name, defaults[name]), after[name]
+        if was != now:
+            is_root = name not in ("mentioned_by", "turn")
+            yield _Difference(name, _told(name, was), _told(name, now), is_root)
+            return
+    found = list(_messages(before["messages"], after["messages"], tape))
+    yield from found or [_Difference("input", record.input_hash, call.input_hash)]
+
+
+def _messages(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], tape: Tape
+) -> Iterator[_Difference]:
+    """The first messages that differ; what a human says follows from nothing else."""
+    then, now = ([_said(message, tape) for message in one] for one in (before, after))
+    matcher = SequenceMatcher(None, then, now, autojunk=False)
+    for kind, start, end, new_start, new_end in matcher.get_opcodes():
+        if kind != "equal":
+            others = [*before[start:end], *after[new_start:new_end]]
+            yield _Difference(
+                f"messages[{new_start}]",
+                "\n".join(then[start:end]),
+                "\n".join(now[new_start:new_end]),
+                any(message.get("author_type") == "human" for message in others),
+            )
+            return
+
+
+def _said(message: Mapping[str, Any], tape: Tape) -> str:
+    """A message as a text: who said what, with what goes with it."""
+    who = message.get("author_name") or message.get("author_id", "")
+    kind = message.get("kind", "chat")
+    parts = [f"{who}: " if kind == "chat" else f"{who} ({kind}): "]
+    parts.append(tape.ignoring.text(str(message.get("content", ""))))
+    if message.get("mentions"):
+        parts.append(f"\n→ {', '.join(message['mentions'])}")
+    parts += [f"\n[{_attached(part)}]" for part in message.get("attachments") or ()]
+    parts += [
+        f"\n[{part['type']}: {json.dumps(part['data'], ensure_ascii=False)}]"
+        for part in message.get("structured") or ()
+    ]
+    return "".join(parts)
+
+
+def _attached(part: Mapping[str, Any]) -> str:
+    """An attachment; where a recording has its content, by that of what is kept of it."""
+    record = part
+    if "size" not in part:
+        with_data = Attachment.model_validate(answers.with_data(part))
+        content = attachments.content_of(with_data)
+        record = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    return f"{part['type']}: {part['name']}, {record['size']} bytes, sha256 {record['sha256']}"
+
+
+def _told(name: str, value: Any) -> str:
+    if name == "members":
+        return "\n".join(_member(one) for one in value)
+    return _as_text(value)
+
+
+def _member(member: Mapping[str, Any]) -> str:
+    role = f", {member['role']}" if member.get("role") else ""
+    return f"{member['id']} ({member['name']}{role})"
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _routing(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
+    """The first thing in each session that went another way."""
+    seen: set[str | None] = set()
+    for session in dict.fromkeys(stretch.session for stretch in tape.stretches):
+        if session not in seen:
+            seen.add(session)
+            yield from _first_apart(
+                list(_recorded(case, tape, session)), list(_played(tape, session))
+            )
+
+
+class _Fact(NamedTuple):
+    """Something that the rules decided: where, about whom, what."""
+
+    step: int | None
+    turn: int | None
+    field: str
+    agent: str | None
+    value: str
+
+
+def _first_apart(before: Sequence[_Fact], after: Sequence[_Fact]) -> Iterator[Drift]:
+    if before == after:
+        return
+    at = next(
+        (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other),
+        min(len(before), len(after)),
+    )
+    was = before[at] if at < len(before) else None
+    now = after[at] if at < len(after) else None
+    where = now or was
+    assert where is not None
+    same = was is not None and now is not None and was[:4] == now[:4]
+    yield Drift(
+        kind="routing",
+        agent=where.agent,
+        field=where.field,
+        before=_value(was, where, same=same),
+        after=_value(now, where, same=same),
+        step=where.step,
+        turn=where.turn,
+    )
+
+
+def _value(fact: _Fact | None, where: _Fact, *, same: bool) -> str:
+    if fact is None:
+        return ""
+    if same or fact[:4] == where[:4]:
+        return fact.value
+    who = f" {fact.agent}" if fact.agent else ""
+    return f"{fact.field}{who}: {fact.value}"
+
+
+def _recorded(case: CaseRecord, tape: Tape, session: str | None) -> Iterator[_Fact]:
+    step: int | None = 0
+    current: str | None = None
+    turn: int | None = None
+    for line in case.lines:
+        if line["type"] == "step":
+            step, current, turn = line["step"], line["session"], None
+        elif current == session and tape.was_played(step):
+            if line["type"] == "turn_started":
+                turn = line["depth"] + 1
+            for field, agent, value in _decided(line["type"], line.get):
+                yield _Fact(step, turn, field, agent, value)
+
+
+def _played(tape: Tape, session: str | None) -> Iterator[_Fact]:
+    for stretch in tape.stretches:
+        if stretch.session == session:
+            yield from _of_stretch(stretch)
+
+
+def _of_stretch(stretch: Stretch) -> Iterator[_Fact]:
+    turn: int | None = None
+    for event in canonical.ordered(stretch.events):
+        if isinstance(event, TurnStarted):
+            turn = event.depth + 1
+        for field, agent, value in _decided(event.type, functools.partial(getattr, event)):
+            yield _Fact(stretch.step, turn, field, agent, value)
+
+
+def _decided(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | None, str]]:
+    """What the rules decided by one event, each with the agent whom it is about.
+
+    `get` gives a field of the event, or of its record.
+    """
+    if kind == "turn_started":
+        yield "must", None, ", ".join(get("must"))
+        if deferred := get("deferred"):
+            yield "deferred", None, ", ".join(deferred)
+    elif kind == "candidates":
+        yield "asked", None, ", ".join(get("asked"))
+        for who, why in sorted(get("passed_over").items()):
+            yield "passed_over", who, _passing(why if isinstance(why, dict) else dict(why))
+    elif kind == "reply_finished":
+        yield "status", get("agent"), get("status")
+        if calls := "; ".join(_calls(get)):
+            yield "calls", get("agent"), calls
+    elif kind == "turn_finished":
+        yield "next", None, ", ".join(get("next"))
+    elif kind == "chain_finished":
+        yield "end", None, get("end")
+        if awaits := get("awaits"):
+            yield "awaits", None, ", ".join(awaits)
+    elif kind == "message":
+        message = get("message")
+        said = message if isinstance(message, dict) else dict(message)
+        if said["author_type"] == "system":
+            yield "system", None, said["content"]
+
+
+def _passing(why: Mapping[str, Any]) -> str:
+    if why.get("threshold") is not None:
+        return f"relevance {why['relevance']:g} < {why['threshold']:g}"
+    return f"relevance {why['relevance']:g}, {why.get('reason')}"
+
+
+def _calls(get: Callable[[str], Any]) -> Iterator[str]:
+    if called := get("next_mentions"):
+        yield ", ".join(called)
+    for who, why in get("refused").items():
+        yield f"not {who} ({why})"
+    for name in get("unresolved"):
+        yield f"nobody is @{name}"
+
+
+def _misses(tape: Tape) -> Iterator[Drift]:
+    found: dict[str, list[Call]] = {}
+    for call in tape.calls:
+        if call.missed:
+            found.setdefault(call.key.agent, []).append(call)
+    for agent, calls in found.items():
+        yield Drift(
+            kind="miss",
+            agent=agent,
+            field="calls",
+            after=calls[0].key.invocation,
+            step=calls[0].key.step,
+            turn=calls[0].input.turn,
+            calls=len(calls),
+        )
+
+
+def _left_over(tape: Tape) -> Iterator[Drift]:
+    found: dict[str, list[Recorded]] = {}
+    for record in tape.left_over:
+        found.setdefault(record.key.agent, []).append(record)
+    for agent, records in found.items():
+        yield Drift(
+            kind="left_over",
+            agent=agent,
+            field="calls",
+            before=records[0].key.invocation,
+            step=records[0].key.step,
+            turn=records[0].turn,
+            calls=len(records),
+        )

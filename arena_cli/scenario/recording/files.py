@@ -1,0 +1,197 @@
+"""Recordings as files: `recordings/<stem>.jsonl` in the folder of the scenario's file.
+
+One JSON object a line. The first says whose recording it is, the last has the checksum of all lines
+before (SHA-256 of their texts, without line ends, joined by newlines), by which a file that was
+cut, merged or edited by hand is known. Between them stand the cases (`taking`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from arena_cli.ground.errors import DiskRefused, Fault, FileFaults, UsageError
+from arena_cli.scenario.recording import taking
+from arena_cli.scenario.recording.recorded import CaseRecord, Key, Recorded, Recording
+
+FOLDER = "recordings"
+SUFFIX = ".jsonl"
+VERSION = 1
+
+_HEAD = "recording"
+_END = "end"
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def path_of(scenario: Path) -> Path:
+    """Where the recording of a scenario's file lies."""
+    return scenario.parent / FOLDER / f"{scenario.stem}{SUFFIX}"
+
+
+def written(scenario: str, cases: Iterable[Sequence[Mapping[str, Any]]]) -> bytes:
+    """The content of a recording's file: a scenario's title, and the lines of its cases."""
+    head = {"type": _HEAD, "version": VERSION, "scenario": scenario}
+    texts = [_encode(line) for line in (head, *(line for lines in cases for line in lines))]
+    texts.append(_encode({"type": _END, "sha256": _checksum(texts)}))
+    return "".join(f"{text}\n" for text in texts).encode()
+
+
+def write(path: Path, content: bytes) -> bool:
+    """Put it there, at once or not at all; whether it is not what was there. Raises DiskRefused."""
+    try:
+        if path.is_file() and path.read_bytes() == content:
+            return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            beside.write_bytes(content)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
+    return True
+
+
+def read(path: Path, shown: str, *, strict: bool = True) -> Recording:
+    """A recording; `shown` is its path as the user is shown it.
+
+    Raises FileFaults where it is none, or was cut, edited or made by a later arena, and UsageError
+    where it cannot be read. Without `strict`, an edited one is read as it is.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{shown}: cannot read this file: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise FileFaults([_fault(shown, 1, "is not UTF-8")]) from error
+    # A record ends at a line feed only; git may have put a carriage return before it.
+    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    return _Reader(shown, strict=strict).read(lines)
+
+
+def lines_of(case: CaseRecord) -> list[dict[str, Any]]:
+    """The lines of a case as they stood in the file."""
+    told = [{"type": "case", "case": case.id}, *case.agents.values()]
+    for line in case.lines:
+        kept = dict(line)
+        if line["type"] == "reply_finished" and line["message"]:
+            message = line["message"]
+            kept["message"] = {k: v for k, v in message.items() if k not in taking.IN_OUTPUT}
+        told.append(kept)
+    return told
+
+
+def _checksum(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
+
+
+def _fault(shown: str, line: int, what: str) -> Fault:
+    return Fault(shown, line, "", what, "record it anew: `arena run --record NAME`")
+
+
+class _Reader:
+    """Reads one file, line by line."""
+
+    def __init__(self, shown: str, *, strict: bool) -> None:
+        self._shown = shown
+        self._strict = strict
+        self._step: int | None = 0
+        self._session: str | None = None
+        self._said: dict[str, Mapping[str, Any]] = {}
+
+    def read(self, texts: list[str]) -> Recording:
+        records = [self._decoded(text, number) for number, text in enumerate(texts, start=1)]
+        head = self._head(records)
+        self._check_end(texts, records)
+        cases: dict[str | None, CaseRecord] = {}
+        case = CaseRecord(None)
+        for number, record in enumerate(records[1:-1], start=2):
+            try:
+                if record["type"] == "case":
+                    case = cases[record["case"]] = CaseRecord(record["case"])
+                    self._step, self._session = 0, None
+                else:
+                    self._take(record, number, case)
+            except (KeyError, TypeError, AttributeError, ValueError) as error:
+                what = f"is no line of a recording: {type(error).__name__}: {error}"
+                raise self._wrong(number, what) from error
+        return Recording(str(head["scenario"]), cases)
+
+    def _decoded(self, text: str, number: int) -> dict[str, Any]:
+        try:
+            record = json.loads(text)
+        except ValueError as error:
+            raise self._wrong(number, f"is not JSON: {error}") from error
+        if not isinstance(record, dict) or not isinstance(record.get("type"), str):
+            raise self._wrong(number, "is no line of a recording")
+        return record
+
+    def _head(self, records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        if not records or records[0]["type"] != _HEAD or "scenario" not in records[0]:
+            raise self._wrong(1, "is no recording")
+        version = records[0].get("version")
+        if version != VERSION:
+            what = f"is a recording of version {version!r}; this arena reads version {VERSION}"
+            raise self._wrong(1, what)
+        return records[0]
+
+    def _check_end(self, texts: Sequence[str], records: Sequence[Mapping[str, Any]]) -> None:
+        if records[-1]["type"] != _END:
+            raise self._wrong(len(texts), "was cut: its last line is missing")
+        if self._strict and records[-1].get("sha256") != _checksum(texts[:-1]):
+            fault = Fault(
+                self._shown,
+                len(texts),
+                "",
+                "does not fit its checksum: it was merged, or edited by hand",
+                "record it anew: `arena run --record NAME`; or, if it is right as it is: "
+                "`arena run --update NAME`",
+            )
+            raise FileFaults([fault])
+
+    def _take(self, record: dict[str, Any], number: int, case: CaseRecord) -> None:
+        kind = record["type"]
+        if kind == "agent":
+            case.agents[record["agent"]] = record
+            return
+        case.lines.append(record)
+        if kind == "step":
+            self._step, self._session = record["step"], record["session"]
+        elif kind == "judge" or (kind == "reply_started" and "input" in record):
+            case.calls.append(self._call(record, number, len(case.calls)))
+            self._said[record["agent"]] = record.get("output", {})
+        elif kind == "reply_finished" and record["message"]:
+            record["message"] = {
+                "content": "",
+                "structured": [],
+                "attachments": [],
+                **record["message"],
+                **{
+                    name: value
+                    for name, value in self._said.get(record["agent"], {}).items()
+                    if name in taking.IN_OUTPUT
+                },
+            }
+
+    def _call(self, record: Mapping[str, Any], number: int, count: int) -> Recorded:
+        came = {name: record[name] for name in ("output", "failure") if name in record}
+        if len(came) != 1:
+            raise ValueError("a call has one of `output` and `failure`")
+        return Recorded(
+            number=count,
+            key=Key(self._step, record["agent"], record["invocation"]),
+            session=self._session,
+            input_hash=record["input_hash"],
+            input=record["input"],
+            came=came,
+            turn=record["input"]["turn"],
+            line=number,
+        )
+
+    def _wrong(self, number: int, what: str) -> FileFaults:
+        return FileFaults([_fault(self._shown, number, what)])

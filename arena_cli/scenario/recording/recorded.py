@@ -1,0 +1,119 @@
+"""A recording as it is read: the calls of each case, and what each agent was shown at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Key(NamedTuple):
+    """Which calls are one another's: those of a step (from 1, None: of the whole scenario)."""
+
+    step: int | None
+    agent: str
+    invocation: str
+
+
+class Recorded(NamedTuple):
+    """One call of a case, `number` in order; `input` and `came` as they stand in its line.
+
+    `came` has `output` or `failure`; `line` is the line of the file, from 1.
+    """
+
+    number: int
+    key: Key
+    session: str | None
+    input_hash: str
+    input: Mapping[str, Any]
+    came: dict[str, Any]
+    turn: int | None
+    line: int
+
+
+@dataclass
+class CaseRecord:
+    """One case of a scenario, or the scenario that has none.
+
+    `lines` are its records in order, without the agents' (see `files`), each with all that was
+    said: a reply's text stands in its message. `calls` are those of agents and judges.
+    """
+
+    id: str | None
+    agents: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    calls: list[Recorded] = field(default_factory=list)
+
+    def unused(self) -> dict[Key, list[Recorded]]:
+        """All calls by key, in order."""
+        found: dict[Key, list[Recorded]] = {}
+        for call in self.calls:
+            found.setdefault(call.key, []).append(call)
+        return found
+
+    def called(self) -> set[str]:
+        """Who was called."""
+        return {call.key.agent for call in self.calls}
+
+    def session(self, key: str | None) -> Iterator[dict[str, Any]]:
+        """The events of one session of the case, in canonical order."""
+        current: str | None = None
+        for line in self.lines:
+            if line["type"] == "step":
+                current = line["session"]
+            elif current == key and line["type"] != "judge":
+                yield line
+
+    def shown(self, call: Recorded) -> dict[str, Any]:
+        """What the agent was shown, whole: the fields of an AgentInput, messages in order."""
+        messages: dict[str, dict[str, Any]] = {}
+        members: Sequence[Any] = ()
+        for line in self.session(call.session):
+            if line["type"] == "session":
+                members = line["members"]
+            elif line.get("message"):
+                messages[line["message"]["id"]] = line["message"]
+        shown = {
+            "agent_id": call.key.agent,
+            "invocation": call.key.invocation,
+            "role_prompt": self.agents.get(call.key.agent, {}).get("role_prompt", ""),
+            "members": list(members),
+            **call.input,
+        }
+        shown["messages"] = [
+            message
+            for part in call.input.get("messages", ())
+            for message in _messages(part, messages)
+        ]
+        return shown
+
+
+@dataclass
+class Recording:
+    """The recording of a scenario file: its title then, and its cases by id."""
+
+    scenario: str
+    cases: dict[str | None, CaseRecord]
+
+
+def ranges(ids: Sequence[str]) -> list[str]:
+    """`m1, m2, m3, m7` as `m1-m3, m7`."""
+    found: list[list[int]] = []
+    for name in ids:
+        number = int(name[1:])
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return [f"m{first}" if first == last else f"m{first}-m{last}" for first, last in found]
+
+
+def _messages(part: Any, known: Mapping[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The messages that a part of `messages` stands for: one written out, or some by their ids."""
+    if isinstance(part, dict):
+        yield part
+        return
+    first, _, last = part.partition("-")
+    start = int(first[1:])
+    for number in range(start, int((last or first)[1:]) + 1):
+        yield known.get(f"m{number}", {"id": f"m{number}", "content": ""})

@@ -1,0 +1,206 @@
+"""The recordings of a run: which scenario is played from which, and what is written in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from arena_cli.ground.errors import Fault, FileFaults
+from arena_cli.scenario.load.scenario import Scenario
+from arena_cli.scenario.recording import files
+from arena_cli.scenario.recording.recorded import CaseRecord, Recording
+from arena_cli.scenario.recording.tape import Tape
+from arena_cli.scenario.result import Drift, Mode
+
+Wanted = Literal["live", "replay", "record", "missing", "update"]
+"""What is asked for a run: agents called, recordings replayed, all made anew, only what is missing
+in them made, what drifted taken over.
+"""
+
+WhatOfDrift = Literal["fail", "warn", "ignore"]
+
+SCRIPTED = "scripted"
+
+
+@dataclass
+class _Volume:
+    """One file: what it held (None: nothing), the cases that were made anew, and how many of its
+    scenarios are still to be played.
+    """
+
+    shown: str
+    before: Recording | None
+    changed: dict[str | None, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    left: int = 0
+
+
+class Shelf:
+    """The recordings that a run of these scenarios needs, read before it begins.
+
+    `drift` says what drift is: a failure, told, or nothing. `wanted` None: replayed where `in_ci`
+    and there is a recording, else live.
+    """
+
+    def __init__(
+        self,
+        scenarios: Iterable[Scenario],
+        wanted: Wanted | None,
+        *,
+        in_ci: bool = False,
+        drift: WhatOfDrift = "fail",
+    ) -> None:
+        """Read them. Raises FileFaults with every fault of all of them, UsageError."""
+        self.drift = drift
+        self._wanted = wanted
+        self._in_ci = in_ci
+        self._volumes: dict[Path, _Volume] = {}
+        self._told: set[Path] = set()
+        scenarios = list(scenarios)
+        faults: dict[Fault, None] = {}
+        for scenario in scenarios:
+            path = files.path_of(scenario.path)
+            if path not in self._volumes:
+                try:
+                    self._volumes[path] = _Volume(
+                        _shown(path, scenario), self._read(scenario, path)
+                    )
+                except FileFaults as error:
+                    faults.update(dict.fromkeys(error.faults))
+                    self._volumes[path] = _Volume(_shown(path, scenario), None)
+                    continue
+            self._volumes[path].left += scenario.skip is None
+        if wanted == "replay" and not faults:
+            faults.update(dict.fromkeys(self._unrecorded(scenarios)))
+        if faults:
+            raise FileFaults(list(faults))
+
+    def _read(self, scenario: Scenario, path: Path) -> Recording | None:
+        if self._wanted == "live" or (self._wanted is None and not self._in_ci):
+            return None
+        if not path.is_file():
+            return None
+        shown = _shown(path, scenario)
+        try:
+            found = files.read(path, shown, strict=self._wanted not in ("record", "update"))
+        except FileFaults:
+            if self._wanted == "record" and scenario.case is None:
+                return None  # it is written anew as a whole
+            raise
+        title = scenario.file.scenario
+        if found.scenario != title and self._wanted not in ("record", "update"):
+            what = f"is the recording of `{found.scenario}`, not of `{title}` ({scenario.shown})"
+            mend = f"record it: `arena run --record {path.stem}`; or, if only the title is another "
+            raise FileFaults(
+                [Fault(shown, 1, "", what, f"{mend}now: `arena run --update {path.stem}`")]
+            )
+        return found
+
+    def _unrecorded(self, scenarios: Iterable[Scenario]) -> Iterable[Fault]:
+        """Whoever has no recording cannot be replayed; a script needs none."""
+        for scenario in scenarios:
+            volume = self._volumes[files.path_of(scenario.path)]
+            if volume.before is None and scenario.skip is None and not _is_scripted(scenario):
+                mend = f"record it: `arena run --record {scenario.path.stem}`"
+                _, line = scenario.place(("scenario",))
+                yield Fault(scenario.shown, line, "", f"has no recording: {volume.shown}", mend)
+
+    def mode_of(self, scenario: Scenario) -> Mode:
+        """How a scenario is played."""
+        recorded = self._volume(scenario).before is not None
+        if self._wanted == "record" or (self._wanted == "missing" and not recorded):
+            return "record"
+        if not recorded:
+            return "live"
+        return "update" if self._wanted == "update" else "replay"
+
+    def path_of(self, scenario: Scenario) -> str:
+        """The path of its recording as the user is shown it."""
+        return self._volume(scenario).shown
+
+    def tape_of(self, scenario: Scenario) -> Tape | None:
+        """What stands around its agents; None where they are called, and nothing is kept."""
+        mode = self.mode_of(scenario)
+        if mode == "live":
+            return None
+        recorded = None
+        before = self._volume(scenario).before
+        if mode != "record" and before is not None:
+            recorded = before.cases.get(_case(scenario)) or CaseRecord(_case(scenario))
+        stem = scenario.path.stem
+        return Tape(
+            recorded,
+            live=mode == "record" or self._wanted == "missing",
+            ignore=[one.regex for one in scenario.file.ignore],
+            mend=f"record it: `arena run --record=missing {stem}`",
+        )
+
+    def gone(self, scenario: Scenario) -> list[Drift]:
+        """The recorded cases that a scenario's file no longer has; told once."""
+        path = files.path_of(scenario.path)
+        before = self._volumes[path].before
+        if before is None or path in self._told:
+            return []
+        self._told.add(path)
+        known = scenario.cases
+        return [
+            Drift(
+                kind="left_over", field="case", before=case or "without cases", calls=len(one.calls)
+            )
+            for case, one in before.cases.items()
+            if case not in known
+        ]
+
+    def played(self, scenario: Scenario, lines: Sequence[Mapping[str, Any]] | None) -> bool:
+        """A scenario is over; `lines` are its case anew, None where it stays as it was.
+
+        Whether its file is written anew, now or once all its cases are over. Raises DiskRefused.
+        """
+        volume = self._volume(scenario)
+        volume.left -= 1
+        anew = False
+        if lines is not None:
+            case = _case(scenario)
+            before = volume.before.cases.get(case) if volume.before else None
+            anew = before is None or files.lines_of(before) != list(lines)
+            volume.changed[case] = lines
+        if volume.left <= 0:
+            self._write(scenario)
+        return anew
+
+    def close(self, scenarios: Iterable[Scenario]) -> None:
+        """Write what was made anew, also of files whose cases are not all over.
+
+        Raises DiskRefused.
+        """
+        for scenario in scenarios:
+            self._write(scenario)
+
+    def _write(self, scenario: Scenario) -> None:
+        volume = self._volume(scenario)
+        if not volume.changed:
+            return
+        before = volume.before.cases if volume.before else {}
+        kept = {case: files.lines_of(one) for case, one in before.items()}
+        whole: dict[str | None, Sequence[Mapping[str, Any]]] = {**kept, **volume.changed}
+        lines = [whole[case] for case in scenario.cases if case in whole]
+        files.write(files.path_of(scenario.path), files.written(scenario.file.scenario, lines))
+        volume.changed.clear()
+
+    def _volume(self, scenario: Scenario) -> _Volume:
+        return self._volumes[files.path_of(scenario.path)]
+
+
+def _case(scenario: Scenario) -> str | None:
+    return scenario.case.id if scenario.case else None
+
+
+def _shown(path: Path, scenario: Scenario) -> str:
+    inside = path.is_relative_to(scenario.root)
+    return (path.relative_to(scenario.root) if inside else path).as_posix()
+
+
+def _is_scripted(scenario: Scenario) -> bool:
+    everyone = [*scenario.team.members, *scenario.judges.values()]
+    return all(one.profile.adapter.get("type") == SCRIPTED for one in everyone)

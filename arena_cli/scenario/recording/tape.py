@@ -1,0 +1,207 @@
+"""Stands around the agents of a scenario, at the edge of their adapters, and records or replays
+them.
+
+The key of a call is step, agent and invocation (and the repeat, of which there is one so far). A
+call gets the first unused record of its key whose input has the same hash; else the next unused one
+of its key, which is drift; where none is left it is a miss. Routing is never read from a recording.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from arena_cli.adapters.runtime import Answer, Calls, Heard, Runtime
+from arena_cli.ground.errors import AgentError, AgentUnavailable
+from arena_cli.ground.protocol import AgentInput
+from arena_cli.ground.redact import Redactor
+from arena_cli.scenario.recording import answers
+from arena_cli.scenario.recording.ignoring import Ignoring
+from arena_cli.scenario.recording.recorded import CaseRecord, Key, Recorded
+from arena_cli.team.model import Member
+from arena_cli.transcript.events import Event, ReplyStarted
+
+OUTPUT = "output"
+FAILURE = "failure"
+
+
+@dataclass
+class Call:
+    """One call that was made: as which reply (None: of a judge), and what came of it.
+
+    `record` is what it was answered from, None where the agent was called or there was none.
+    """
+
+    key: Key
+    session: str | None
+    input: AgentInput
+    input_hash: str
+    reply: int | None = None
+    record: Recorded | None = None
+    came: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def drifted(self) -> bool:
+        """Whether it was answered from a record of another input."""
+        return self.record is not None and self.record.input_hash != self.input_hash
+
+    @property
+    def missed(self) -> bool:
+        """Whether there was nothing to answer it from."""
+        return not self.came
+
+
+class Stretch(NamedTuple):
+    """A step (from 1; 0 is what was there before, None what comes after all) in one session."""
+
+    step: int | None
+    session: str | None
+    events: list[Event]
+    judged: list[Call]
+
+
+class Tape:
+    """The calls of one scenario as it is played.
+
+    `redactor` is that of its sessions. `finished` is set once all its steps were played. `recorded`
+    is what is replayed, `live` whether an agent is called where nothing is: `recorded` with `live`
+    calls only for what is missing, and no longer where something has drifted already.
+    """
+
+    def __init__(
+        self,
+        recorded: CaseRecord | None = None,
+        *,
+        live: bool,
+        ignore: Sequence[str] = (),
+        mend: str = "",
+    ) -> None:
+        self.recorded = recorded
+        self.ignoring = Ignoring(ignore)
+        self.calls: list[Call] = []
+        self.stretches: list[Stretch] = [Stretch(0, None, [], [])]
+        self.members: dict[str, Member] = {}
+        self.called_agents = False
+        self.finished = False
+        self._live = live
+        self._mend = mend
+        self.redactor = Redactor()
+        self._unused = recorded.unused() if recorded else {}
+        self._started: dict[tuple[str | None, str], int] = {}
+
+    @property
+    def replays(self) -> bool:
+        """Whether nobody is called."""
+        return not self._live
+
+    @property
+    def left_over(self) -> list[Recorded]:
+        """The records that no call was answered from, in order; of steps that were played."""
+        left = [one for records in self._unused.values() for one in records]
+        played = [one for one in left if self.was_played(one.key.step)]
+        return sorted(played, key=lambda one: one.number)
+
+    def was_played(self, step: int | None) -> bool:
+        """Whether a step of the recording was, or will not be any more."""
+        return self.finished or any(stretch.step == step for stretch in self.stretches)
+
+    def begin(self, step: int | None, session: str | None = None) -> None:
+        """What comes from now on belongs to that step (from 1), None: to the whole scenario."""
+        self.stretches.append(Stretch(step, session, [], []))
+
+    def hear(self, session: str | None, event: Event) -> None:
+        """An event of a session of the scenario was written."""
+        self.stretches[-1].events.append(event)
+        if isinstance(event, ReplyStarted):
+            self._started[session, event.agent] = event.reply
+
+    def around(self, session: str | None) -> Callable[[Runtime], Calls]:
+        """What the agents of a session are called through."""
+
+        def taped(runtime: Runtime) -> Calls:
+            self.redactor = runtime.redactor
+            return _Taped(self, runtime, session, is_judge=False)
+
+        return taped
+
+    def around_judge(self, runtime: Runtime) -> Calls:
+        """What a judge is called through."""
+        return _Taped(self, runtime, None, is_judge=True)
+
+    def opened(
+        self, member: Member, input: AgentInput, session: str | None, *, is_judge: bool
+    ) -> Call:
+        """A call begins: its record is taken at once, so that the order of calls decides."""
+        now = self.stretches[-1]
+        key = Key(now.step, member.id, input.invocation)
+        call = Call(key, session, input, self.ignoring.hash_of(input))
+        if is_judge:
+            now.judged.append(call)
+        else:
+            call.reply = self._started.get((session, member.id))
+        call.record = self._taken(key, call.input_hash)
+        if call.record is not None:
+            call.came = call.record.came
+        self.calls.append(call)
+        self.members.setdefault(member.id, member)
+        return call
+
+    def _taken(self, key: Key, input_hash: str) -> Recorded | None:
+        left = self._unused.get(key)
+        if not left:
+            return None
+        same = (at for at, one in enumerate(left) if one.input_hash == input_hash)
+        return left.pop(next(same, 0))
+
+    def may_call(self) -> bool:
+        """Whether an agent may be called where nothing is recorded."""
+        if self._live and self.recorded is not None and any(call.drifted for call in self.calls):
+            return False
+        return self._live
+
+    def miss(self, key: Key) -> AgentError:
+        """What a call without a record fails with."""
+        where = "over the whole scenario" if key.step is None else f"in step {key.step}"
+        what = f"its recording has no answer left for it {where} ({key.invocation})"
+        return AgentUnavailable(key.agent, what, mend=self._mend, again=False)
+
+
+class _Taped:
+    """The runtime of one session, with the tape around it."""
+
+    def __init__(
+        self, tape: Tape, runtime: Runtime, session: str | None, *, is_judge: bool
+    ) -> None:
+        self.redactor = runtime.redactor
+        self._tape = tape
+        self._runtime = runtime
+        self._session = session
+        self._is_judge = is_judge
+
+    async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
+        """One call: from its record, else of the agent itself, which is recorded."""
+        tape = self._tape
+        call = tape.opened(member, input, self._session, is_judge=self._is_judge)
+        if OUTPUT in call.came:
+            return answers.answered(call.came[OUTPUT], heard)
+        if FAILURE in call.came:
+            raise answers.failed(call.came[FAILURE], member.id, heard)
+        if not tape.may_call():
+            raise tape.miss(call.key)
+        tape.called_agents = True
+        try:
+            answer = await self._runtime.invoke(member, input, heard)
+        except AgentError as error:
+            call.came = {FAILURE: answers.failure(error, heard)}
+            raise
+        except asyncio.CancelledError:  # its time ran out; nobody keeps what was interrupted
+            call.came = {FAILURE: answers.failure(None, heard)}
+            raise
+        call.came = {OUTPUT: answers.output(answer, heard)}
+        return answer
+
+    async def stop(self) -> None:
+        """End whatever still runs for the agents."""
+        await self._runtime.stop()

@@ -1,0 +1,81 @@
+"""The canonical form of a session: what two of them have in common when the same came of both.
+
+Left out is what differs from run to run: `recovered`, `resumed`, `status`; times, `seq`, `attempt`,
+`attempts`, `latency_ms`, `agent_session`, `metadata`, attachments' `path`; replies that were
+cancelled, and every attempt of a reply but its last. Within a phase replies stand in order of call,
+begun before finished; messages are numbered `m1`, `m2`, ... in the order that comes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from arena_cli.transcript.events import (
+    Event,
+    Recovered,
+    ReplyFinished,
+    ReplyStarted,
+    Resumed,
+    StatusReported,
+)
+
+_LEFT_OUT = (Recovered, Resumed, StatusReported)
+_VARIES = frozenset({"seq", "ts", "attempt", "attempts", "latency_ms", "agent_session", "metadata"})
+_VARIES_IN_MESSAGE = frozenset({"timestamp", "metadata"})
+
+
+def of(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """The events of one session, from its beginning, as plain JSON records in canonical order."""
+    ids: dict[str, str] = {}
+    return [record(event, ids) for event in ordered(events)]
+
+
+def ordered(events: Iterable[Event]) -> Iterator[Event]:
+    """The events that count, in canonical order; each phase is held until it is over."""
+    started: dict[int, ReplyStarted] = {}
+    finished: dict[int, ReplyFinished] = {}
+    for event in events:
+        if isinstance(event, ReplyStarted):
+            started[event.reply] = event
+        elif isinstance(event, ReplyFinished):
+            if event.status == "cancelled":
+                started.pop(event.reply, None)
+            else:
+                finished[event.reply] = event
+        elif not isinstance(event, _LEFT_OUT):
+            yield from _phase(started, finished)
+            yield event
+    yield from _phase(started, finished)
+
+
+def _phase(started: dict[int, ReplyStarted], finished: dict[int, ReplyFinished]) -> Iterator[Event]:
+    for phase in ("A", "B"):
+        yield from (started[number] for number in sorted(started) if started[number].phase == phase)
+        yield from (
+            finished[number] for number in sorted(finished) if finished[number].phase == phase
+        )
+    started.clear()
+    finished.clear()
+
+
+def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
+    """One event as a canonical record; `ids` are the new ids so far, by those of the transcript."""
+    told = event.model_dump(mode="json", exclude=set(_VARIES))
+    message = told.get("message")
+    if message:
+        ids[message["id"]] = f"m{len(ids) + 1}"
+        told["message"] = _message(message, ids)
+    if "trigger" in told:
+        told["trigger"] = [ids.get(name, name) for name in told["trigger"]]
+    return told
+
+
+def _message(message: Mapping[str, Any], ids: Mapping[str, str]) -> dict[str, Any]:
+    told = {key: value for key, value in message.items() if key not in _VARIES_IN_MESSAGE}
+    told["id"] = ids[told["id"]]
+    told["reply_to"] = ids.get(told["reply_to"], told["reply_to"])
+    told["attachments"] = [
+        {key: value for key, value in part.items() if key != "path"} for part in told["attachments"]
+    ]
+    return told
