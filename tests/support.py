@@ -37,6 +37,9 @@ class CountingClock:
     def monotonic(self) -> float:
         return 0.0
 
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
     def jitter(self) -> float:
         return 0.0
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena_cli.ground.protocol import Attachment, Message, StructuredContent, Usage
-from arena_cli.scenario.expect import checks, conversation, judge
+from arena_cli.scenario.expect import checks, conversation, judge, kinds
 from arena_cli.scenario.expect.checks import Verdict
 from arena_cli.scenario.expect.conversation import Conversation
 from arena_cli.scenario.expect.shapes import Expect
@@ -263,7 +263,7 @@ def test_a_check_that_crashes_is_an_error_and_the_others_are_judged(
     def crash(*_: Any, **__: Any) -> Verdict:
         raise RuntimeError("boom")
 
-    monkeypatch.setitem(checks._CHECKS, "contains", crash)
+    monkeypatch.setitem(kinds.KINDS, "contains", kinds.Kind(crash, crash))
     results = judged(worked(), replies={"architect": [{"contains": "x"}]}, turns=2)
     assert {result.field: result.status for result in results} == {
         "replies.architect[0].contains": "error",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,14 @@ from arena_cli.report import cells, columns, overview, results
 from arena_cli.report.progress import Progress
 from arena_cli.report.words import Words
 from arena_cli.scenario import result
-from arena_cli.scenario.result import CheckResult, Failure, RunResult, ScenarioResult, StepResult
+from arena_cli.scenario.result import (
+    CheckResult,
+    Drift,
+    Failure,
+    RunResult,
+    ScenarioResult,
+    StepResult,
+)
 
 SAY = Words()
 ROWS = st.lists(
@@ -42,6 +50,7 @@ def step(number: int = 1, status: str = "failed", **more: Any) -> StepResult:
 
 def scenario(status: str = "failed", *steps: StepResult, **more: Any) -> ScenarioResult:
     given = {"scenario": "x", "file": "s/x.yaml", "seconds": 0.25, **more}
+    given.setdefault("place", lambda: ("s/x.yaml", 1))
     return ScenarioResult(status=status, steps=list(steps), **given)
 
 
@@ -227,7 +236,7 @@ def test_an_xfail_that_passed_says_so(tmp_path: Path) -> None:
     told = stage.play("scenario: x\nxfail: '#412'\nsteps: [{send: '@dev hi'}]")
     assert printed(told).startswith("FAILED  x · ")
     assert "take its `xfail` out" in printed(told)
-    assert closed(told, told)[1].startswith("FAILED  scenarios/s0.yaml: it was expected to fail")
+    assert closed(told, told)[1].startswith("FAILED  scenarios/s0.yaml:1: it was expected to fail")
 
 
 def test_what_agents_and_files_say_draws_nothing() -> None:
@@ -255,7 +264,7 @@ def test_the_end_lists_what_went_wrong_and_counts() -> None:
         "",
         "FAILED  s/x.yaml:7: end · b",
         "ERROR   s/x.yaml:3: dev: error · c",
-        "ERROR   s/x.yaml: disk full · d",
+        "ERROR   s/x.yaml:1: disk full · d",
         "1 passed, 1 failed, 2 errors, 1 interrupted, 1 skipped, 2 not run in 1.5 s",
     ]
     assert closed(told[1]) == ["1 failed in 1.5 s"]
@@ -272,6 +281,178 @@ def test_a_chinese_reader_gets_chinese_words_and_the_same_status() -> None:
         "      实际：nobody",
     ]
     assert closed(told, say=Words("zh")) == ["1 failed（失败），用时 1.5 秒"]
+
+
+def test_a_mode_is_told_where_nobody_was_called() -> None:
+    told = [scenario("passed", mode=mode) for mode in ("live", "replay", "record", "update")]
+    heads = [printed(one) for one in told]
+    assert heads == [
+        "passed  x · s/x.yaml · 0.25 s",
+        "passed  x · s/x.yaml · 0.25 s · replayed",
+        "passed  x · s/x.yaml · 0.25 s · recorded",
+        "passed  x · s/x.yaml · 0.25 s · updated",
+    ]
+    assert closed(*told) == ["4 passed in 1.5 s · 1 live, 1 replayed, 1 recorded, 1 updated"]
+    assert closed(told[0], told[0]) == ["2 passed in 1.5 s"]
+
+
+def test_a_judge_without_a_verdict_is_no_crash_and_is_counted() -> None:
+    checks = [check("replies.dev[0].judge", "error", expected="", actual="prose", judge="critic")]
+    told = scenario("error", step(1, "error", checks=checks))
+    assert "    s/x.yaml:7: replies.dev[0].judge (no verdict of critic)" in printed(told)
+    assert "crashed" not in printed(told)
+    assert closed(told) == ["1 error, 1 judge error in 1.5 s"]
+    assert closed(told, told)[-1] == "2 errors, 2 judge errors in 1.5 s"
+
+
+PROMPT = "You plan.\nName {}.\n"
+
+
+def drifted(status: str = "failed", **more: Any) -> ScenarioResult:
+    """A scenario whose dev is shown another role prompt in step 2, for which it is called twice."""
+    change = {"before": PROMPT.format("three risks"), "after": PROMPT.format("two risks")}
+    one = Drift(kind="input", agent="dev", field="role_prompt", step=2, turn=1, calls=2, **change)
+    return scenario(status, step(2, "passed"), **{"mode": "replay", "drift": [one], **more})
+
+
+@pytest.mark.parametrize(
+    ("drift", "line"),
+    [
+        (
+            Drift(kind="input", agent="a", field="members", before="x" * 99),
+            "a is shown another members",
+        ),
+        (
+            Drift(
+                kind="settings", agent="a", field="response.threshold", before="0.6", after="0.8"
+            ),
+            "a has another response.threshold: 0.6 → 0.8",
+        ),
+        (
+            Drift(kind="settings", field="config.max_responders", before="5", after=""),
+            "the team has another config.max_responders: 5 → nothing",
+        ),
+        (
+            Drift(kind="routing", field="must", before="a, b", after="a", step=1, turn=2),
+            "step 1, turn 2: must is not what it was: a, b → a",
+        ),
+        (
+            Drift(kind="routing", agent="a", field="passed_over", before="1\n2", step=1),
+            "step 1: a: passed_over is not what it was",
+        ),
+        (Drift(kind="left_over", agent="a", field="calls"), "a is not called any more"),
+        (
+            Drift(kind="left_over", field="case", before="eu"),
+            "the file has no case eu any more",
+        ),
+        (
+            Drift(kind="miss", agent="a", field="calls", calls=3),
+            "a is called, and no record is left for it (3 calls)",
+        ),
+    ],
+)
+def test_each_kind_of_drift_is_one_line_with_its_place(drift: Drift, line: str) -> None:
+    told = printed(scenario("failed", step(1, "passed"), drift=[drift])).splitlines()
+    place = "s/x.yaml:3" if drift.step else "s/x.yaml:1"
+    assert told[1:] == [f"  DRIFT   {place}: {line}"]
+
+
+def test_a_cause_is_told_once_with_its_words_and_what_to_do() -> None:
+    told = [
+        drifted(scenario=f"the {name}", file=f"s/{name}.yaml", place=lambda: ("", 1))
+        for name in "abcd"
+    ]
+    assert printed(told[0]).splitlines() == [
+        "FAILED  the a · s/a.yaml · 0.25 s · replayed",
+        "  DRIFT   s/a.yaml:3: step 2, turn 1: dev is shown another role_prompt (2 calls)",
+    ]
+    assert closed(*told, scenario("passed", mode="live")) == [
+        "",
+        "drift: dev is shown another role_prompt",
+        "      You plan.",
+        "    ~ Name {-three-}{+two+} risks.",
+        "  in 4 scenarios, 8 calls",
+        "    s/a.yaml:3 · the a",
+        "    s/b.yaml:3 · the b",
+        "    s/c.yaml:3 · the c",
+        "    and 1 more",
+        "  look at it; if it is meant: `arena run --update a b c d`",
+        "",
+        "1 passed, 4 failed, 4 drifted in 1.5 s · 1 live, 4 replayed",
+    ]
+
+
+def test_many_names_are_left_out_of_a_command() -> None:
+    told = [drifted(file=f"s/{name}.yaml") for name in "abcdef"]
+    assert "`arena run --update`" in "\n".join(closed(*told))
+
+
+def test_what_no_record_answers_is_to_be_recorded() -> None:
+    miss = Drift(kind="miss", agent="ops", field="calls", step=2, turn=1, calls=1, follows=True)
+    cause = drifted().drift[0]
+    told = closed(
+        drifted(scenario="a", file="s/a b.yaml", drift=[miss, cause]), drifted(file="s/c.yaml")
+    )
+    assert [line for line in told if line.startswith("drift: ")] == [
+        "drift: dev is shown another role_prompt"
+    ]
+    todo = "`arena run --update c`, `arena run --record 'a b'`"
+    assert f"  look at it; if it is meant: {todo}" in told
+    first, second = printed(drifted(drift=[miss, cause])).splitlines()[1:]
+    assert "role_prompt" in first
+    assert "no record is left" in second
+
+
+def test_drift_that_only_warns_and_drift_that_was_accepted_are_no_failure() -> None:
+    warned = drifted("passed")
+    assert printed(warned).splitlines()[1].startswith("  drift   s/x.yaml:3: ")
+    assert closed(warned)[-1] == "1 passed, 1 drifted in 1.5 s · 1 replayed"
+    accepted = drifted("passed", mode="update", written=True)
+    assert printed(accepted).splitlines()[1].startswith("  updated s/x.yaml:3: ")
+    assert "  accepted: it was written into the recording" in closed(accepted)
+    refused = drifted("passed", mode="update")
+    assert printed(refused).splitlines()[1].startswith("  drift   s/x.yaml:3: ")
+
+
+def test_an_xfail_that_drifts_says_so_in_its_line() -> None:
+    told = drifted("xfailed", reason="#412")
+    assert printed(told) == "xfailed x · s/x.yaml · 0.25 s · #412 · replayed · drifted"
+    assert "drift: dev is shown another role_prompt" in closed(told)
+
+
+def test_a_scenario_that_drifts_and_fails_is_listed_for_what_failed() -> None:
+    told = drifted(checks=[check("turns")])
+    assert "FAILED  s/x.yaml:7: turns · x" in closed(told, told)
+
+
+def test_a_long_diff_is_cut_and_says_so() -> None:
+    one = Drift(kind="input", agent="dev", field="role_prompt", before="a\n" * 90, after="b\n" * 90)
+    told = closed(drifted(drift=[one]))
+    assert len(told) < 40
+    assert any(re.fullmatch(r" +and \d+ more lines", line) for line in told)
+
+
+def test_a_chinese_reader_is_told_of_drift_in_chinese() -> None:
+    told = drifted(case="甲")
+    assert printed(told, Words("zh")).splitlines()[1] == (
+        "  DRIFT   s/x.yaml:3: 第 2 步、第 1 轮：dev 看到的 role_prompt 变了 (2 次调用)"
+    )
+    lines = closed(told, say=Words("zh"))
+    assert lines[1] == "与录制不同：dev 看到的 role_prompt 变了"
+    assert lines[-3] == "  先看一看；若是有意的：`arena run --update x`"
+    assert (
+        lines[-1] == "1 failed（失败）、1 drifted（与录制不同），用时 1.5 秒 · 1 replayed（回放）"
+    )
+
+
+def test_what_drifted_draws_nothing() -> None:
+    evil = "\x1b[2J::stop-commands::x\n::error::y\n##[error]z"
+    one = Drift(kind="input", agent=evil, field=evil, before=evil, after=f"{evil}!")
+    told = [printed(drifted(drift=[one])), *closed(drifted(drift=[one]))]
+    assert "\x1b" not in "".join(told)
+    for line in "\n".join(told).splitlines():
+        assert not line.strip().startswith("::")
+        assert "##[" not in line
 
 
 class Terminal(io.StringIO):
@@ -329,4 +510,5 @@ def test_a_run_result_has_what_the_documentation_names() -> None:
     assert {"scenario", "case", "file", "tags", "status", "reason", "seconds", "sessions"} <= {*one}
     (only,) = one["steps"]
     assert (only["kind"], only["session"], only["line"]) == ("send", None, 3)
-    assert {*only["checks"][0]} == {"file", "line", "field", "status", "expected", "actual"}
+    keys = {"file", "line", "field", "status", "expected", "actual", "judge"}
+    assert {*only["checks"][0]} == keys

@@ -13,9 +13,9 @@ from arena_cli.scenario.load import file, select
 # Every key that the format has and that is not built yet, where it stands.
 NOT_BUILT = {
     "": "repeat pass_rate",
-    "given": "transcript until notes",
+    "given": "notes",
     "expect": "shown notes shown_notes deviations compactions",
-    "check": "json similar python judge snapshot tool",
+    "check": "json similar python snapshot tool",
 }
 PLACES = {
     "": ("{key}: 1\nscenario: x\nsteps: [{{send: hi}}]", 1, "{key}"),

@@ -13,7 +13,7 @@ from stage import Stage, broken, printed
 
 from arena_cli.ground.errors import FileFaults, UsageError
 from arena_cli.ground.yamlfiles import yamlfile
-from arena_cli.scenario.expect import checks
+from arena_cli.scenario.expect import kinds
 from arena_cli.scenario.load import file, placeholders, select
 from arena_cli.scenario.result import ScenarioResult
 
@@ -179,7 +179,7 @@ expect: {replies: {dev: [{contains: hi}]}}
     def crash(*_: Any, **__: Any) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setitem(checks._CHECKS, "contains", crash)
+    monkeypatch.setitem(kinds.KINDS, "contains", kinds.Kind(crash, crash))
     assert stage.play(text).status == "error"
     assert stage.play(text.replace('xfail: "#1"\n', "")).status == "failed"
 

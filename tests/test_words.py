@@ -7,7 +7,9 @@ import string
 from pathlib import Path
 from typing import get_args
 
+import jinja2
 import pytest
+from jinja2 import nodes
 
 from arena_cli.ground.protocol import Attachment, Status, StructuredContent
 from arena_cli.report import words
@@ -16,7 +18,7 @@ from arena_cli.transcript.events import End, ReplyStatus
 
 REPORT = Path(words.__file__).parent
 # The commands' own words are English: theirs is another `say`.
-SPEAKERS = {*REPORT.glob("*.py"), REPORT.parent / "cli" / "dry_run.py"}
+SPEAKERS = {*REPORT.rglob("*.py"), REPORT.parent / "cli" / "dry_run.py"}
 SPEAK = {"say", "_say", "spans", "_phase"}
 
 
@@ -36,7 +38,20 @@ def texts() -> tuple[set[str], set[str]]:
             first = node.args[0]
             if path in SPEAKERS and name in SPEAK and isinstance(first, ast.Constant):
                 said.add(first.value)
-    return said, standing
+    in_templates = spoken_in_templates()
+    return said | in_templates, standing | in_templates
+
+
+def spoken_in_templates() -> set[str]:
+    """The texts of every `say("...")` in a template."""
+    found: set[str] = set()
+    for path in REPORT.rglob("*.html"):
+        page = jinja2.Environment().parse(path.read_text(encoding="utf-8"))
+        for call in page.find_all(nodes.Call):
+            if isinstance(call.node, nodes.Name) and call.node.name == "say":
+                assert isinstance(call.args[0], nodes.Const)
+                found.add(call.args[0].value)
+    return found
 
 
 def fields(text: str) -> list[str]:

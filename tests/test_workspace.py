@@ -195,7 +195,7 @@ def test_every_fault_of_every_file_is_told_at_once(tmp_path: Path) -> None:
     [
         ("team: tt\n", "arena.yaml:1: team: there is no team `tt`\n  did you mean `t`?"),
         ("redact: [a, '(']\n", "arena.yaml:1: redact[1]: is no regular expression"),
-        ("defaults: {judge: {}}\n", "arena.yaml:1: defaults.judge: is not built yet"),
+        ("defaults: {judge: {}}\n", "arena.yaml:1: defaults.judge: must be the id of an agent"),
         ("defaults: {ecko: {}}\n", "defaults.ecko: unknown key\n  did you mean `echo`?"),
         ("defaults: {config: {budget: {}}}\n", "defaults.config.budget: is not built yet"),
         ("defaults: {echo: {port: x}}\n", "defaults.echo.port: must be a whole number"),

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arena_cli.cli import common, complete
+from arena_cli.cli import common, complete, pages
 from arena_cli.cli.interrupt import Interrupted
 from arena_cli.cli.screen import Printer
 from arena_cli.ground import exits
 from arena_cli.ground.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from arena_cli.cli.showing import ShownEvents
     from arena_cli.session.recall import Recalled
     from arena_cli.session.store import Stored
+    from arena_cli.transcript.events import Event
 
 _SESSIONS = complete.complete_sessions
 
@@ -67,6 +71,14 @@ EventsOrInputAsJson = Annotated[
         help="Print the events as in the transcript, one a line; of --context the input.",
     ),
 ]
+AsPage = Annotated[
+    str | None,
+    typer.Option(
+        "--html",
+        metavar="[FILE]",
+        help="Write it as one page of HTML into this file; without one, or for `-`, to stdout.",
+    ),
+]
 SessionsAsJson = Annotated[bool, typer.Option("--json", help="Print them as one JSON list.")]
 ItsTranscript = Annotated[
     str | None,
@@ -90,6 +102,7 @@ def show(
     follow: Follow = False,
     shown_context: WithContext = False,
     as_json: EventsOrInputAsJson = False,
+    html: AsPage = None,
 ) -> None:
     """Print a session's timeline from its transcript."""
     from arena_cli.cli import showing
@@ -97,24 +110,35 @@ def show(
 
     wanted = showing.turn_of(turn) if turn is not None else None
     _check_together(
-        turn=wanted, agent=agent, after_seq=after_seq, follow=follow, shown_context=shown_context
+        turn=wanted,
+        agent=agent,
+        after_seq=after_seq,
+        follow=follow,
+        shown_context=shown_context,
+        as_json=as_json,
+        html=html,
     )
+    if html is not None and session is None:
+        pages.refuse_session(context, html)
     stored = _one(context, session)
+
+    def choose(chosen: ShownEvents) -> Iterable[Event]:
+        if wanted is not None:
+            return chosen.turn(wanted)
+        if follow:
+            return chosen.following(after_seq)
+        return chosen.everything() if after_seq is None else chosen.after(after_seq)
+
+    if html is not None:
+        pages.show(context, stored, choose, html)
+        return
     agent_id = concerning.agent_named(stored.transcript, agent) if agent is not None else None
     if shown_context and agent_id:
         _show_context(context, stored, agent_id, wanted, as_json=as_json)
         return
     avatars = {} if as_json else common.avatars_of(context)
     printer = Printer(as_json=as_json, avatars=avatars)
-    chosen = showing.ShownEvents(stored, printer.goes_on)
-    if wanted is not None:
-        events = chosen.turn(wanted)
-    elif follow:
-        events = chosen.following(after_seq)
-    elif after_seq is not None:
-        events = chosen.after(after_seq)
-    else:
-        events = chosen.everything()
+    events = choose(showing.ShownEvents(stored, printer.goes_on))
     try:
         for event in showing.told(events, agent_id):
             printer.event(event)
@@ -134,6 +158,8 @@ def _check_together(
     after_seq: int | None,
     follow: bool,
     shown_context: bool,
+    as_json: bool,
+    html: str | None,
 ) -> None:
     """Raises UsageError for options that contradict each other."""
     given = {
@@ -141,12 +167,19 @@ def _check_together(
         "--follow": follow,
         "--turn": turn is not None,
         "--after-seq": after_seq is not None,
+        "--agent": agent is not None,
+        "--json": as_json,
+        "--html": html is not None,
     }
     apart = [
         ("--context", "--follow"),
         ("--context", "--after-seq"),
         ("--follow", "--turn"),
         ("--turn", "--after-seq"),
+        ("--html", "--json"),
+        ("--html", "--follow"),
+        ("--html", "--context"),
+        ("--html", "--agent"),  # the page has a filter of its own
     ]
     for one, other in apart:
         if given[one] and given[other]:

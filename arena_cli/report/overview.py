@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arena_cli.ground.text import shown_line
-from arena_cli.report import results
+from arena_cli.report import drift, findings, results
 from arena_cli.report.spans import BETWEEN, EMPTY, Line, Span, line
 from arena_cli.report.words import Words
 from arena_cli.scenario.load.scenario import Scenario
-from arena_cli.scenario.result import WRONG, RunResult, ScenarioResult
+from arena_cli.scenario.result import RunResult, ScenarioResult
 
 
 def listed(scenario: Scenario, say: Words) -> Line:
@@ -28,20 +28,28 @@ def listed(scenario: Scenario, say: Words) -> Line:
 
 
 def closing(whole: RunResult, say: Words | None = None) -> Iterator[Line]:
-    """The end of a run: of several scenarios those that went wrong, a line each; the counts."""
+    """The end of a run: of several scenarios those that went wrong, a line each; the counts.
+
+    Each cause of drift stands between them, once for all scenarios, in place of those that do
+    nothing but drift.
+    """
     say = say or Words()
     wrong = [result for result in whole.scenarios if result.status in ("failed", "error")]
-    if wrong and len(whole.scenarios) > 1:
+    listed = [(result, why) for result in wrong if (why := _why(result, say))]
+    if listed and len(whole.scenarios) > 1:
         yield EMPTY
-        for result in wrong:
+        for result, why in listed:
             title = Span(shown_line(result.title), "dim")
-            told = [*results.label(result.status), Span(_why(result)), BETWEEN, title]
+            told = [*results.label(result.status), Span(why), BETWEEN, title]
             yield Line(tuple(told), results.LABEL_WIDTH)
+    if whole.drift:
+        yield from drift.closing(whole, say)
+        yield EMPTY
     yield line(Span(summary(whole, say), "failed" if whole.exit_code else "strong"))
 
 
 def summary(whole: RunResult, say: Words | None = None) -> str:
-    """`2 passed, 1 failed, 1 error in 0.3 s`."""
+    """`2 passed, 1 failed, 1 error, 1 drifted in 0.3 s · 3 replayed, 1 live`."""
     say = say or Words()
     counts = {
         "passed": whole.passed,
@@ -55,29 +63,31 @@ def summary(whole: RunResult, say: Words | None = None) -> str:
     told = [f"{count} {say.enum(_plural(what, count))}" for what, count in counts.items() if count]
     if whole.warned:
         told.append(results.counted(say, whole.warned, "1 warning", "{count} warnings"))
-    return say(
-        "{counts} in {seconds} s", counts=say(", ").join(told), seconds=f"{whole.seconds:.1f}"
+    if whole.drifted:
+        told.append(f"{whole.drifted} {say.enum('drifted')}")
+    if whole.judge_errors:
+        one, many = "1 judge error", "{count} judge errors"
+        told.append(results.counted(say, whole.judge_errors, one, many))
+    counts_told = say(", ").join(told)
+    text = say("{counts} in {seconds} s", counts=counts_told, seconds=f"{whole.seconds:.1f}")
+    if set(whole.modes) <= {"live"}:
+        return text
+    modes = (
+        f"{whole.modes[mode]} {say.enum(word)}"
+        for mode, word in results.MODES.items()
+        if mode in whole.modes
     )
+    return f"{text} · {say(', ').join(modes)}"
 
 
-def _why(result: ScenarioResult) -> str:
-    """The first place where a scenario did not hold, and what."""
-    for check in result.all_checks():
-        if check.status in WRONG:
-            return results.place_of(check)
-    for step in result.steps:
-        file, number = step.place() if step.status in WRONG else ("", 0)
-        for failure in step.failures:
-            what = f"{failure.agent}: {failure.status}"
-            return shown_line(f"{file}:{number}: {what}")
-        if step.error:
-            return _first_line(f"{file}:{number}: {step.error}")
-    return _first_line(f"{result.file}: {result.error}" if result.error else result.file)
+def _why(result: ScenarioResult, say: Words) -> str:
+    """The first place where a scenario did not hold, and what; empty where it only drifted."""
+    found = findings.wrong(result, say)
+    if not found:
+        return shown_line(result.file)
+    first = found[0]
+    return "" if first.kind == "drift" else shown_line(f"{first.file}:{first.line}: {first.title}")
 
 
 def _plural(what: str, count: int) -> str:
     return "errors" if what == "error" and count > 1 else what
-
-
-def _first_line(text: str) -> str:
-    return shown_line(text.partition("\n")[0])

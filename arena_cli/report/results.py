@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from arena_cli.ground.text import shown, shown_line
-from arena_cli.report import columns, facts
+from arena_cli.report import columns, drift, facts
 from arena_cli.report.spans import BETWEEN, EMPTY, INDENT, Line, Span, line
 from arena_cli.report.timeline import Timeline
 from arena_cli.report.words import Words
@@ -33,6 +33,9 @@ LABELS = {
     "skipped": "skipped",
     "xfailed": "xfailed",
     "warned": "warned",
+    "drifted": "DRIFT",
+    "drift_warned": "drift",
+    "accepted": "updated",
 }
 STYLES = {
     "passed": "added",
@@ -43,7 +46,11 @@ STYLES = {
     "skipped": "dim",
     "xfailed": "dim",
     "warned": "warned",
+    "drifted": "failed",
+    "drift_warned": "warned",
+    "accepted": "dim",
 }
+MODES = {"live": "live", "replay": "replayed", "record": "recorded", "update": "updated"}
 LABEL_WIDTH = 8
 _ROW = re.compile(r"^timeline(?:_exact)?(?:\[(\d+)\])?$")
 
@@ -59,29 +66,35 @@ def drawn(
 
     `avatars` as in `Timeline`.
     """
-    return _Report(result, say or Words(), width, avatars or {}).lines()
+    return Report(result, say or Words(), width, avatars).lines()
 
 
-class _Report:
-    """One scenario; knows which of its steps were told already."""
+class Report:
+    """One scenario; knows which of its steps were told already. Arguments as those of `drawn`."""
 
     def __init__(
-        self, result: ScenarioResult, say: Words, width: int, avatars: Mapping[str, str]
+        self,
+        result: ScenarioResult,
+        say: Words,
+        width: int = WIDTH,
+        avatars: Mapping[str, str] | None = None,
     ) -> None:
         self._result = result
         self._say = say
         self._width = width
-        self._avatars = avatars
+        self._avatars = avatars or {}
         self._timelines: dict[str | None, Timeline] = {}
         self._told: set[int] = set()
 
     def lines(self) -> Iterator[Line]:
+        """All that is told of it."""
         result = self._result
         yield self._headline()
         if result.status != "xfailed":  # it was to fail
+            yield from self._drift()
             for step in result.steps:
                 yield from self._step(step)
-            yield from self._whole(result.checks)
+            yield from self._whole()
         if result.error:
             yield from _block(result.error, INDENT)
         for session in result.sessions:
@@ -98,11 +111,22 @@ class _Report:
         warned = sum(check.status == "warned" for check in result.all_checks())
         if warned and result.status != "xfailed":
             told.append(counted(say, warned, "1 warning", "{count} warnings"))
+        if result.mode and result.mode != "live":
+            told.append(say.enum(MODES[result.mode]))
+        if result.drift and result.status == "xfailed":
+            told.append(say.enum("drifted"))
         title = Span(shown_line(result.title), "strong" if result.status in WRONG else "")
         spans = [*label(result.status), title]
         for fact in told:
             spans += [BETWEEN, Span(fact, "dim")]
         return Line(tuple(spans), LABEL_WIDTH)
+
+    def _drift(self) -> Iterator[Line]:
+        status = "drifted" if drift.counts(self._result) else "drift_warned"
+        status = "accepted" if drift.updated(self._result) else status
+        for row in drift.drawn(self._result, self._say):
+            spans = (Span(INDENT), *label(status), *row.spans)
+            yield Line(spans, len(INDENT) + LABEL_WIDTH)
 
     def _step(self, step: StepResult) -> Iterator[Line]:
         """A step that did not pass, or that warned."""
@@ -110,17 +134,26 @@ class _Report:
         if step.status == "passed" and not bad:
             return
         status = "warned" if step.status == "passed" else step.status
-        yield line(INDENT, label(status), _title(step, self._say), hang=len(INDENT) + LABEL_WIDTH)
+        title = step_title(step, self._say)
+        yield line(INDENT, label(status), title, hang=len(INDENT) + LABEL_WIDTH)
+        yield from self.reasons(step)
+        if step.status in WRONG:
+            yield from self.timelines(step)
+
+    def reasons(self, step: StepResult) -> Iterator[Line]:
+        """Why a step did not pass, or what warned in it."""
         if step.error:
             file, number = step.place()
             yield from _block(f"{file}:{number}: {step.error}", INDENT * 2)
         for failure in step.failures:
             yield from self._failure(failure)
-        for check in bad:
-            yield from self._check(check)
-        if step.status in WRONG:
-            for one in self._covered(step):
-                yield from self._timeline(one)
+        yield from self.checks(step.checks)
+
+    def checks(self, checks: Iterable[CheckResult]) -> Iterator[Line]:
+        """Those of the checks that did not pass, or that warned."""
+        for check in checks:
+            if check.status != "passed":
+                yield from self._check(check)
 
     def _covered(self, step: StepResult) -> Iterable[StepResult]:
         """The steps that its expectations are about."""
@@ -129,18 +162,16 @@ class _Report:
         before = [one for one in self._result.steps if one.number < step.number]
         return [one for one in before if step.session in (None, one.session)]
 
-    def _whole(self, checks: Iterable[CheckResult]) -> Iterator[Line]:
-        bad = [check for check in checks if check.status != "passed"]
-        if not bad:
+    def _whole(self) -> Iterator[Line]:
+        found = {check.status for check in self._result.checks} - {"passed"}
+        if not found:
             return
-        found = {check.status for check in bad}
         status = next(one for one in ("failed", "error", "warned") if one in found)
         yield line(INDENT, label(status), self._say("over all steps"))
-        for check in bad:
-            yield from self._check(check)
+        yield from self.checks(self._result.checks)
         if status in WRONG:
             for step in self._result.steps:
-                yield from self._timeline(step)
+                yield from self.timeline(step)
 
     def _failure(self, failure: Failure) -> Iterator[Line]:
         agent = shown_line(failure.agent)
@@ -158,7 +189,10 @@ class _Report:
 
     def _check(self, check: CheckResult) -> Iterator[Line]:
         place = [Span(place_of(check), "strong")]
-        if check.status == "error":
+        if check.status == "error" and check.judge:
+            told = self._say("(no verdict of {judge})", judge=shown_line(check.judge))
+            place.append(Span(f" {told}", "failed"))
+        elif check.status == "error":
             place.append(Span(f" {self._say('(the check itself crashed)')}", "failed"))
         elif check.status == "warned":
             place.append(Span(f" {self._say('(level: warn)')}", "warned"))
@@ -172,7 +206,13 @@ class _Report:
             at=_row_of(check),
         )
 
-    def _timeline(self, step: StepResult) -> Iterator[Line]:
+    def timelines(self, step: StepResult) -> Iterator[Line]:
+        """Those of the steps that its expectations are about, as `timeline` tells them."""
+        for one in self._covered(step):
+            yield from self.timeline(one)
+
+    def timeline(self, step: StepResult) -> Iterator[Line]:
+        """Its timeline, the first time that it is asked for, where its events were kept."""
         if step.number in self._told or not step.events:
             return
         self._told.add(step.number)
@@ -204,7 +244,8 @@ def label(status: str) -> list[Span]:
     return [Span(word, STYLES[status]), Span(" " * max(LABEL_WIDTH - len(word), 1))]
 
 
-def _title(step: StepResult, say: Words) -> str:
+def step_title(step: StepResult, say: Words) -> str:
+    """`step 2 (check, session other): its name`."""
     kind = [] if step.kind == "send" else [step.kind]
     if step.session is not None:
         kind.append(say("session {name}", name=shown_line(step.session)))

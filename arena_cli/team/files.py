@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from arena_cli.ground import nearest
@@ -18,6 +18,7 @@ from arena_cli.team.teams import Draft
 FILE = "arena.yaml"
 AGENTS = "agents"
 TEAMS = "agents/teams"
+JUDGE = "judge"
 SUFFIX = ".yaml"
 
 Unsaved = Mapping[str, Document]
@@ -68,12 +69,25 @@ def _default_faults(key: str, document: Document, kinds: Kinds) -> list[Fault]:
     loc = ("defaults", key)
     if key == "config":
         return yamlfile.validate_part(Part(document, loc), TeamConfig)[1]
-    if key == "judge":
-        return [document.fault(loc, "is not built yet", "take it out")]
-    known = ["config", *kinds.known()]
+    known = ["config", JUDGE, *kinds.known()]
     if key in known or key.startswith("x-"):
         return []
     return [document.fault(loc, "unknown key", nearest.hint(key, known))]
+
+
+def judge_faults(
+    document: Document, loaded: Collection[str], broken: Collection[str]
+) -> list[Fault]:
+    """What is wrong with `defaults.judge`, of the agents there are and those with a wrong file."""
+    part = Part(document, ("defaults", JUDGE))
+    judge = part.data
+    if judge is None and not part.holds(()):
+        return []
+    if not isinstance(judge, str):
+        return [part.fault((), "must be the id of an agent")]
+    if ids.normal(judge) in (*loaded, *broken):
+        return []
+    return [part.fault((), f"there is no agent `{judge}`", nearest.hint(judge, loaded))]
 
 
 def common_rules(document: Document) -> Sequence[Part]:

@@ -79,6 +79,12 @@ class Workspace:
         """Every agent's profile by id."""
         return {agent_id: one.profile for agent_id, one in self.loaded.items()}
 
+    @property
+    def judge(self) -> str | None:
+        """The id of the agent that judges where nobody else is named, if there is one."""
+        judge = self.file.defaults.get(files.JUDGE)
+        return None if judge is None else ids.normal(judge)
+
     def team(
         self,
         name: str | None = None,
@@ -197,6 +203,7 @@ def load(root: Path, *, kinds: Kinds, unsaved: files.Unsaved = files.NOTHING) ->
     found.faults += _load_profiles(root, kinds, document, sources, loaded)
     broken = [agent_id for agent_id in sources if agent_id not in loaded]
     found.faults += profiles.reference_faults(loaded, broken)
+    found.faults += files.judge_faults(document, loaded, broken)
     drafts, broken_teams = files.drafts(root, document, found.faults, unsaved)
     built: dict[str, Team] = {}
     for name, draft in drafts.items():

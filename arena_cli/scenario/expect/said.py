@@ -54,7 +54,13 @@ def _each_passes(agent: str, which: str, check: TextCheck, told: Conversation) -
 
 def _of_reply(reply: Call, check: TextCheck, told: Conversation) -> Verdict:
     verdict = kinds.one(Subject(reply.text, told, reply), check.kind, check)
-    return verdict._replace(actual=f"{_who(reply)}: {verdict.actual}")
+    return verdict._replace(actual=_by(_who(reply), verdict.actual))
+
+
+def _by(who: str, actual: str) -> str:
+    """What was there, and who said it; where lines stand beside those expected, in the note."""
+    lines, found, note = actual.rpartition("\n(")
+    return f"{lines}\n({who}: {note}" if found else f"{who}: {actual}"
 
 
 def _any_passes(agent: str, wanted: Sequence[TextCheck], told: Conversation) -> Verdict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
@@ -158,14 +159,14 @@ class CheckKeys(Sparse):
     @classmethod
     def _with_those_of_others(cls, data: Any, handler: Callable[[Any], Self]) -> Self:
         """A key that arena does not have may be that of a check that is plugged in."""
-        keys = {field.alias or name for name, field in cls.model_fields.items()} | cls.not_built
-        unknown = [key for key in data if key not in keys] if isinstance(data, dict) else []
+        keys = _keys_of(cls)
+        if not isinstance(data, dict) or data.keys() <= keys:
+            return handler(data)
+        unknown = sorted(data.keys() - keys)
         theirs = {key: data[key] for key in unknown if key in plugged.installed()}
         for key in unknown:
             if key not in theirs and (error := plugged.misspelt(key, sorted(keys))):
                 raise error
-        if not theirs:
-            return handler(data)
         given = handler({key: value for key, value in data.items() if key not in theirs})
         given._plugged = {key: plugged.options(key, value) for key, value in theirs.items()}
         return given
@@ -182,6 +183,13 @@ class CheckKeys(Sparse):
 
 KINDS = tuple(key for key in CheckKeys.model_fields if key != "ignore_case")
 """The fields of `CheckKeys` that are checks."""
+
+
+@cache
+def _keys_of(shape: type[CheckKeys]) -> frozenset[str]:
+    """The keys that arena itself has, built or not."""
+    fields = shape.model_fields.items()
+    return shape.not_built | {field.alias or name for name, field in fields}
 
 
 def key_of(kind: str) -> str:

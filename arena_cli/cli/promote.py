@@ -1,0 +1,121 @@
+"""`arena promote`: a session that somebody had becomes a scenario with its recording."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from arena_cli.cli import common, complete, interrupt, streams
+from arena_cli.cli.screen import Screen
+from arena_cli.cli.streams import Stdout
+from arena_cli.ground import exits
+
+if TYPE_CHECKING:
+    from arena_cli.report.spans import Line
+    from arena_cli.report.words import Words
+    from arena_cli.scenario.promote.parting import Parting
+    from arena_cli.scenario.promote.promoting import Promoted
+
+ItsSession = Annotated[
+    str, typer.Argument(help="The session.", autocompletion=complete.complete_sessions)
+]
+Until = Annotated[
+    int | None,
+    typer.Option(
+        "--until",
+        metavar="SEQ",
+        min=1,
+        help="Only up to the end of the chain in which event SEQ is.",
+    ),
+]
+ToFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--to",
+        metavar="FILE",
+        help="Where the scenario is written; else `scenarios/SESSION.yaml`.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Write over what is there.")]
+
+
+def promote(
+    context: typer.Context,
+    session: ItsSession,
+    until: Until = None,
+    to: ToFile = None,
+    force: Force = False,
+) -> None:
+    """Make a scenario and its recording out of a session. Exits 1 where it plays otherwise now."""
+    from dataclasses import replace
+
+    from arena_cli.report import words
+    from arena_cli.scenario.promote import promoting
+    from arena_cli.session import store
+
+    loaded = common.workspace_of(context)
+    stored = store.find(loaded.root, session)
+    path = promoting.path_for(stored, to, loaded.root, common.here())
+    promotion = promoting.Promotion(stored, until, path, loaded, force=force)
+    for note in promotion.notes:
+        common.warn(note)
+    place = replace(common.place_of(loaded, wait_s=0), durability="flush")
+    made = interrupt.run(promotion.make(place), hint="")
+    out, say = Stdout(), words.here()
+    is_same = made.result.status == "passed" and made.parting is None
+    if not is_same:
+        Screen(out, say).show(_differences(made, say))
+    command = f"arena run {made.name} --replay"
+    told = say(
+        "{scenario} and {recording} are written; play them: {command}",
+        scenario=made.scenario,
+        recording=made.recording,
+        command=command,
+    )
+    out.write(f"{told}\n")
+    out.check()
+    if not is_same:
+        raise typer.Exit(exits.NOT_HELD)
+
+
+def _differences(made: Promoted, say: Words) -> Iterator[Line]:
+    """What is not as the session was: in full, then the first thing in one line."""
+    from arena_cli.report import results
+    from arena_cli.report.spans import Span, line
+
+    width = shutil.get_terminal_size((results.WIDTH, 0)).columns
+    faces = {member.id: member.profile.avatar for member in made.result.team.members}
+    avatars = streams.encodable(faces, sys.stdout)
+    yield from results.drawn(made.result, say, width=width, avatars=avatars)
+    if made.parting:
+        told = say("not as the session was: {what}", what=_first(made.parting, say))
+        yield line(Span(told, "failed"))
+    for name, was, now in made.rules:
+        told = say("the team has another {field}", field=f"config.{name}")
+        yield line(Span(f"{told}{say(': ')}{was} → {now}"))
+
+
+def _first(parting: Parting, say: Words) -> str:
+    """Where a session parts from what it was, in one line."""
+    from arena_cli.ground.text import shown_line
+
+    nobody = say("nobody")
+    before, after = (shown_line(one) or nobody for one in (parting.before, parting.after))
+    who = shown_line(parting.agent or "")
+    what = {
+        "must": say("must reply: {who}", who=before),
+        "asked": say("may reply: {who}", who=before),
+        "came": f"{who}: {say.enum(before)}",
+        "mentions": say("{who} mentions {whom}", who=who, whom=before),
+        "turns": say("{count} turns", count=before),
+        "end": say.enum(before),
+    }[parting.matter]
+    if parting.matter in ("came", "end"):
+        after = say.enum(after)
+    where = (say("step {number}", number=parting.step), say("turn {turn}", turn=parting.turn))
+    return f"{say(', ').join(where)}{say(': ')}{what} → {after}"

@@ -1,0 +1,82 @@
+"""What went wrong in a scenario, one record for each: a place, what it is, the whole of it.
+
+The reports for machines, and the list at the end of a run, are made of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from arena_cli.report import drift
+from arena_cli.report.words import Words
+from arena_cli.scenario.result import CheckResult, ScenarioResult, StepResult
+
+Kind = Literal["expectation", "drift", "agent", "judge", "check", "arena", "interrupted", "warning"]
+
+
+class Finding(NamedTuple):
+    """One of them. `kind` says whose: an expectation that did not hold, drift, or who failed.
+
+    `step` is None where it is in none. `title` is one line, `text` what is told below it. Both are
+    as they came: whoever prints them escapes them.
+    """
+
+    kind: Kind
+    file: str
+    line: int
+    step: int | None
+    title: str
+    text: str = ""
+
+
+def of(result: ScenarioResult, say: Words) -> Iterator[Finding]:
+    """What went wrong, and what warned, in the order of the file; the drift last."""
+    for step in result.steps:
+        yield from _of_step(step, say)
+    for check in result.checks:
+        yield from _of_check(check, None, say)
+    if result.error:
+        kind: Kind = "expectation" if result.status == "failed" else "arena"
+        first, _, more = result.error.partition("\n")
+        yield Finding(kind, result.file, result.line, None, first, more)
+    if result.status == "interrupted":
+        title = say("it was cut short")
+        yield Finding("interrupted", result.file, result.line, None, title)
+    for one in drift.ordered(result):
+        line = result.line_of(one.step)
+        what = f"{drift.where(one, say)}{drift.what(one, say)}"
+        yield Finding("drift", result.file, line, one.step, what)
+
+
+def wrong(result: ScenarioResult, say: Words) -> list[Finding]:
+    """Those that made it go wrong: what did not hold, then who failed, then the drift."""
+    order = {"expectation": 0, "drift": 2}
+    found = [one for one in of(result, say) if one.kind != "warning"]
+    return sorted(found, key=lambda one: order.get(one.kind, 1))
+
+
+def _of_step(step: StepResult, say: Words) -> Iterator[Finding]:
+    if step.error:
+        file, line = step.place()
+        first, _, more = step.error.partition("\n")
+        yield Finding("arena", file, line, step.number, first, more)
+    for failure in step.failures:
+        file, line = step.place()
+        title = f"{failure.agent}: {failure.status}"
+        yield Finding("agent", file, line, step.number, title, failure.error)
+    for check in step.checks:
+        yield from _of_check(check, step.number, say)
+
+
+def _of_check(check: CheckResult, step: int | None, say: Words) -> Iterator[Finding]:
+    if check.status == "passed":
+        return
+    kind: Kind = "expectation"
+    if check.status == "warned":
+        kind = "warning"
+    elif check.status == "error":
+        kind = "judge" if check.judge else "check"
+    sides = ((say("expected: "), check.expected), (say("actual:   "), check.actual))
+    text = "\n".join(f"{label}{side}" for label, side in sides if side)
+    yield Finding(kind, check.file, check.line, step, check.field, text)

@@ -1,0 +1,102 @@
+"""JSON Schemas: read, checked, and held against a value; nothing is fetched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from arena_cli.scenario.expect import checks, json_values
+from arena_cli.scenario.expect.folders import Folders
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"  # of a schema that names none
+
+
+class NotASchema(Exception):
+    """What was given as a schema is none; the message says why not."""
+
+
+def of(schema: str | Mapping[str, Any], folders: Folders) -> Validator:
+    """What checks by the schema, or by the file. Raises NotASchema, which names the file."""
+    if not isinstance(schema, str):
+        return _checked(json.dumps(schema))
+    path = folders.located(schema)
+    if path is None:
+        raise NotASchema(f"there is no file `{schema}`")
+    try:
+        return _checked(path.read_bytes().decode("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        line = f"{folders.shown(path)}:{error.lineno}"
+        raise NotASchema(f"{line}: not JSON: {error.msg}") from error
+    except UnicodeDecodeError as error:
+        raise NotASchema(f"{folders.shown(path)}: is not UTF-8") from error
+    except OSError as error:
+        raise NotASchema(f"{folders.shown(path)}: cannot be read: {error.strerror}") from error
+    except (NotASchema, ValueError, RecursionError) as error:
+        raise NotASchema(f"{folders.shown(path)}: {error}") from error
+
+
+@lru_cache(maxsize=64)
+def _checked(text: str) -> Validator:
+    """What checks by the schema that a text is; nothing is fetched. Raises NotASchema."""
+    import jsonschema  # noqa: PLC0415 - few scenarios have a schema
+    from referencing import Registry  # noqa: PLC0415 - as above
+
+    schema = json.loads(text)
+    if not isinstance(schema, dict):
+        raise NotASchema(f"a JSON Schema is a mapping, not {json_values.shown(schema)}")
+    dialect = str(schema.get("$schema", _DIALECT))
+    known = jsonschema.validators.validator_for
+    kind = known({"$schema": dialect}, default=None)  # type: ignore[arg-type]  # None is given back
+    if kind is None:
+        raise NotASchema(f"the JSON Schema of {json_values.shown(dialect)} is not known")
+    try:
+        kind.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        place = json_values.dotted(error.absolute_path)
+        raise NotASchema(f"no JSON Schema: {_told(place, error.message)}") from error
+    _resolve(schema, dialect)
+    return kind(schema, registry=Registry())
+
+
+def _resolve(schema: Mapping[str, Any], dialect: str) -> None:
+    """See that every reference leads somewhere. Raises NotASchema."""
+    from referencing import Registry, Resource, jsonschema  # noqa: PLC0415 - as above
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - as above
+
+    root = Resource.from_contents(
+        schema, default_specification=jsonschema.specification_with(dialect)
+    )
+    resources = [(root, Registry().resolver_with_root(root))]
+    for resource, resolver in resources:
+        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
+            target = resource.contents.get(key) if isinstance(resource.contents, dict) else None
+            if isinstance(target, str):
+                try:
+                    resolver.lookup(target)
+                except Unresolvable as error:
+                    what = f"its {key} {target} leads nowhere (nothing is fetched)"
+                    raise NotASchema(what) from error
+        resources += [(sub, resolver.in_subresource(sub)) for sub in resource.subresources()]
+
+
+def against(value: Any, validator: Validator) -> str:
+    """What the first place of a value has against it by the schema; empty if nothing has."""
+    from jsonschema.exceptions import best_match  # noqa: PLC0415 - few scenarios have a schema
+
+    errors = sorted(validator.iter_errors(value), key=lambda one: _order(one.absolute_path))
+    error = best_match(errors[:1])
+    return "" if error is None else _told(json_values.dotted(error.absolute_path), error.message)
+
+
+def _order(steps: Iterable[str | int]) -> list[tuple[bool, str | int]]:
+    return [(isinstance(step, int), step) for step in steps]
+
+
+def _told(place: str, message: str) -> str:
+    return f"{place}: {checks.shortened(message)}" if place else checks.shortened(message)

@@ -1,0 +1,166 @@
+"""`given: {transcript: FILE, until: SEQ}`: what was said in a session that somebody had."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from arena_cli.ground import text
+from arena_cli.ground.errors import UsageError
+from arena_cli.ground.protocol import Attachment, Message
+from arena_cli.session.outgoing import Planted
+from arena_cli.transcript import read
+from arena_cli.transcript.events import VERSION, Event, SessionEvent
+from arena_cli.transcript.fold import Fold
+
+_MEND = "it is a session's transcript: `arena path SESSION` tells where that lies"
+
+
+class Unread(NamedTuple):
+    """A line that cannot be read; `after` is the number of the last event before it."""
+
+    line: int
+    what: str
+    after: int
+
+
+class Past(NamedTuple):
+    """A transcript that was read: its events in order, and each line that could not be."""
+
+    path: Path
+    events: tuple[Event, ...]
+    unread: tuple[Unread, ...]
+
+
+def of(path: Path) -> Past:
+    """Read a transcript. Raises UsageError where it is none, or one of a later arena."""
+    events: list[Event] = []
+    unread: list[Unread] = []
+    number = last = 0
+    try:
+        for number, line in enumerate(read.lines(path), 1):
+            if line.problem and not line.problem.is_mended:
+                unread.append(Unread(number, line.problem.what, last))
+            events += line.events
+            last = max([last, *(event.seq for event in line.events)])
+        rest = read.tail(path)[0]
+    except OSError as error:
+        raise UsageError(f"cannot read {path.name}: {error.strerror or error}") from error
+    if rest.strip():
+        found, what = read.parsed(rest)  # an editor may have taken the last line end
+        events += found
+        unread += [Unread(number + 1, what, last)] if what and not found else []
+    versions = [event.version for event in events if isinstance(event, SessionEvent)]
+    if not versions:
+        is_empty = not number and not rest.strip()
+        what = "is empty" if is_empty else "is no transcript of a session"
+        raise UsageError(f"{path.name} {what}", _MEND)
+    if max(versions) > VERSION:
+        raise UsageError(
+            f"{path.name} is of version {max(versions)}; this arena reads version {VERSION}",
+            "a newer arena wrote it: update this one",
+        )
+    return Past(path, tuple(events), tuple(unread))
+
+
+def upto(past: Past, seq: int | None) -> list[Event]:
+    """Its events up to one's number, that one included; all where None.
+
+    Raises UsageError where it has none of that number, or where a line up to there cannot be read:
+    what stood in it would be missing in what agents are shown.
+    """
+    last = max(event.seq for event in past.events)
+    if seq is not None and seq > last:
+        raise UsageError(f"{past.path.name} has no event {seq}: its last is {last}")
+    unread = [one for one in past.unread if seq is None or one.after < seq]
+    if unread:
+        more = f" (and {len(unread) - 1} more such lines)" if len(unread) > 1 else ""
+        raise UsageError(
+            f"{past.path.name}:{unread[0].line} cannot be read: {unread[0].what}{more}",
+            "take the line out, or copy the transcript anew from its session",
+        )
+    return [event for event in past.events if seq is None or event.seq <= seq]
+
+
+def messages(events: Iterable[Event]) -> list[Message]:
+    """What agents are shown of these events, in the order in which they see it.
+
+    Of a phase that is not over it is what was answered so far.
+    """
+    found: list[Message] = []
+    fold = Fold(found.append)
+    for event in events:
+        fold.apply(event)
+    if fold.open and fold.open.turns:
+        told = {message.id for message in found}
+        ended = [done.message for done in fold.open.turns[-1].successes()]
+        found += [one for one in ended if one is not None and one.id not in told]
+    return found
+
+
+def planted(past: Past, until: int | None, root: Path) -> list[Planted]:
+    """Its messages, to be put into another session of the workspace `root`.
+
+    An attachment has its content with it if that is still there: beside the transcript, as in a
+    session's folder, or where it lay. Raises UsageError.
+    """
+    said = messages(upto(past, until))
+    if not said:
+        where = "" if until is None else f" up to event {until}"
+        raise UsageError(f"nothing is said in {past.path.name}{where}")
+    return [
+        Planted(
+            author_id=message.author_id,
+            author_name=message.author_name,
+            author_type=message.author_type,
+            content=message.content,
+            mentions=tuple(message.mentions),
+            kind=message.kind,
+            attachments=tuple(
+                with_content(part, message.id, (past.path.parent, root))
+                for part in message.attachments
+            ),
+            structured=tuple(message.structured),
+        )
+        for message in said
+    ]
+
+
+def with_content(part: Attachment, message_id: str, folders: Sequence[Path]) -> Attachment:
+    """An attachment of a transcript with its content; without a place where that is gone.
+
+    It is looked for in the first of `folders` as `attachments/<message id>/<file>`, in the others
+    by its path. Raises UsageError where it is not what was attached.
+    """
+    beside, *others = folders
+    name = PurePosixPath(part.path or "").name
+    places = [(beside, PurePosixPath("attachments", message_id, name))]
+    places += [(folder, PurePosixPath(part.path or "")) for folder in others]
+    for folder, place in places:
+        path = (folder / place).resolve()
+        # A transcript may have come from anywhere: what it names is no way out of the folder.
+        if not name or not path.is_relative_to(folder.resolve()) or not path.is_file():
+            continue
+        content = path.read_bytes()
+        if part.sha256 and hashlib.sha256(content).hexdigest() != part.sha256:
+            shown = text.shown_line(part.name)
+            raise UsageError(
+                f"{path}: is not what was attached to {message_id} as {shown}",
+                "put back what it was, or take it away: agents are then told that it is gone",
+            )
+        return part.model_copy(update={"data": data_of(part.type, content), "path": None})
+    return part.model_copy(update={"data": None, "path": None})
+
+
+def data_of(kind: str, content: bytes) -> str | bytes:
+    """The content of an attachment as it is on its way in (see `Attachment.data`)."""
+    if kind == "image":
+        import base64  # noqa: PLC0415 - few messages carry a picture
+
+        return base64.b64encode(content).decode("ascii")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return content

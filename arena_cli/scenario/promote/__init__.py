@@ -1,0 +1,1 @@
+"""A session that somebody had becomes a scenario with its recording."""

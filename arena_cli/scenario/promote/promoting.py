@@ -1,0 +1,198 @@
+"""A session that somebody had becomes a scenario with its recording: the way from one to the other.
+
+The scenario expects the routing and the ends that the session had. Its recording has the session's
+answers, and what today's files show each agent of them; where they call somebody else than they
+did, the scenario fails at once, and tells what changed.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from arena_cli.ground.errors import UsageError
+from arena_cli.ground.text import shown_line
+from arena_cli.ground.yamlfiles import yamlfile
+from arena_cli.ground.yamlfiles.yamlfile import Part
+from arena_cli.scenario.load import file, select
+from arena_cli.scenario.load.include import Reader
+from arena_cli.scenario.load.select import Selected
+from arena_cli.scenario.play.run import Runner
+from arena_cli.scenario.promote import parting, taken
+from arena_cli.scenario.promote.parting import Parting
+from arena_cli.scenario.promote.taken import Taken
+from arena_cli.scenario.promote.taping import Taper
+from arena_cli.scenario.promote.writing import Writer, Written
+from arena_cli.scenario.recording import files
+from arena_cli.scenario.recording.shelf import Shelf
+from arena_cli.scenario.result import ScenarioResult
+from arena_cli.session import session as sessions
+from arena_cli.session.outgoing import USER
+from arena_cli.session.session import Place
+from arena_cli.session.store import Stored
+from arena_cli.team.model import Human, Team
+from arena_cli.team.workspace import Workspace
+
+_NOT_IN_A_NAME = re.compile(r"[^\w.-]+")
+
+
+@dataclass(frozen=True)
+class Promoted:
+    """What was made: its paths as they are shown, and what came of playing it once.
+
+    `name` is how `arena run` takes it; `parting` is where it is not what it was, None where it is;
+    `rules` are the team's that are others now: (name, what it was, what it is).
+    """
+
+    scenario: str
+    recording: str
+    name: str
+    result: ScenarioResult
+    parting: Parting | None
+    rules: list[tuple[str, Any, Any]]
+
+
+class Promotion:
+    """A session on its way; what it needs is looked at before anything is written.
+
+    `path` is the file that the scenario is written to; `force` writes over what is there.
+    `notes` tell what is otherwise than one might think.
+    """
+
+    def __init__(
+        self, stored: Stored, until: int | None, path: Path, workspace: Workspace, *, force: bool
+    ) -> None:
+        """Look at it. Raises UsageError where it cannot be promoted."""
+        self._stored = stored
+        self._workspace = workspace
+        self._path = path
+        self._taken = taken.take(stored, until)
+        who, self._team = _who_plays(self._taken, workspace)
+        _refuse_gone(self._taken, self._team, stored.name)
+        writer = Writer(stored, self._taken, self._team, who, path, workspace.root)
+        self._written: Written = writer.written()
+        self.notes = [*self._taken.notes, *self._written.notes]
+        self._refuse_taken(force=force)
+
+    async def make(self, place: Place) -> Promoted:
+        """Write the scenario and its recording, and play it once.
+
+        Raises UsageError before anything is written, DiskRefused, FileFaults where today's files do
+        not take the scenario.
+        """
+        team, root = self._team, self._workspace.root
+        redactor = sessions.redactor_of(place, [one.profile for one in team.members])
+        taper = Taper(self._stored, team, root, redactor)
+        lines = taper.lines(self._taken, self._written.pieces)
+        for path, content in self._written.files.items():
+            files.write(path, content)
+        files.write(self._path, self._written.text.encode())
+        selected = Selected((self._path,), frozenset({self._path}))
+        (scenario,) = file.load(selected, self._workspace)
+        recording = files.path_of(self._path)
+        content = files.written(scenario.file.scenario, [lines])
+        files.write(recording, content)
+        told: list[ScenarioResult] = []
+        # Names may be other ones by now, and agents are shown those.
+        shelf = Shelf([scenario], "update", drift="ignore")
+        runner = Runner([scenario], place, told.append, keep="none", detail=True, shelf=shelf)
+        await runner.run()
+        if told[0].status != "passed":
+            files.write(recording, content)
+        reader = Reader(root)
+        is_known = self._path in select.of_workspace(root)
+        return Promoted(
+            scenario=reader.shown(self._path),
+            recording=reader.shown(recording),
+            name=self._path.stem if is_known else reader.shown(self._path),
+            result=told[0].model_copy(update={"mode": "replay"}),
+            parting=parting.found(self._written.pieces, told[0], root),
+            rules=self._changed_rules(),
+        )
+
+    def _changed_rules(self) -> list[tuple[str, Any, Any]]:
+        was, now = self._taken.session.config, self._team.config.model_dump(mode="json")
+        return [(key, was[key], now[key]) for key in now if key in was and was[key] != now[key]]
+
+    def _refuse_taken(self, *, force: bool) -> None:
+        """Nothing is written over without being told, and no name is given twice."""
+        root = self._workspace.root
+        reader = Reader(root)
+        for other in select.of_workspace(root):
+            if other != self._path and _folded(other) == _folded(self._path):
+                raise UsageError(
+                    f"{self._path.stem} is the name of {reader.shown(other)} too",
+                    "a scenario's recording is named after its file: `--to` gives another",
+                )
+        wanted = [self._path, files.path_of(self._path), *self._written.files]
+        there = [reader.shown(path) for path in wanted if path.exists()]
+        if there and not force:
+            more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
+            raise UsageError(
+                f"{there[0]} is there already{more}",
+                "`--force` writes over it, `--to FILE` writes elsewhere",
+            )
+
+
+def path_for(stored: Stored, to: Path | None, root: Path, start: Path) -> Path:
+    """Where the scenario of a session is written. Raises UsageError."""
+    if to is None:
+        stem = _NOT_IN_A_NAME.sub("-", stored.name).strip("-.") or "session"
+        return root.resolve() / select.FOLDER / f"{stem}{select.SUFFIX}"
+    if to.suffix != select.SUFFIX or not to.stem.strip("."):
+        raise UsageError(
+            f"--to {shown_line(str(to))}: a scenario's file ends in {select.SUFFIX}",
+            f"such as {select.FOLDER}/{stored.name}{select.SUFFIX}",
+        )
+    return (start / to).resolve()
+
+
+def _who_plays(taken: Taken, workspace: Workspace) -> tuple[dict[str, Any], Team]:
+    """The keys of the scenario that say who plays, and the team that they make.
+
+    A human who is no longer one of the team's is added. Raises UsageError where the team is gone.
+    """
+    session = taken.session
+    keys: dict[str, Any] = {}
+    if session.team is not None:
+        keys = {"team": session.team}
+        try:
+            team = workspace.team(session.team)
+        except UsageError as error:
+            raise UsageError(f"the session's team is gone: {error.what}", error.mend) from error
+    elif workspace.file.team is None:
+        team = workspace.team(None)
+    else:  # without a key it would be that one
+        agents = [member.id for member in session.members]
+        keys = {"agents": agents}
+        part = Part(yamlfile.plain(agents, taken.session.session))
+        team = workspace.team_of(agents, part)
+    humans = {human.id: human for human in team.humans}
+    for piece in taken.pieces:
+        message = piece.opening.message
+        if piece.is_chain and message.author_id not in (USER.id, *humans):
+            humans[message.author_id] = Human(id=message.author_id, name=message.author_name)
+    if len(humans) > len(team.humans):
+        keys["humans"] = [human.model_dump(exclude_defaults=True) for human in humans.values()]
+        team = replace(team, humans=tuple(humans.values()))
+    return keys, team
+
+
+def _refuse_gone(taken: Taken, team: Team, name: str) -> None:
+    called = dict.fromkeys(agent for piece in taken.pieces for agent in piece.called())
+    said = (piece.opening.message for piece in taken.pieces if not piece.is_chain)
+    called |= dict.fromkeys(one.author_id for one in said if one.author_type == "agent")
+    gone = [shown_line(agent) for agent in called if team.member(agent) is None]
+    if gone:
+        raise UsageError(
+            f"session {shown_line(name)} has agents that are no longer in the team: "
+            f"{', '.join(gone)}",
+            "bring them back, or promote a part of the session without them: `--until SEQ`",
+        )
+
+
+def _folded(path: Path) -> str:
+    return unicodedata.normalize("NFC", path.stem).casefold()

@@ -1,0 +1,608 @@
+"""`arena promote`: a session that somebody had becomes a scenario with its recording."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from past_sessions import cut_short, ends, events, loaded, talk
+from program import Program
+from stage import Stage, printed
+
+from arena_cli.ground.errors import UsageError
+from arena_cli.scenario.play.run import Runner
+from arena_cli.scenario.promote.promoting import Promoted, Promotion, path_for
+from arena_cli.scenario.recording.shelf import Shelf
+from arena_cli.scenario.result import ScenarioResult
+from arena_cli.session.store import find
+from arena_cli.transcript.events import ReplyStarted
+
+GDPR = "@架构师 @合规 请帮我拆解这个需求：做一个用户管理系统，需要符合 GDPR"
+
+
+def cast(stage: Stage) -> Stage:
+    """The team of the worked example (docs/turn-rules.md)."""
+    said = "需求拆解如下：1. 用户认证 2. 权限管理 3. 数据加密 @全栈开发 请按此方案实现"
+    stage.agent(
+        "architect", said, {"say": "再拆一次"}, name="架构师", response=_keys("架构", "拆解")
+    )
+    said = "GDPR 要求：用户同意、数据可删除 @测试工程师 请准备测试用例"
+    stage.agent("compliance", said, {"say": "没有了"}, name="合规", response=_keys("合规", "GDPR"))
+    said = "收到，先做认证模块 @测试工程师 完成后请做冒烟测试"
+    keys = _keys("认证", "方案", "实现")
+    stage.agent("developer", said, {"say": "在做"}, name="全栈开发", response=keys)
+    keys = {**_keys("测试"), "threshold": 0.8}
+    stage.agent(
+        "tester", "好的，准备三组用例", {"say": "@user 好了"}, name="测试工程师", response=keys
+    )
+    return stage.team(humans=["maya"])
+
+
+def _keys(*words: str) -> dict[str, Any]:
+    return {"keywords": list(words)}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return cast(Stage(tmp_path))
+
+
+def promotion(stage: Stage, name: str = "s", until: int | None = None, **how: Any) -> Promotion:
+    now = loaded(stage)
+    path = path_for(find(now.root, name), how.pop("to", None), now.root, stage.folder)
+    return Promotion(find(now.root, name), until, path, now, force=how.pop("force", False))
+
+
+def promoted(stage: Stage, name: str = "s", until: int | None = None, **how: Any) -> Promoted:
+    return asyncio.run(promotion(stage, name, until, **how).make(stage.place()))
+
+
+def written(stage: Stage, name: str = "s") -> dict[str, Any]:
+    """The data of a scenario's file."""
+    path = stage.folder / "scenarios" / f"{name}.yaml"
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def replayed(stage: Stage, name: str = "s", **how: Any) -> ScenarioResult:
+    """What comes of `arena run --replay`."""
+    scenarios = stage.load_files(stage.folder / "scenarios" / f"{name}.yaml")
+    told: list[ScenarioResult] = []
+    shelf = Shelf(scenarios, "replay")
+    asyncio.run(Runner(scenarios, stage.place(), told.append, shelf=shelf, **how).run())
+    return told[0]
+
+
+def refused(stage: Stage, name: str = "s", until: int | None = None, **how: Any) -> str:
+    with pytest.raises(UsageError) as raised:
+        promotion(stage, name, until, **how)
+    return str(raised.value)
+
+
+def test_a_session_becomes_a_scenario_that_a_person_would_have_written(stage: Stage) -> None:
+    talk(stage, GDPR)
+    talk(stage, "@测试工程师 怎么样了？", author="maya")
+    made = promoted(stage)
+    assert (made.scenario, made.recording, made.name, made.parting) == (
+        "scenarios/s.yaml",
+        "scenarios/recordings/s.jsonl",
+        "s",
+        None,
+    )
+    assert (
+        (stage.folder / made.scenario).read_text(encoding="utf-8")
+        == f"""\
+# Made of the session s by `arena promote`.
+scenario: s
+team: crew
+steps:
+  - send: '{GDPR}'
+    expect:
+      replied: [architect, compliance, developer, tester]
+      must:
+        - [architect, compliance]
+        - [tester]
+      asked: [developer]
+      turns: 2
+      end: quiet
+  - send: '@测试工程师 怎么样了？'
+    from: maya
+    expect:
+      replied: [tester]
+      must:
+        - [tester]
+      asked: []
+      turns: 1
+      end: awaiting_human
+      awaits: [maya]
+"""
+    )
+    result = replayed(stage)
+    assert (result.status, result.drift) == ("passed", []), printed(result)
+
+
+def test_agents_are_shown_what_the_session_showed_them(stage: Stage) -> None:
+    then = talk(stage, GDPR, "@架构师 继续")
+    promoted(stage)
+    again = events(stage, replayed(stage, keep="all").sessions[0])
+
+    def shown(found: list[Any]) -> list[tuple[str, str]]:
+        return [(e.agent, e.input_hash) for e in found if isinstance(e, ReplyStarted)]
+
+    assert shown(again) == shown(then)
+
+
+def test_no_agent_is_called(stage: Stage) -> None:
+    talk(stage, GDPR)
+    for agent in ("architect", "compliance", "developer", "tester"):
+        path = stage.folder / "agents" / f"{agent}.yaml"
+        profile = json.loads(path.read_text(encoding="utf-8"))
+        profile["adapter"] = {"type": "cli", "command": ["no-such-program"]}
+        path.write_text(json.dumps(profile), encoding="utf-8")
+    assert promoted(stage).result.status == "passed"
+    result = replayed(stage)
+    assert (result.status, result.drift) == ("passed", []), printed(result)
+
+
+@pytest.mark.parametrize(
+    ("agent", "change", "field"),
+    [
+        ("tester", {"response": {"keywords": ["测试"], "threshold": 0.3}}, "asked"),
+        ("developer", {"response": {"keywords": []}}, "asked"),
+        ("tester", {"name": "检验员"}, "must"),
+        ("compliance", {"may_mention": []}, "turns"),
+    ],
+)
+def test_a_rule_that_was_changed_fails_it(
+    stage: Stage, agent: str, change: dict[str, Any], field: str
+) -> None:
+    talk(stage, GDPR)
+    promoted(stage)
+    path = stage.folder / "agents" / f"{agent}.yaml"
+    profile = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**profile, **change}, ensure_ascii=False), encoding="utf-8")
+    result = replayed(stage)
+    assert result.status in ("failed", "error")
+    assert result.drift
+    if field != "turns":
+        assert field in [
+            check.field for check in result.steps[0].checks if check.status == "failed"
+        ]
+
+
+def test_what_todays_files_do_otherwise_is_told_and_the_files_are_kept(stage: Stage) -> None:
+    talk(stage, GDPR, "@架构师 继续")
+    stage.agent("developer", {"say": "x"}, name="全栈开发").team(humans=["maya"])
+    made = promoted(stage)
+    assert made.result.status == "error" or made.result.status == "failed"
+    assert made.parting is not None
+    told = made.parting
+    assert (told.step, told.turn, told.matter, told.before, told.after) == (
+        1,
+        1,
+        "asked",
+        "developer",
+        "",
+    )
+    assert written(stage)["steps"][0]["expect"]["asked"] == ["developer"]
+    cast(stage)  # as it was when the session was had
+    result = replayed(stage)
+    assert [step.status for step in result.steps] == ["passed", "passed"], printed(result)
+
+
+def test_another_role_prompt_is_no_difference(stage: Stage) -> None:
+    talk(stage, GDPR)
+    path = stage.folder / "agents" / "tester.yaml"
+    profile = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**profile, "role_prompt": "Be brief."}), encoding="utf-8")
+    assert promoted(stage).parting is None
+    result = replayed(stage)
+    assert (result.status, result.drift) == ("passed", []), printed(result)
+
+
+def test_what_came_with_messages_and_answers_comes_again(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    plan = {
+        "say": "两步。\n\n```py\nx = 1\n```\n- 审计  \n\n请看 @maya",
+        "next_mentions": ["tester", "ghost"],
+        "structured": [{"type": "task_list", "data": {"tasks": [{"title": "登录"}]}}],
+        "attachments": [
+            {"type": "json", "name": "计划.json", "data": {"days": 5}},
+            {"type": "image", "name": "a.png", "data": "iVBORw0KGgo="},
+        ],
+        "usage": {"input_tokens": 10, "output_tokens": 5, "cost_usd": 0.01},
+    }
+    stage.agent("architect", plan, name="架构师").agent("tester", {"decline": True})
+    stage.team(humans=["maya"])
+    (tmp_path / "图.png").write_bytes(b"\x89PNG\r\n\x1a\n\xff")
+    (tmp_path / "notes.txt").write_text("每页五十行\n", encoding="utf-8")
+    other = tmp_path / "other" / "notes.txt"
+    other.parent.mkdir()
+    other.write_text("另一份", encoding="utf-8")
+    files = [tmp_path / "图.png", tmp_path / "notes.txt", other]
+    then = talk(stage, "@架构师 花费 ${x} 和 $${y}\n> @tester\n", author="maya", files=files)
+    promoted(stage)
+    step = written(stage)["steps"][0]
+    assert step["attach"] == [
+        "fixtures/s/图.png",
+        "fixtures/s/notes.txt",
+        "fixtures/s/m2/notes.txt",
+    ]
+    assert step["expect"]["unresolved"] == ["ghost"]
+    assert step["expect"]["outcome"] == {"tester": "declined"}
+    assert step["expect"]["awaits"] == ["maya"]
+    result = replayed(stage, keep="all")
+    assert (result.status, result.drift) == ("passed", []), printed(result)
+
+    def carried(found: list[Any]) -> list[Any]:
+        return [
+            (
+                m.content,
+                m.mentions,
+                m.structured,
+                [(p.type, p.name, p.sha256) for p in m.attachments],
+            )
+            for m in (getattr(event, "message", None) for event in found)
+            if m is not None
+        ]
+
+    again = events(stage, result.sessions[0])
+    assert carried(again) == carried(then)
+    usages = [[e.usage for e in found if e.type == "reply_finished"] for found in (then, again)]  # type: ignore[attr-defined]  # they are replies
+    assert usages[0] == usages[1]
+
+
+def test_failures_are_expected_as_they_were(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.agent("a", {"when": {"turn": 1}, "fail": "timeout"}, {"say": "late"}, on_failure="retry")
+    stage.agent("b", {"say": "@a @c again"}).agent("c", {"fail": "error"})
+    stage.team(selection="none", re_invoke_already_replied=True, retries=0)
+    talk(stage, "@a @b @c go")
+    promoted(stage)
+    expected = written(stage)["steps"][0]["expect"]
+    assert expected["outcome"] == {"c": "error"}
+    assert expected["timeline"] == [{"turn": 1, "agent": "a", "status": "timeout"}]
+    result = replayed(stage)
+    assert (result.status, result.drift) == ("passed", []), printed(result)
+
+
+def test_a_chain_in_which_all_failed_is_expected_to(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("a", {"fail": "refused"}).team()
+    talk(stage, "go")
+    assert promoted(stage).result.status == "passed"
+    assert written(stage)["steps"][0]["expect"]["end"] == "failed"
+    assert replayed(stage).status == "passed"
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("请看 @架构师", "@tester @developer 请看 @架构师"),
+        ("> quoted", "@tester @developer\n> quoted"),
+        ("@所有人 请看", "@tester @developer @所有人 请看"),
+        ("```\n@nobody\n```", "@tester @developer\n```\n@nobody\n```"),
+    ],
+)
+def test_whom_to_called_is_named_in_the_text(stage: Stage, text: str, sent: str) -> None:
+    talk(stage, text, to=["tester", "developer"])
+    one = promotion(stage)
+    assert one.notes == ["step 1 begins with @tester @developer, who got it by `--to`"]
+    made = asyncio.run(one.make(stage.place()))
+    assert made.parting is None
+    assert written(stage)["steps"][0]["send"] == sent
+
+
+def test_a_name_that_nobody_has_any_more_is_not_put_right(stage: Stage) -> None:
+    talk(stage, "@合规 请看")
+    stage.agent("compliance", {"say": "没有了"}, name="法务").team(humans=["maya"])
+    made = promoted(stage)
+    assert written(stage)["steps"][0]["send"] == "@合规 请看"
+    assert made.parting is not None
+    assert (made.parting.matter, made.parting.before, made.parting.after) == (
+        "must",
+        "compliance",
+        "",
+    )
+
+
+def test_until_takes_the_chain_to_its_end(stage: Stage) -> None:
+    found = talk(stage, GDPR, "@架构师 继续", "@合规 继续")
+    first, second, _ = ends(found)
+    for until in (second, second - 2):
+        one = promotion(stage, until=until, force=True)
+        asyncio.run(one.make(stage.place()))
+        assert len(written(stage)["steps"]) == 2
+        told = [f"event {until} is within a chain: it is taken to its end, event {second}"]
+        assert one.notes == ([] if until == second else told)
+    promoted(stage, until=first, force=True)
+    assert len(written(stage)["steps"]) == 1
+    assert replayed(stage).status == "passed"
+
+
+def test_an_until_that_there_is_not(stage: Stage) -> None:
+    found = talk(stage, GDPR)
+    last = found[-1].seq
+    assert refused(stage, until=99).startswith(f"session s: it has no event 99: its last is {last}")
+    told = "session s: nothing was answered up to event 1\n  its first chain goes from event 2 to "
+    assert refused(stage, until=1) == f"{told}{last}"
+
+
+def test_an_open_chain_is_left_out(stage: Stage) -> None:
+    talk(stage, GDPR, "@架构师 继续")
+    cut_short(stage, after="turn_started")
+    one = promotion(stage)
+    assert one.notes == [
+        "its last chain is open still, and left out; `arena resume s` goes on with it"
+    ]
+    asyncio.run(one.make(stage.place()))
+    assert len(written(stage)["steps"]) == 1
+    told = "is in a chain that is open still\n  `arena resume s` goes on with it"
+    assert refused(stage, until=events(stage)[-1].seq, force=True).endswith(told)
+
+
+def test_a_session_of_an_open_chain_alone_is_refused(stage: Stage) -> None:
+    talk(stage, GDPR)
+    cut_short(stage, after="turn_started")
+    assert refused(stage) == (
+        "session s: its only chain is open still\n  `arena resume s` goes on with it"
+    )
+
+
+def test_an_interrupted_chain_is_past(stage: Stage) -> None:
+    talk(stage, GDPR)
+    cut_short(stage, after="turn_started")
+    found = talk(stage, "@测试工程师 请测", "@架构师 继续")
+    one = promotion(stage)
+    cut = ends(found)[0]
+    assert one.notes == [
+        f"what was said up to event {cut} is the scenario's past: its last chain was interrupted, "
+        "which no scenario can play"
+    ]
+    made = asyncio.run(one.make(stage.place()))
+    assert made.parting is None
+    data = written(stage)
+    told = [author for said in data["given"]["messages"] for author in said]
+    assert told == ["user", "architect", "compliance", "developer"]
+    assert [step["send"] for step in data["steps"]] == ["@测试工程师 请测", "@架构师 继续"]
+    result = replayed(stage)
+    assert (result.status, result.drift) == ("passed", []), printed(result)
+    assert refused(stage, until=cut, force=True).startswith(
+        "session s: nothing of it can be played again: its last chain was interrupted"
+    )
+
+
+def test_what_was_said_by_other_rules_is_past(stage: Stage) -> None:
+    talk(stage, GDPR, *["@架构师 继续"] * 6, author="maya")
+    stage.team(humans=["maya"], max_responders=1)
+    (stage.folder / "a.txt").write_text("附件")
+    talk(stage, "@架构师 @合规 再看", files=[stage.folder / "a.txt"])
+    then = talk(stage, "@架构师 继续")
+    one = promotion(stage)
+    assert "then the team, or its rules, became what they were in the rest" in one.notes[0]
+    made = asyncio.run(one.make(stage.place()))
+    assert made.parting is None, printed(made.result)
+    data = written(stage)
+    assert data["given"] == {"transcript": "fixtures/s/past.jsonl"}
+    assert len(data["steps"]) == 2
+    shutil.rmtree(stage.folder / "sessions")
+    result = replayed(stage, keep="all")
+    assert (result.status, result.drift) == ("passed", []), printed(result)
+
+    def shown(found: list[Any], turns: int) -> list[tuple[str, str]]:
+        started = [e for e in found if isinstance(e, ReplyStarted)]
+        return [(e.agent, e.input_hash) for e in started if e.turn > started[-1].turn - turns]
+
+    assert shown(events(stage, result.sessions[0]), 3) == shown(then, 3)
+
+
+def test_a_long_past_keeps_what_was_attached(stage: Stage) -> None:
+    (stage.folder / "a.txt").write_text("附件")
+    talk(stage, "@架构师 看", files=[stage.folder / "a.txt"])
+    stage.team(humans=["maya"], max_responders=2)
+    talk(stage, "@架构师 继续")
+    promoted(stage)
+    folder = stage.folder / "scenarios" / "fixtures" / "s"
+    assert [path.name for path in folder.rglob("*.txt")] == ["a.txt"]
+    shutil.rmtree(stage.folder / "sessions")
+    result = replayed(stage)
+    assert (result.status, result.drift) == ("passed", []), printed(result)
+
+
+def test_a_session_of_a_scenario_is_taken_with_what_it_planted(stage: Stage) -> None:
+    text = """scenario: with a past
+given: {messages: [{maya: 早}, {architect: "导出用 CSV"}]}
+steps:
+  - say: {agent: developer, text: "@tester 做好了"}
+  - send: "@测试工程师 请测"
+  - system: 九点更新
+  - say: {agent: architect, text: "知道了 ${vars.x}"}
+  - send: "@架构师 继续"
+vars: {x: 1}
+"""
+    (result,) = stage.play_all(text, keep="all")
+    name = result.sessions[0]
+    one = promotion(stage, name)
+    assert one.notes[-1].startswith("it was played by the scenario `with a past`")
+    made = asyncio.run(one.make(stage.place()))
+    assert made.parting is None
+    data = written(stage, name)
+    assert data["scenario"] == "@测试工程师 请测"
+    assert [next(iter(said)) for said in data["given"]["messages"]] == [
+        "maya",
+        "architect",
+        "developer",
+    ]
+    assert [next(iter(step)) for step in data["steps"]] == ["send", "system", "say", "send"]
+    again = replayed(stage, name)
+    assert (again.status, again.drift) == ("passed", []), printed(again)
+
+
+def test_a_chain_that_its_limit_stopped(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("a", {"say": "@b go"}).agent("b", {"say": "@a go"})
+    stage.team(chain_depth_limit=1, selection="none")
+    talk(stage, "@a start", "@b start")
+    assert promoted(stage).parting is None
+    assert [step["expect"]["end"] for step in written(stage)["steps"]] == ["chain_limit"] * 2
+    assert replayed(stage).status == "passed"
+
+
+def test_a_session_without_a_team(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("a", {"say": "A"}).agent("b", {"say": "B"})
+    talk(stage, "@a go")
+    promoted(stage)
+    assert "team" not in written(stage)
+    stage.agent("c", {"say": "C"}).team()  # from now on there is one
+    made = promoted(stage, force=True)
+    assert written(stage)["agents"] == ["a", "b"]
+    assert made.parting is None
+    assert replayed(stage).status == "passed"
+
+
+def test_a_human_who_is_gone_is_given_back(stage: Stage) -> None:
+    talk(stage, "@架构师 看", author="maya")
+    stage.team(humans=["ben"])
+    assert promoted(stage).parting is None
+    assert written(stage)["humans"] == [
+        {"id": "ben", "name": "Ben"},
+        {"id": "maya", "name": "Maya"},
+    ]
+    assert replayed(stage).status == "passed"
+
+
+def test_agents_or_a_team_that_are_gone_are_told(stage: Stage) -> None:
+    talk(stage, GDPR)
+    (stage.folder / "agents" / "tester.yaml").unlink()
+    stage.team(humans=["maya"])
+    assert refused(stage).startswith(
+        "session s has agents that are no longer in the team: tester\n"
+    )
+    (stage.folder / "agents" / "teams" / "crew.yaml").unlink()
+    (stage.folder / "arena.yaml").unlink()
+    assert refused(stage).startswith("the session's team is gone: there is no team `crew`")
+    assert not (stage.folder / "scenarios").exists()
+
+
+def test_a_session_in_which_nobody_said_anything(stage: Stage) -> None:
+    talk(stage, GDPR)
+    cut_short(stage, after="session")
+    assert refused(stage) == "session s: nobody sent anything in it: there is nothing to play"
+
+
+def test_an_attachment_that_is_gone_is_told(stage: Stage) -> None:
+    (stage.folder / "a.txt").write_text("附件")
+    talk(stage, "@架构师 看", files=[stage.folder / "a.txt"])
+    shutil.rmtree(stage.folder / "sessions" / "s" / "attachments")
+    assert refused(stage).startswith("what was attached to m2 as a.txt is gone\n")
+
+
+def test_what_an_answer_attached_and_is_gone_is_told(tmp_path: Path) -> None:
+    part = {"type": "json", "name": "计划.json", "data": {"days": 5}}
+    stage = Stage(tmp_path).agent("a", {"say": "x", "attachments": [part]}).team()
+    talk(stage, "go")
+    shutil.rmtree(tmp_path / "sessions" / "s" / "attachments")
+    with pytest.raises(UsageError, match=r"what a attached to m\d+ as 计划.json is gone"):
+        promoted(stage)
+    assert not (tmp_path / "scenarios").exists()
+
+
+def test_a_line_that_cannot_be_read_is_told(stage: Stage) -> None:
+    talk(stage, GDPR, "@架构师 继续")
+    path = stage.folder / "sessions" / "s" / "transcript.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:5], b"{torn\n", *lines[6:]]))
+    assert refused(stage).startswith("session s: transcript.jsonl:6 cannot be read: not JSON\n")
+    path.write_bytes(b"".join([*lines[:5], *lines[6:]]))
+    assert refused(stage) == "session s: events are missing in it\n  `arena doctor s` tells which"
+
+
+def test_nothing_is_written_over_without_being_told(stage: Stage) -> None:
+    talk(stage, GDPR)
+    path = stage.scenario("mine", "s")
+    assert refused(stage) == (
+        "scenarios/s.yaml is there already\n"
+        "  `--force` writes over it, `--to FILE` writes elsewhere"
+    )
+    assert path.read_text() == "mine"
+    promoted(stage, to=Path("scenarios/deep/other.yaml"))
+    assert refused(stage, to=Path("scenarios/OTHER.yaml")).startswith(
+        "OTHER is the name of scenarios/deep/other.yaml too\n"
+    )
+    promoted(stage, force=True)
+    assert replayed(stage).status == "passed"
+
+
+def test_promoting_again_gives_the_same_bytes(stage: Stage) -> None:
+    talk(stage, GDPR, "@架构师 继续")
+    promoted(stage)
+    folder = stage.folder / "scenarios"
+    first = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    promoted(stage, force=True)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == first
+
+
+@pytest.mark.parametrize("to", ["x.yml", "x", ".yaml", "x.jsonl"])
+def test_a_file_that_is_no_scenario(stage: Stage, to: str) -> None:
+    talk(stage, GDPR)
+    assert "a scenario's file ends in .yaml" in refused(stage, to=Path(to))
+
+
+def test_a_name_becomes_one_that_a_shell_takes(stage: Stage) -> None:
+    talk(stage, GDPR, name="登录 v1.2 & $(x)")
+    assert promoted(stage, "登录 v1.2 & $(x)").scenario == "scenarios/登录-v1.2-x.yaml"
+
+
+def test_the_command_tells_both_files_and_how_to_play_them(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    cast(program)
+    program.run("send", "-q", "--session", "s", GDPR).check()
+    line = (
+        "scenarios/s.yaml and scenarios/recordings/s.jsonl are written; "
+        "play them: arena run s --replay\n"
+    )
+    program.run("promote", "s").check(stdout=line)
+    done = program.run("run", "s", "--replay")
+    assert done.normal(done.stdout).splitlines()[-1] == "1 passed in N s · 1 replayed"
+    assert done.code == 0
+    program.run("promote", "s").check(
+        code=2,
+        stdout="",
+        stderr="arena: scenarios/s.yaml is there already (and 1 more)\n"
+        "  `--force` writes over it, `--to FILE` writes elsewhere\n",
+    )
+    program.team(humans=["maya"], max_responders=1)
+    done = program.run("promote", "s", "--force")
+    assert done.code == 1
+    *_, told, rule, last = done.stdout.splitlines()
+    assert told == (
+        "not as the session was: step 1, turn 1: must reply: architect, compliance → architect"
+    )
+    assert rule == "the team has another config.max_responders: 5 → 1"
+    assert f"{last}\n" == line
+
+
+def test_a_session_that_is_not_there(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    cast(program)
+    program.run("promote", "x").check(
+        code=2,
+        stdout="",
+        stderr="arena: there is no session 'x'\n  `arena sessions` lists those there are.\n",
+    )
+
+
+def test_no_secret_and_no_folder_of_this_machine_is_in_its_files(tmp_path: Path) -> None:
+    program = Program(tmp_path, env={"SPEAK_API_KEY": "very-secret-value"})
+    env = {"env": {"SPEAK_API_KEY": "inherit"}}
+    program.agent("a", adapter={"type": "cli", "command": ["no-such-program", "x"], **env})
+    program.run("send", "-q", "--session", "s", "my key is very-secret-value")
+    program.run("promote", "s").check(stdout=None)
+    files = [path for path in (tmp_path / "scenarios").rglob("*") if path.is_file()]
+    told = "".join(path.read_text(encoding="utf-8") for path in files)
+    assert len(files) == 2
+    assert not re.search(f"very-secret-value|{re.escape(str(tmp_path))}", told)
+    assert program.run("run", "s", "--replay").code == 0

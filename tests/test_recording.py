@@ -1,0 +1,579 @@
+"""Scenarios recorded and replayed: what is kept, that no agent is touched, and what drift is told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from program import Done, Program
+
+SCENARIO = """\
+scenario: A plan, then its review
+steps:
+  - send: "@planner make a plan for the login page"
+    expect: {turns: {min: 1}}
+  - send: "@critic is it done?"
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """`planner` is a program that counts its calls, and calls `critic`; `dev` is scripted."""
+    made = Program(tmp_path)
+    made.program("planner", "read", "say", "the plan @critic", role_prompt="Plan, in a few words.")
+    made.program("critic", "read", "say", "fine by me", role_prompt="Find what is wrong.")
+    made.agent("dev", {"say": "on it"}, response={"keywords": ["login", "page"], "threshold": 0.7})
+    made.team(["maya"])
+    made.scenario(SCENARIO, "plan")
+    return made
+
+
+def break_agents(program: Program) -> None:
+    """From now on whoever calls one of the programs fails."""
+    for name in ("planner", "critic"):
+        change(program, f"agents/{name}.yaml", env={"HOME": "elsewhere"})
+    (program.folder / "no-agents").mkdir()
+
+
+def change(program: Program, path: str, **keys: Any) -> None:
+    """Change keys of a YAML file; None takes one out."""
+    file = program.folder / path
+    data = yaml.safe_load(file.read_text(encoding="utf-8"))
+    data.update(keys)
+    file.write_text(json.dumps(data, ensure_ascii=False), encoding="utf-8")
+
+
+def recording(program: Program, name: str = "plan") -> Path:
+    return program.folder / "scenarios" / "recordings" / f"{name}.jsonl"
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+def result(done: Done) -> Any:
+    return json.loads(done.stdout)
+
+
+def causes(done: Done) -> list[tuple[str, str, str, str]]:
+    """(kind, field, before, after) of each cause of drift."""
+    told = result(done)["drift"]
+    return [(one["kind"], one["field"], one["before"], one["after"]) for one in told]
+
+
+def test_a_recording_has_what_was_asked_and_answered(program: Program) -> None:
+    done = program.run("run", "--record", "--json")
+    assert done.code == 0, done.stderr
+    (told,) = result(done)["scenarios"]
+    assert (told["mode"], told["written"]) == ("record", True)
+    assert told["recording"] == "scenarios/recordings/plan.jsonl"
+    found = lines(recording(program))
+    assert found[0] == {"type": "recording", "version": 1, "scenario": "A plan, then its review"}
+    agents = {one["agent"]: one for one in found if one["type"] == "agent"}
+    assert agents["planner"]["role_prompt"] == "Plan, in a few words."
+    calls = [one for one in found if one["type"] == "reply_started"]
+    assert [(one["agent"], one["invocation"]) for one in calls] == [
+        ("planner", "must_reply"),
+        ("critic", "must_reply"),
+        ("critic", "must_reply"),
+    ]
+    assert [one["input"]["messages"] for one in calls] == [["m1"], ["m1-m2"], ["m1-m4"]]
+    assert calls[0]["output"] == {"content": "the plan @critic"}
+    text = recording(program).read_text(encoding="utf-8")
+    for varies in ("session_id", "deadline", '"ts"', "timestamp", "latency", '"seq"', "x-never"):
+        assert varies not in text
+
+
+def test_the_same_answers_give_the_same_bytes(program: Program) -> None:
+    program.run("run", "--record")
+    first = recording(program).read_bytes()
+    assert result(program.run("run", "--record", "--json"))["scenarios"][0]["written"] is False
+    recording(program).unlink()
+    program.run("run", "--record", "--jobs", "3")
+    assert recording(program).read_bytes() == first
+
+
+def test_a_replay_touches_no_agent(program: Program) -> None:
+    program.program("planner", "read", "env", "say", "the plan @critic", role_prompt="Plan.")
+    program.program("critic", "say", "ok", "spawn", "started", role_prompt="Find.")
+    shutil.rmtree(program.folder / "scenarios")
+    program.scenario(SCENARIO, "plan")
+    assert program.run("run", "--record").code == 0
+    (program.folder / "started").unlink()
+    done = program.run("run", "--replay", "--json")
+    assert done.code == 0
+    assert not (program.folder / "started").exists()
+    (told,) = result(done)["scenarios"]
+    assert (told["mode"], told["status"], told["drift"]) == ("replay", "passed", [])
+
+
+def test_in_ci_what_has_a_recording_is_replayed(program: Program) -> None:
+    program.scenario('scenario: Live\nsteps: [{send: "@dev hi"}]', "live")
+    program.run("run", "--record", "plan")
+    program.env["CI"] = "true"
+    assert result(program.run("run", "--json"))["modes"] == {"live": 1, "replay": 1}
+    assert result(program.run("run", "--live", "--json"))["modes"] == {"live": 2}
+    program.env["CI"] = "false"
+    assert result(program.run("run", "--json"))["modes"] == {"live": 2}
+
+
+def test_the_mode_is_said_in_the_terminal(program: Program) -> None:
+    assert "recorded" in program.run("run", "--record").stdout
+    assert "replayed" in program.run("run", "--replay").stdout
+
+
+def test_what_has_no_recording_cannot_be_replayed(program: Program) -> None:
+    done = program.run("run", "--replay")
+    assert done.code == 2
+    assert "scenarios/plan.yaml:1: has no recording: scenarios/recordings/plan.jsonl" in done.stderr
+    assert "arena run --record plan" in done.stderr
+    assert program.written() == ""
+
+
+def test_a_team_of_scripts_needs_no_recording(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "on it"}).team()
+    program.scenario('scenario: S\nsteps: [{send: "@dev hi"}]')
+    done = program.run("run", "--replay", "--json")
+    assert (done.code, result(done)["modes"]) == (0, {"live": 1})
+
+
+def test_two_modes_at_once_are_wrong_use(program: Program) -> None:
+    done = program.run("run", "--replay", "--record")
+    assert (done.code, done.stdout) == (2, "")
+    assert "--replay and --record were given" in done.stderr
+
+
+@pytest.fixture
+def recorded(program: Program) -> Program:
+    """The scenario is recorded, and the programs are gone."""
+    assert program.run("run", "--record").code == 0
+    return program
+
+
+def test_a_role_prompt_is_told_once_with_its_text(recorded: Program) -> None:
+    change(recorded, "agents/critic.yaml", role_prompt="Find what is right.")
+    done = recorded.run("run", "--replay", "--json")
+    assert done.code == 1
+    assert causes(done) == [("input", "role_prompt", "Find what is wrong.", "Find what is right.")]
+    (cause,) = result(done)["drift"]
+    assert cause["agents"] == ["critic"]
+    assert [(one["step"], one["turn"], one["calls"]) for one in cause["touches"]] == [(1, 2, 2)]
+    text = recorded.run("run", "--replay").stdout
+    assert text.count("Find what is") == 1
+    assert "critic" in text
+    assert "arena run --update plan" in text
+
+
+def test_what_the_human_says_is_told_once_for_all_who_hear_it(recorded: Program) -> None:
+    recorded.scenario(SCENARIO.replace("login page", "start page"), "plan")
+    done = recorded.run("run", "--replay", "--json")
+    assert done.code == 1
+    [(kind, field, before, after)] = causes(done)
+    assert (kind, field) == ("input", "messages[0]")
+    assert "login page" in before
+    assert "start page" in after
+
+
+@pytest.mark.parametrize(
+    ("path", "keys", "cause"),
+    [
+        (
+            "agents/dev.yaml",
+            {"response": {"keywords": ["login", "page"], "threshold": 0.6}},
+            ("settings", "response.threshold", "0.7", "0.6"),
+        ),
+        (
+            "agents/dev.yaml",
+            {"response": {"keywords": ["login"], "threshold": 0.7}},
+            ("settings", "response.keywords", '["login", "page"]', '["login"]'),
+        ),
+        (
+            "agents/critic.yaml",
+            {"timeout_s": 5},
+            ("settings", "timeout_s", "", "5"),
+        ),
+        (
+            "agents/teams/crew.yaml",
+            {"config": {"max_responders": 2}},
+            ("settings", "config.max_responders", "5", "2"),
+        ),
+        (
+            "agents/teams/crew.yaml",
+            {"members": ["critic", "planner"]},
+            (
+                "input",
+                "members",
+                "critic (critic)\ndev (dev)\nplanner (planner)",
+                "critic (critic)\nplanner (planner)",
+            ),
+        ),
+    ],
+)
+def test_what_was_changed_is_named(
+    recorded: Program, path: str, keys: dict[str, Any], cause: tuple[str, str, str, str]
+) -> None:
+    change(recorded, path, **keys)
+    done = recorded.run("run", "--replay", "--json")
+    assert done.code == 1
+    assert causes(done)[0] == cause
+
+
+def test_a_model_that_was_swapped_is_told(program: Program) -> None:
+    adapter = {"type": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "one"}
+    program.agent("critic", adapter=adapter, on_failure="skip", role_prompt="Find.")
+    program.scenario(
+        'scenario: S\nsteps: [{send: "@critic hi", expect: {outcome: {critic: error}}}]', "plan"
+    )
+    assert program.run("run", "--record").code == 0
+    assert program.run("run", "--replay").code == 0
+    change(program, "agents/critic.yaml", adapter={**adapter, "model": "two"})
+    done = program.run("run", "--replay", "--json")
+    assert causes(done) == [("settings", "adapter.model", "one", "two")]
+
+
+def test_a_mention_that_is_lost_leaves_a_record_over(recorded: Program) -> None:
+    recorded.scenario(SCENARIO.replace("@critic is it done?", "nobody is asked"), "plan")
+    change(recorded, "agents/teams/crew.yaml", config={"selection": "none"})
+    told = result(recorded.run("run", "--replay", "--json"))
+    drift = told["scenarios"][0]["drift"]
+    assert ("left_over", "critic", 2) in [(d["kind"], d["agent"], d["step"]) for d in drift]
+    assert told["drifted"] == 1
+
+
+def test_a_call_without_a_record_is_an_error(recorded: Program) -> None:
+    recorded.scenario(SCENARIO + '  - send: "@planner once more"\n', "plan")
+    done = recorded.run("run", "--replay", "--json", "--drift", "ignore")
+    assert done.code == 3
+    (told,) = result(done)["scenarios"]
+    (failure,) = told["steps"][2]["failures"]
+    assert (failure["agent"], failure["status"]) == ("planner", "error")
+    assert "its recording has no answer left for it in step 3" in failure["error"]
+    assert recorded.run("run", "--replay").code == 1
+
+
+def test_only_what_is_missing_is_recorded(recorded: Program) -> None:
+    change(recorded, "agents/critic.yaml")
+    recorded.scenario(SCENARIO + '  - send: "@dev do it"\n', "plan")
+    before = lines(recording(recorded))
+    done = recorded.run("run", "--record=missing", "--json")
+    assert done.code == 0
+    (told,) = result(done)["scenarios"]
+    assert (told["mode"], told["written"], told["drift"]) == ("record", True, told["drift"])
+    after = lines(recording(recorded))
+    assert after[: len(before) - 1] == before[:-1]
+    assert recorded.run("run", "--replay").code == 0
+    again = recorded.run("run", "--record=missing", "--json")
+    assert result(again)["modes"] == {"replay": 1}
+
+
+def test_what_is_missing_is_not_asked_for_once_something_drifted(recorded: Program) -> None:
+    recorded.scenario(SCENARIO + '  - send: "@critic and now?"\n', "plan")
+    change(recorded, "agents/critic.yaml", role_prompt="Another.")
+    before = recording(recorded).read_bytes()
+    done = recorded.run("run", "--record=missing", "--json")
+    assert done.code == 1
+    assert result(done)["scenarios"][0]["written"] is False
+    assert recording(recorded).read_bytes() == before
+
+
+def test_drift_that_was_looked_at_is_taken_over(recorded: Program) -> None:
+    change(recorded, "agents/critic.yaml", role_prompt="Find what is right.")
+    done = recorded.run("run", "--update", "--json")
+    assert done.code == 0
+    (told,) = result(done)["scenarios"]
+    assert (told["mode"], told["written"]) == ("update", True)
+    assert [one["field"] for one in told["drift"]] == ["role_prompt"]
+    assert recorded.run("run", "--replay").code == 0
+    assert result(recorded.run("run", "--update", "--json"))["scenarios"][0]["written"] is False
+
+
+def test_a_miss_cannot_be_taken_over(recorded: Program) -> None:
+    recorded.scenario(SCENARIO + '  - send: "@planner once more"\n', "plan")
+    before = recording(recorded).read_bytes()
+    done = recorded.run("run", "--update", "--json")
+    assert done.code == 3
+    (told,) = result(done)["scenarios"]
+    assert told["unkept"] == "there are calls without a recorded answer"
+    assert recording(recorded).read_bytes() == before
+
+
+@pytest.mark.parametrize(("what", "code"), [("fail", 1), ("warn", 0), ("ignore", 0)])
+def test_drift_is_what_is_said(recorded: Program, what: str, code: int) -> None:
+    change(recorded, "agents/critic.yaml", role_prompt="Find what is right.")
+    done = recorded.run("run", "--replay", "--drift", what, "--json")
+    assert done.code == code
+    assert result(done)["drifted"] == (what != "ignore")
+
+
+def test_drift_never_satisfies_an_xfail(recorded: Program) -> None:
+    text = SCENARIO.replace("turns: {min: 1}", "turns: 9")
+    recorded.scenario(text + 'xfail: "it never was"\n', "plan")
+    assert recorded.run("run", "--replay", "--json").code == 0
+    change(recorded, "agents/planner.yaml", role_prompt="Another.")
+    assert recorded.run("run", "--replay").code == 1
+
+
+def test_a_step_that_fails_leaves_nothing_over_of_those_after_it(recorded: Program) -> None:
+    recorded.scenario(SCENARIO.replace("{min: 1}", "7"), "plan")
+    done = recorded.run("run", "--replay", "--json")
+    assert (done.code, causes(done)) == (1, [])
+
+
+def test_an_agent_that_fails_unexpectedly_is_not_kept(program: Program) -> None:
+    program.program("critic", "exit", "3")
+    done = program.run("run", "--record", "--json")
+    assert done.code == 3
+    (told,) = result(done)["scenarios"]
+    assert (told["written"], told["unkept"]) == (False, "an agent or arena failed")
+    assert not recording(program).exists()
+
+
+def test_failures_and_late_answers_are_replayed_as_they_were(program: Program) -> None:
+    program.program("planner", "err", "no luck", "exit", "3")
+    program.program("critic", "say", "half", "sleep", timeout_s=0.5)
+    program.scenario(
+        "scenario: S\nsteps:\n  - send: '@planner @critic hi'\n"
+        "    expect: {outcome: {planner: error, critic: timeout}}\n",
+        "plan",
+    )
+    assert program.run("run", "--record", "--keep", "all").code == 0
+    assert program.run("run", "--replay", "--keep", "all").code == 0
+    live, replayed = sorted(program.folder.glob("sessions/2*/transcript.jsonl"))
+    told = [
+        [
+            (one["agent"], one["status"], one["error"].partition("; asked")[0])
+            for one in map(json.loads, path.read_text(encoding="utf-8").splitlines())
+            if one["type"] == "reply_finished"
+        ]
+        for path in (live, replayed)
+    ]
+    assert told[0][1] == told[1][1]
+    assert told[0][0][:2] == told[1][0][:2]
+    assert "no luck" in told[1][0][2]
+
+
+def test_attempts_that_failed_are_replayed_without_waiting(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"fail": "overloaded", "when": {"call": 1}}, {"say": "now"})
+    program.team(on_failure="retry", retries=2, attempt_timeout_s=30)
+    program.scenario('scenario: S\nsteps: [{send: "@dev hi", expect: {replied: [dev]}}]', "plan")
+    assert program.run("run", "--record").code == 0
+    calls = [one for one in lines(recording(program)) if one["type"] == "reply_started"]
+    assert [("failure" in one, one.get("attempt")) for one in calls] == [(True, 1), (False, None)]
+    done = program.run("run", "--replay", "--json")
+    assert (done.code, causes(done)) == (0, [])
+    change(program, "agents/teams/crew.yaml", config={"on_failure": "skip"})
+    assert program.run("run", "--replay").code == 1
+
+
+def test_what_varies_in_a_prompt_is_declared(program: Program) -> None:
+    program.scenario(SCENARIO + "ignore: [{regex: '\\d{4}-\\d\\d-\\d\\d'}]\n", "plan")
+    change(program, "agents/critic.yaml", role_prompt="Today is 2026-11-28.")
+    program.run("run", "--record")
+    first = recording(program).read_bytes()
+    assert b"2026-11-28" not in first
+    change(program, "agents/critic.yaml", role_prompt="Today is 2027-01-01.")
+    assert program.run("run", "--replay").code == 0
+    program.run("run", "--record")
+    assert recording(program).read_bytes() == first
+    change(program, "agents/critic.yaml", role_prompt="It is 2027-01-01.")
+    assert causes(program.run("run", "--replay", "--json"))[0][2:] == (
+        "Today is [ignored].",
+        "It is [ignored].",
+    )
+
+
+def test_no_secret_is_in_a_recording(program: Program) -> None:
+    secret = "hunter2-hunter2-hunter2"
+    program.env["BOT_KEY"] = secret
+    program.file("arena.yaml", json.dumps({"team": "crew", "redact": ["pass[0-9]{4}"]}))
+    program.program(
+        "planner",
+        "say",
+        f"my key is {secret}, my word is pass1234",
+        "err",
+        secret,
+        adapter={"env": {"BOT_KEY": "${env:BOT_KEY}", "API_KEY": "literal-literal-1"}},
+        role_prompt="The word is pass9876.",
+    )
+    program.scenario(f'scenario: S\nsteps: [{{send: "@planner {secret} and pass5555"}}]', "plan")
+    assert program.run("run", "--record").code == 0
+    text = recording(program).read_text(encoding="utf-8")
+    assert "[redacted]" in text
+    for planted in (secret, "pass1234", "pass5555", "pass9876", "literal-literal-1"):
+        assert planted not in text
+    assert "${env:BOT_KEY}" in text
+    assert program.run("run", "--replay").code == 0
+
+
+def test_all_that_a_reply_carries_is_replayed(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent(
+        "dev",
+        {
+            "output": {
+                "content": "看这里",
+                "next_mentions": ["critic"],
+                "structured": [{"type": "task_list", "data": ["写测试"]}],
+                "attachments": [{"type": "code", "name": "计划.md", "data": "第一步"}],
+                "usage": {"input_tokens": 3, "output_tokens": 2, "cost_usd": 0.5},
+            }
+        },
+    )
+    program.agent("critic", {"decline": True}).team()
+    program.scenario(
+        "scenario: S\nsteps:\n  - send: '@dev hi'\n    expect:\n"
+        "      outcome: {critic: declined}\n      structured: {task_list: [{contains: 写测试}]}\n"
+        "      attachments: {计划.md: [{equals: 第一步}]}\n"
+        "      tokens: {min: 5}\n      replies: {dev: [{equals: 看这里}]}\n",
+        "plan",
+    )
+    assert program.run("run", "--record", "--keep", "all").code == 0
+    assert program.run("run", "--replay", "--keep", "all").code == 0
+    program.file("agents/dev.yaml", (tmp_path / "agents/dev.yaml").read_bytes())
+    told = result(program.run("run", "--replay", "--json"))
+    assert told["scenarios"][0]["usage"]["input_tokens"] >= 3
+
+
+def test_sessions_and_cases_have_records_of_their_own(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "${message}"}).team()
+    program.scenario(
+        "scenario: S\ncases: [{id: 一, vars: {x: one}}, {id: b, vars: {x: two}}]\nsteps:\n"
+        "  - send: '@dev ${vars.x}'\n  - send: '@dev other'\n    session: second\n"
+        "  - send: '@dev again'\n    expect: {replies: {dev: [{contains: again}]}}\n",
+        "plan",
+    )
+    assert program.run("run", "--record", "--jobs", "2").code == 0
+    first = recording(program).read_bytes()
+    assert result(program.run("run", "--replay", "--json"))["drifted"] == 0
+    program.run("run", "--record", "-k", "b")
+    assert recording(program).read_bytes() == first
+    text = (tmp_path / "scenarios/plan.yaml").read_text(encoding="utf-8")
+    program.scenario(text.replace(", {id: b, vars: {x: two}}", ""), "plan")
+    done = program.run("run", "--replay", "--json")
+    assert causes(done) == [("left_over", "case", "b", "")]
+    assert program.run("run", "--update").code == 0
+    assert program.run("run", "--replay").code == 0
+
+
+def test_what_came_before_is_kept_only_as_far_as_it_was_shown(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "ok"}, context={"window_tokens": 1500}).team()
+    program.scenario(
+        "scenario: S\ngiven: {fill: {messages: 900}}\nsteps: [{send: '@dev hi'}]", "plan"
+    )
+    assert program.run("run", "--record").code == 0
+    assert len(lines(recording(program))) < 300
+    assert program.run("run", "--replay").code == 0
+    text = (tmp_path / "scenarios/plan.yaml").read_text(encoding="utf-8")
+    program.scenario(text.replace("900", "901"), "plan")
+    assert program.run("run", "--replay").code == 1
+
+
+BAD = [
+    (lambda text: "", "is not JSON"),
+    (lambda text: text[: len(text) // 2], "is not JSON"),
+    (lambda text: "\n".join(text.split("\n")[:-3]) + "\n", "was cut: its last line is missing"),
+    (lambda text: text.replace('"version":1', '"version":2'), "is a recording of version 2"),
+    (lambda text: text.replace("fine by me", "no good"), "does not fit its checksum"),
+    (lambda text: '{"type":"session"}\n', "is no recording"),
+    (lambda text: "[1]\n", "is no line of a recording"),
+    (lambda text: text.replace("A plan, then", "Another"), "does not fit its checksum"),
+]
+
+
+@pytest.mark.parametrize(("edit", "told"), BAD)
+def test_a_recording_that_is_none_is_told_before_anything_runs(
+    recorded: Program, edit: Any, told: str
+) -> None:
+    path = recording(recorded)
+    path.write_text(edit(path.read_text(encoding="utf-8")), encoding="utf-8", newline="\n")
+    done = recorded.run("run", "--replay")
+    assert (done.code, done.stdout) == (2, "")
+    assert "scenarios/recordings/plan.jsonl:" in done.stderr
+    assert told in done.stderr
+    assert "arena run --record" in done.stderr
+    assert recorded.run("run", "--record").code == 0
+    assert recorded.run("run", "--replay").code == 0
+
+
+def test_a_recording_of_another_scenario_is_told(recorded: Program) -> None:
+    recorded.scenario(SCENARIO.replace("A plan, then its review", "Another"), "plan")
+    done = recorded.run("run", "--replay")
+    assert done.code == 2
+    assert "is the recording of `A plan, then its review`, not of `Another`" in done.stderr
+    assert recorded.run("run", "--update").code == 0
+    assert recorded.run("run", "--replay").code == 0
+
+
+def test_an_edited_recording_can_be_taken_over(recorded: Program) -> None:
+    path = recording(recorded)
+    text = path.read_text(encoding="utf-8").replace("fine by me", "no good")
+    path.write_text(text, encoding="utf-8", newline="\n")
+    assert recorded.run("run", "--update").code == 0
+    done = recorded.run("run", "--replay", "--keep", "all")
+    assert done.code == 0
+    assert "no good" in recorded.written()
+
+
+def test_line_ends_of_windows_are_no_edit(recorded: Program) -> None:
+    path = recording(recorded)
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert recorded.run("run", "--replay").code == 0
+
+
+def test_separators_in_an_answer_are_no_line_ends(program: Program) -> None:
+    program.agent("critic", {"say": "one\u2028two\x85three\x0bfour"})
+    assert program.run("run", "--record").code == 0
+    assert program.run("run", "--replay").code == 0
+
+
+def test_latency_is_not_judged_of_a_replay(program: Program) -> None:
+    program.scenario(SCENARIO + "expect: {latency_s: {min: 0.0001}}\n", "plan")
+    assert program.run("run", "--record").code == 0
+    assert program.run("run", "--replay").code == 0
+
+
+def test_the_result_is_the_same_at_any_number_of_jobs(recorded: Program) -> None:
+    for number in range(6):
+        recorded.scenario(SCENARIO.replace("A plan", f"Plan {number}"), f"p{number}")
+    recorded.run("run", "--record")
+    change(recorded, "agents/critic.yaml", role_prompt="Find what is right.")
+
+    def told(jobs: str) -> Any:
+        found = result(recorded.run("run", "--replay", "--json", "--jobs", jobs))
+        for one in (found, *found["scenarios"]):
+            del one["seconds"]
+        for one in found["scenarios"]:
+            one["sessions"] = len(one["sessions"])
+        return found
+
+    assert told("1") == told("4")
+
+
+def test_strict_scripts_are_used_up_in_a_replay_too(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", adapter={"type": "scripted", "strict": True, "replies": ["a", "b"]}).team()
+    program.scenario('scenario: S\nsteps: [{send: "@dev 1"}, {send: "@dev 2"}]', "plan")
+    assert program.run("run", "--record").code == 0
+    assert program.run("run", "--replay").code == 0
+
+
+def test_an_interrupted_recording_leaves_what_was_there(recorded: Program) -> None:
+    before = recording(recorded).read_bytes()
+    recorded.program("critic", "sleep")
+    running = recorded.start("run", "--record")
+    import signal
+
+    from program import until
+
+    until(lambda: '"reply_finished"' in recorded.written())
+    running.send_signal(signal.SIGINT)
+    assert recorded.finish(running).code == 130
+    assert recording(recorded).read_bytes() == before
