@@ -1,4 +1,4 @@
-"""Records anew the scenarios of this repository that real agents play: `python tests/record_real.py`.
+"""Records the scenarios that real agents play: `python tests/record_real.py`, in the repository.
 
     record_real.record(workspace)      the same in a copy of the workspace, for tests
 
@@ -16,24 +16,27 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-MODEL = "small-model"
+SMALL = ("small-model", "red-build")
 PROGRAMS = "programs"
+NAMES = (*SMALL, PROGRAMS)
 NEEDED = ("claude", "codex", "gemini", "opencode", "pi", "claude-agent-acp")
 KEY = "no-key-is-asked-for"
 
 # What the model behind the programs says, in the order of the conversation: at which address, what.
 SCRIPT = (
-    ("*/messages", "Plan: keep the address in `next`. @codex please write it."),
-    ("*/responses", "Written: the form now carries next=/cart. @gemini please review."),
-    ("*gemini*", "Looks right; refuse other hosts in it. @opencode please test that."),
-    ("*/chat/completions", "12 tests pass, one of them for other hosts. @pi please document it."),
-    ("*/messages", "Documented under Login. @claude-acp it can go out."),
+    ("*/messages", "Plan: keep the address in `next`. @coder please write it."),
+    ("*/responses", "Written: the form now carries next=/cart. @checker please review."),
+    ("*gemini*", "Looks right; refuse other hosts in it. @prober please test that."),
+    (
+        "*/chat/completions",
+        "12 tests pass, one of them for other hosts. @writer please document it.",
+    ),
+    ("*/messages", "Documented under Login. @shipper it can go out."),
     ("*/messages", "Ready as 2.4. @maya may I release it?"),
     ("*/messages", "2.4 is released."),
     ("*/responses", "What is left to do: the same for the sign-up page."),
@@ -45,8 +48,8 @@ class Missing(Exception):
 
 
 def record(workspace: Path, name: str) -> subprocess.CompletedProcess[str]:
-    """Record one of the two in a workspace. Raises Missing."""
-    with (_model if name == MODEL else _programs)() as environ:
+    """Record one of them in a workspace. Raises Missing."""
+    with (_programs if name == PROGRAMS else _model)() as environ:
         return subprocess.run(
             [sys.executable, "-m", "arena_cli", "run", "--record", "--keep", "none", name],
             cwd=workspace,
@@ -127,7 +130,7 @@ def _file(path: Path, content: object) -> None:
 
 def main() -> None:
     code = 0
-    for name in (MODEL, PROGRAMS):
+    for name in NAMES:
         try:
             done = record(ROOT, name)
         except Missing as error:

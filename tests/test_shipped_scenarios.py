@@ -18,6 +18,7 @@ from stage import Stage, broken, printed
 from arena_cli.scenario.expect import shapes as expect_shapes
 from arena_cli.scenario.load import shapes
 from arena_cli.scenario.play.run import Runner
+from arena_cli.scenario.recording.shelf import Shelf
 from arena_cli.scenario.result import ScenarioResult
 
 ROOT = Path(__file__).parents[1]
@@ -34,16 +35,17 @@ def shipped(tmp_path: Path) -> Path:
 
 
 def played(folder: Path, name: str) -> dict[str | None, ScenarioResult]:
-    """What came of a scenario file, by case."""
+    """What came of a scenario file, by case; replayed where it has a recording."""
     stage = Stage(folder)
     told: list[ScenarioResult] = []
     scenarios = stage.load_files(folder / "scenarios" / f"{name}.yaml")
-    asyncio.run(Runner(scenarios, stage.place(), told.append).run())
+    shelf = Shelf(scenarios, None, in_ci=True)
+    asyncio.run(Runner(scenarios, stage.place(), told.append, shelf=shelf).run())
     return {one.case: one for one in told}
 
 
 def test_all_of_them_pass_and_leave_no_session(shipped: Path) -> None:
-    done = Program(shipped).run("run", "--jobs", "4", "--json")
+    done = Program(shipped, env={"CI": "true"}).run("run", "--jobs", "4", "--json")
     assert done.stderr == ""
     assert done.code == 0, done.stdout
     told = json.loads(done.stdout)
@@ -173,6 +175,29 @@ CHANGES = [
         "    session: second\n    send: What",
         "    send: What",
         "replies.archivist[0].contains",
+    ),
+    Change("programs", OWN, "selection: none}", "chain_depth_limit: 3}", "timeline_exact[4]"),
+    Change(
+        "small-model",
+        OWN,
+        'send: "@namer @counter and',
+        'send: "@namer and',
+        "must",
+    ),
+    Change("red-build", OWN, "min: 0.8", "min: 0.95", "replies.dev[1].similar"),
+    Change(
+        "red-build",
+        "scenarios/fixtures/finding.schema.json",
+        '"test_login", ',
+        "",
+        "replies.dev[0].json",
+    ),
+    Change(
+        "red-build",
+        "scenarios/fixtures/checks.py",
+        "test in log",
+        "test not in log",
+        "replies.dev[2].python",
     ),
 ]
 

@@ -27,7 +27,7 @@ _CALLS = ("left_over", "miss")
 
 def counts(result: ScenarioResult) -> bool:
     """Whether what drifted counts as a failure, and does not only warn."""
-    return result.status == "failed" and result.mode != "update"
+    return result.drift_fails
 
 
 def where(drift: Drift, say: Words) -> str:

@@ -64,8 +64,8 @@ def secrets(settings: Mapping[str, Any], environ: Mapping[str, str]) -> set[str]
         with contextlib.suppress(AgentUnavailable):
             if loc[-1] == "api_key" and not is_open(text):
                 filler.keep(text)
-            elif loc[:1] == ("env",) and text == INHERIT and _is_secret_name(str(loc[-1])):
-                filler.keep(environ.get(str(loc[-1]), ""))
+            elif loc[:1] == ("env",) and not is_open(text) and _is_secret_name(str(loc[-1])):
+                filler.keep(environ.get(str(loc[-1]), "") if text == INHERIT else text)
             else:
                 filler.text(text, loc)
     return filler.secrets

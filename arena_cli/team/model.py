@@ -91,7 +91,7 @@ class AgentProfile(FileShape):
     def may_hold_secrets(self) -> bool:
         """Whether it is worth while to look for secrets in its adapter's settings."""
         settings = repr(self.adapter)
-        return any(mark in settings for mark in ("${env:", "api_key", "inherit"))
+        return any(mark in settings for mark in ("${env:", "api_key", "'env'"))
 
 
 class TeamConfig(FileShape):

@@ -8,6 +8,7 @@ it does not answer in time.
 from __future__ import annotations
 
 import contextlib
+import copy
 import sys
 import threading
 import traceback
@@ -137,7 +138,9 @@ def _of_call(call: Call, told: Conversation, text: str) -> Reply:
         agent=call.agent,
         turn=call.turn,
         mentions=tuple(message.mentions) if message else (),
-        structured=tuple((part.type, part.data) for part in message.structured) if message else (),
+        structured=tuple((part.type, copy.deepcopy(part.data)) for part in message.structured)
+        if message
+        else (),
         attachments=tuple(
             (part.name, told.workspace / (part.path or ""))
             for part in (message.attachments if message else ())

@@ -8,55 +8,37 @@ from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from arena_cli.ground.clock import HastyClock
 from arena_cli.ground.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.ground.protocol import Usage
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
-from arena_cli.scenario.expect import checks, conversation, judge, patterns
-from arena_cli.scenario.expect.checks import Verdict
+from arena_cli.scenario.expect import conversation, judge
 from arena_cli.scenario.expect.conversation import Conversation
 from arena_cli.scenario.expect.shapes import Expect
+from arena_cli.scenario.expect.snapshots import NotSnapshots, Snapshots
 from arena_cli.scenario.load.placeholders import NotSaved
 from arena_cli.scenario.load.scenario import Scenario, Sent
-from arena_cli.scenario.load.shapes import Saved, Step
-from arena_cli.scenario.play import neutral, scripts
+from arena_cli.scenario.load.shapes import Step
+from arena_cli.scenario.play import neutral, saving, scripts
 from arena_cli.scenario.play.judges import Judges
-from arena_cli.scenario.recording import drift, taking
-from arena_cli.scenario.recording.shelf import WhatOfDrift
-from arena_cli.scenario.recording.tape import Tape
+from arena_cli.scenario.play.take import Take
+from arena_cli.scenario.recording.shelf import Shelf
 from arena_cli.scenario.result import (
     WRONG,
     CheckResult,
-    Drift,
     Failure,
-    Mode,
     ScenarioResult,
     ScenarioStatus,
     StepResult,
     StepStatus,
 )
-from arena_cli.session import session as session_module
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.session.session import Place, Session
 from arena_cli.transcript.events import ChainFinished, Event, SessionEvent
 
 Keep = Literal["failed", "all", "none"]
-
-
-class Part(NamedTuple):
-    """What recordings have to do with a scenario that is played.
-
-    `tape` stands around its agents, `recording` is its path as it is shown, `gone` is drift that
-    was known before; `drift` says what drift is: a failure, told, or nothing.
-    """
-
-    mode: Mode
-    tape: Tape | None = None
-    recording: str | None = None
-    gone: Sequence[Drift] = ()
-    drift: WhatOfDrift = "fail"
 
 
 class Playing:
@@ -73,15 +55,13 @@ class Playing:
         keep: Keep = "failed",
         *,
         detail: bool = False,
-        part: Part | None = None,
+        shelf: Shelf | None = None,
     ) -> None:
         self._scenario = scenario
-        self._part = part or Part("live")
-        tape = self._part.tape
-        if tape is not None and tape.replays:
+        self._take = Take(scenario, shelf)
+        if self._take.replays:
             place = replace(place, clock=HastyClock(place.clock))
         self._place = place
-        self._drift = [] if self._part.drift == "ignore" else list(self._part.gone)
         self._keep = keep
         self._detail = detail
         self._sessions: dict[str | None, Session] = {}
@@ -89,8 +69,10 @@ class Playing:
         self._saved: dict[str, str] = {}
         self._checks: list[CheckResult] = []
         self._rows = judge.Rows(scenario.file.expect)
-        judged_through = tape.around_judge if tape is not None else session_module.as_it_is
-        self._judges = Judges(scenario, place, around=judged_through)
+        self._judges = Judges(scenario, place, around=self._take.around_judge)
+        updates = shelf is not None and shelf.updates
+        case = scenario.case.id if scenario.case else None
+        self._snapshots = Snapshots(scenario.path, case, update=updates)
         self._turns = 0
         self._opening: SessionEvent | None = None
         self._error: str | None = None
@@ -120,16 +102,11 @@ class Playing:
             self._error = error.what if isinstance(error, DiskRefused) else str(error)
         finally:
             self._seconds = self._place.clock.monotonic() - self._began
-        self._conclude()
+        self._take.conclude()
         self._finished = True
+        self._save_snapshots()
         if self._keep == "none" or (self._keep == "failed" and self.status not in WRONG):
             self.discard()
-
-    def _conclude(self) -> None:
-        """Tell how it differs from its recording."""
-        tape = self._part.tape
-        if tape is not None and tape.recorded is not None and self._part.drift != "ignore":
-            self._drift += drift.of(tape, self._scenario.team.members)
 
     def discard(self) -> None:
         """Remove its sessions."""
@@ -137,43 +114,25 @@ class Playing:
             _remove(session.folder)
         self._sessions.clear()
 
+    def recorded(self) -> list[dict[str, Any]] | None:
+        """The lines of its recording as it was played now; None where they are not to be kept."""
+        return None if not self._finished or self._unkept else self._take.lines()
+
     @property
-    def _mode(self) -> Mode:
-        """How it was played: where agents were called for what was missing, it was recorded."""
-        tape = self._part.tape
-        return "record" if tape is not None and tape.called_agents else self._part.mode
+    def _unkept(self) -> str:
+        checks = [*(check for step in self._steps for check in step.checks), *self._checks]
+        return self._take.unkept(self._steps, checks, self._error is not None)
 
     def refuse(self, why: str) -> None:
         """Its recording could not be written."""
         self._error = why
 
-    def recorded(self) -> list[dict[str, Any]] | None:
-        """The lines of its recording as it was played now; None where they are not to be kept.
-
-        An agent that failed where nobody expected it, or a check that crashed, is no behaviour to
-        come back to; what drifted is kept only if it is taken over.
-        """
-        tape = self._part.tape
-        if tape is None or not self._finished or self.unkept:
-            return None
-        case = self._scenario.case
-        return taking.lines(tape, case.id if case else None, self._scenario.team.members)
-
-    @property
-    def unkept(self) -> str:
-        """Why its recording is not written anew; empty where it is, or is as it was."""
-        mode, tape = self._part.mode, self._part.tape
-        if tape is None or (mode == "replay" and not tape.called_agents):
-            return "nothing was recorded"
-        if any(call.missed for call in tape.calls):
-            return "there are calls without a recorded answer"
-        if mode == "replay" and self._drift:
-            return "it drifted: take that over first, with --update"
-        steps, checks = self._steps, [*self._checks]
-        checks += [check for step in steps for check in step.checks]
-        if self._error or any(step.failures or step.error for step in steps):
-            return "an agent or arena failed"
-        return "a check failed to judge" if any(one.status == "error" for one in checks) else ""
+    def _save_snapshots(self) -> None:
+        whole = self._error is None and all(one.status != "not_run" for one in self._steps)
+        try:
+            self._snapshots.save(whole=whole)
+        except (DiskRefused, NotSnapshots) as error:
+            self._error = str(error)
 
     @property
     def status(self) -> ScenarioStatus:
@@ -187,7 +146,7 @@ class Playing:
         found.add(_step_status(judge.status_of(self._checks, failures)))
         if self._error:
             found.add("error")
-        if self._drift and self._part.drift == "fail":
+        if self._take.fails:
             return "failed"
         if self._scenario.xfail is not None and "error" not in found:
             return "xfailed" if "failed" in found else "failed"
@@ -204,7 +163,7 @@ class Playing:
             # Nobody looks at its timeline, and a long run has many.
             steps = [step.model_copy(update={"events": []}) for step in steps]
         error = self._error
-        if status == "failed" and scenario.xfail is not None:
+        if status == "failed" and scenario.xfail is not None and not self._take.fails:
             error = "it was expected to fail, and passed: take its `xfail` out"
         return ScenarioResult(
             scenario=scenario.file.scenario,
@@ -218,11 +177,12 @@ class Playing:
             checks=self._checks,
             sessions=[session.name for session in self._sessions.values()],
             error=error,
-            mode=None if scenario.skip is not None else self._mode,
-            recording=self._part.recording,
+            mode=None if scenario.skip is not None else self._take.mode,
+            recording=self._take.recording,
             written=self.written,
-            unkept=self.unkept if self._mode in ("record", "update") else "",
-            drift=self._drift,
+            unkept=self._unkept if self._take.mode in ("record", "update") else "",
+            drift=self._take.drift,
+            drift_fails=self._take.fails,
             usage=_sum(step.usage for step in self._steps),
             judges_usage=self._judges.usage,
             place=functools.partial(scenario.place, ("scenario",)),
@@ -244,7 +204,7 @@ class Playing:
             first.plant(planted)
         heard[None].clear()
         for index, step in enumerate(scenario.file.steps):
-            self._begin(index + 1, step.session)
+            self._take.begin(index + 1, step.session)
             session = self._session(step.session, opened, heard)
             events = heard[step.session]
             done = await self._step(index, session, events)
@@ -254,14 +214,8 @@ class Playing:
                 left = range(index + 1, len(scenario.file.steps))
                 self._steps += (self._result(one, "not_run") for one in left)
                 return
-        if self._part.tape is not None:
-            self._part.tape.finished = True
-        self._begin(None)
+        self._take.begin(None)
         await self._judge_whole()
-
-    def _begin(self, step: int | None, session: str | None = None) -> None:
-        if self._part.tape is not None:
-            self._part.tape.begin(step, session)
 
     def _session(
         self, name: str | None, opened: AsyncExitStack, heard: dict[str | None, list[Event]]
@@ -270,13 +224,10 @@ class Playing:
         session = self._sessions.get(name)
         if session is None:
             events = heard[name] = []
-            tape = self._part.tape
-            around = tape.around(name) if tape is not None else session_module.as_it_is
 
             def hear(event: Event) -> None:
                 events.append(event)
-                if tape is not None:
-                    tape.hear(name, event)
+                self._take.hear(name, event)
 
             session = opened.enter_context(
                 Session(
@@ -285,7 +236,7 @@ class Playing:
                     self._scenario.team,
                     scenario=self._scenario.title,
                     on_event=hear,
-                    around=around,
+                    around=self._take.around(name),
                 )
             )
             opened.push_async_callback(session.stop)
@@ -338,7 +289,7 @@ class Playing:
         """Keep what the step saves; a result for each that is not there to be kept."""
         missing = []
         for name, wanted in step.save.items():
-            verdict = _found(wanted, told)
+            verdict = saving.found(wanted, told)
             if verdict.holds:
                 self._saved[name] = verdict.actual
             else:
@@ -361,7 +312,8 @@ class Playing:
         told = conversation.of(events, self._place.workspace)
         told.scenario = self._scenario.path
         told.step = step
-        told.live = self._mode in ("live", "record")
+        told.live = self._take.mode in ("live", "record")
+        told.snapshots = self._snapshots
         return told
 
     def _result(
@@ -412,25 +364,6 @@ async def _play(sent: Sent, session: Session) -> None:
         await session.send(sent)
     elif isinstance(sent, Planted):
         session.plant(sent)
-
-
-def _found(wanted: Saved, told: Conversation) -> Verdict:
-    """What is saved of the agent's last reply, as `actual`."""
-    replies = told.replies(wanted.agent)
-    pattern = f" that matches /{wanted.regex}/" if wanted.regex else ""
-    expected = f"a reply of {wanted.agent}{pattern}"
-    if not replies:
-        return Verdict(False, expected, f"no reply: {told.outcome(wanted.agent)}")
-    text = replies[-1].text
-    if wanted.regex is None:
-        return Verdict(True, expected, text)
-    match = patterns.compiled(wanted.regex).search(patterns.form(text))
-    if match is None:
-        return Verdict(False, expected, f"no match in {checks.excerpt(text)}")
-    found = match[1] if match.re.groups else match[0]
-    if not found:
-        return Verdict(False, expected, f"nothing is matched in {checks.excerpt(text)}")
-    return Verdict(True, expected, found)
 
 
 def _step_status(status: str) -> StepStatus:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from arena_cli.ground.errors import DiskRefused
 from arena_cli.scenario.load.scenario import Scenario
-from arena_cli.scenario.play.playing import Keep, Part, Playing
+from arena_cli.scenario.play.playing import Keep, Playing
 from arena_cli.scenario.recording.shelf import Shelf
 from arena_cli.scenario.result import WRONG, ScenarioResult, ScenarioStatus
 from arena_cli.session.session import Place
@@ -96,27 +96,15 @@ class Runner:
                 return
             scenario = self._scenarios[index]
             self._on_progress(scenario, None)
-            part = self._part(scenario)
-            playing = Playing(scenario, self._place, self._keep, detail=self._detail, part=part)
+            playing = Playing(
+                scenario, self._place, self._keep, detail=self._detail, shelf=self._shelf
+            )
             self._begun[index] = playing
             await playing.run()
             self._put_away(scenario, playing)
             self._on_progress(scenario, playing.status)
             self._ended.add(index)
             self._tell()
-
-    def _part(self, scenario: Scenario) -> Part | None:
-        shelf = self._shelf
-        if shelf is None or scenario.skip is not None:
-            return None
-        mode = shelf.mode_of(scenario)
-        return Part(
-            mode,
-            shelf.tape_of(scenario),
-            None if mode == "live" else shelf.path_of(scenario),
-            [] if mode == "live" else shelf.gone(scenario),
-            drift="warn" if mode == "update" and shelf.drift == "fail" else shelf.drift,
-        )
 
     def _put_away(self, scenario: Scenario, playing: Playing) -> None:
         """Keep what was recorded."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
@@ -22,15 +22,21 @@ from arena_cli.team.model import Member
 from arena_cli.transcript import attachments, canonical
 from arena_cli.transcript.events import SessionEvent, TurnStarted
 
+MESSAGE = "message"
+
 
 def of(tape: Tape, members: Sequence[Member]) -> list[Drift]:
     """All drift of a scenario that was replayed by these members."""
     case = tape.recorded
     assert case is not None
     roots = [*_settings(case, tape, members), *_rules(case, tape)]
-    followers = [*_routing(case, tape), *_misses(tape), *_left_over(tape)]
+    routing = list(_routing(case, tape))
+    followers = [*routing, *_misses(tape), *_left_over(tape)]
     for one, is_root in _inputs(case, tape):
         (roots if is_root else followers).append(one)
+    for one in _said_otherwise(case, tape, {one.step for one in routing}):
+        if not any(root.kind == "input" and root.step == one.step for root in roots):
+            roots.append(one)
     followers.sort(key=_when)
     if not roots and followers:
         roots.append(followers.pop(0))
@@ -190,18 +196,51 @@ def _member(member: Mapping[str, Any]) -> str:
 def _as_text(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, float):
+        return f"{value:g}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _routing(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
     """The first thing in each session that went another way."""
-    seen: set[str | None] = set()
+    new = _new_steps(case, tape)
     for session in dict.fromkeys(stretch.session for stretch in tape.stretches):
-        if session not in seen:
-            seen.add(session)
-            yield from _first_apart(
-                list(_recorded(case, tape, session)), list(_played(tape, session))
-            )
+        before = [one for one in _recorded(case, tape, session) if one.step not in new]
+        after = [one for one in _played(tape, session) if one.step not in new]
+        yield from _first_apart(before, after)
+
+
+def _said_otherwise(case: CaseRecord, tape: Tape, steps: Container[int | None]) -> Iterator[Drift]:
+    """What humans said otherwise in these steps, where no agent that was called then hears it."""
+    for session in dict.fromkeys(stretch.session for stretch in tape.stretches):
+        then = _by_step(_recorded(case, tape, session, MESSAGE))
+        now = _by_step(_played(tape, session, MESSAGE))
+        for step in dict.fromkeys([*then, *now]):
+            was, said = then.get(step, []), now.get(step, [])
+            if step in steps and was != said:
+                yield Drift(
+                    kind="input",
+                    field=MESSAGE,
+                    before="\n".join(f"{one.agent}: {one.value}" for one in was),
+                    after="\n".join(f"{one.agent}: {one.value}" for one in said),
+                    step=step,
+                )
+
+
+def _by_step(facts: Iterable[_Fact]) -> dict[int | None, list[_Fact]]:
+    found: dict[int | None, list[_Fact]] = {}
+    for fact in facts:
+        found.setdefault(fact.step, []).append(fact)
+    return found
+
+
+def _new_steps(case: CaseRecord, tape: Tape) -> set[int | None]:
+    """The steps for which agents were called: there is nothing to compare them with."""
+    if tape.replays:
+        return set()
+    known = {line["step"] for line in case.lines if line["type"] == "step"}
+    called = {call.key.step for call in tape.calls if call.record is None and not call.missed}
+    return called | {one.step for one in tape.stretches if one.step and one.step not in known}
 
 
 class _Fact(NamedTuple):
@@ -246,7 +285,8 @@ def _value(fact: _Fact | None, where: _Fact, *, same: bool) -> str:
     return f"{fact.field}{who}: {fact.value}"
 
 
-def _recorded(case: CaseRecord, tape: Tape, session: str | None) -> Iterator[_Fact]:
+def _recorded(case: CaseRecord, tape: Tape, session: str | None, only: str = "") -> Iterator[_Fact]:
+    """What was decided when it was recorded; `only` messages, or all but these."""
     step: int | None = 0
     current: str | None = None
     turn: int | None = None
@@ -257,13 +297,17 @@ def _recorded(case: CaseRecord, tape: Tape, session: str | None) -> Iterator[_Fa
             if line["type"] == "turn_started":
                 turn = line["depth"] + 1
             for field, agent, value in _decided(line["type"], line.get):
-                yield _Fact(step, turn, field, agent, value)
+                if (field == MESSAGE) == (only == MESSAGE):
+                    yield _Fact(step, turn, field, agent, value)
 
 
-def _played(tape: Tape, session: str | None) -> Iterator[_Fact]:
+def _played(tape: Tape, session: str | None, only: str = "") -> Iterator[_Fact]:
+    """What is decided now; `only` as above."""
     for stretch in tape.stretches:
         if stretch.session == session:
-            yield from _of_stretch(stretch)
+            for fact in _of_stretch(stretch):
+                if (fact.field == MESSAGE) == (only == MESSAGE):
+                    yield fact
 
 
 def _of_stretch(stretch: Stretch) -> Iterator[_Fact]:
@@ -303,6 +347,8 @@ def _decided(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | 
         said = message if isinstance(message, dict) else dict(message)
         if said["author_type"] == "system":
             yield "system", None, said["content"]
+        else:
+            yield MESSAGE, said["author_name"], said["content"]
 
 
 def _passing(why: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ class Ignoring:
     def text(self, text: str) -> str:
         """The text, with `[ignored]` for each match."""
         for pattern in self._patterns:
-            text = pattern.sub(MARK, text)
+            text = pattern.sub(lambda match: MARK if match.group() else "", text)
         return text
 
     def hash_of(self, input: AgentInput) -> str:

@@ -106,12 +106,18 @@ class Shelf:
                 _, line = scenario.place(("scenario",))
                 yield Fault(scenario.shown, line, "", f"has no recording: {volume.shown}", mend)
 
+    @property
+    def updates(self) -> bool:
+        """Whether what differs is taken over."""
+        return self._wanted == "update"
+
     def mode_of(self, scenario: Scenario) -> Mode:
         """How a scenario is played."""
-        recorded = self._volume(scenario).before is not None
-        if self._wanted == "record" or (self._wanted == "missing" and not recorded):
+        before = self._volume(scenario).before
+        is_new = before is None or _case(scenario) not in before.cases
+        if self._wanted == "record" or (self._wanted == "missing" and is_new):
             return "record"
-        if not recorded:
+        if before is None:
             return "live"
         return "update" if self._wanted == "update" else "replay"
 
@@ -136,15 +142,21 @@ class Shelf:
             mend=f"record it: `arena run --record=missing {stem}`",
         )
 
-    def gone(self, scenario: Scenario) -> list[Drift]:
-        """The recorded cases that a scenario's file no longer has; told once."""
+    def drift_of_cases(self, scenario: Scenario) -> list[Drift]:
+        """That a case is not in its recording, and, told once, which recorded ones are gone."""
         path = files.path_of(scenario.path)
         before = self._volumes[path].before
-        if before is None or path in self._told:
+        if before is None or self.mode_of(scenario) == "record":
             return []
+        case = _case(scenario)
+        found = []
+        if case not in before.cases:
+            found.append(Drift(kind="miss", field="case", after=case or "without cases"))
+        if path in self._told:
+            return found
         self._told.add(path)
         known = scenario.cases
-        return [
+        return found + [
             Drift(
                 kind="left_over", field="case", before=case or "without cases", calls=len(one.calls)
             )

@@ -1,0 +1,112 @@
+"""What recordings have to do with one scenario that is played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from arena_cli.adapters.runtime import Calls, Runtime
+from arena_cli.scenario.load.scenario import Scenario
+from arena_cli.scenario.recording import drift, taking
+from arena_cli.scenario.recording.shelf import Shelf, WhatOfDrift
+from arena_cli.scenario.recording.tape import Tape
+from arena_cli.scenario.result import CheckResult, Drift, Mode, StepResult
+from arena_cli.session.session import as_it_is
+from arena_cli.transcript.events import Event
+
+
+class Take:
+    """One playing of a scenario, with a tape around its agents, or without.
+
+    `recording` is the path of its recording as it is shown, None where there is none; `drift` how
+    it differs from that, as far as it is known.
+    """
+
+    def __init__(self, scenario: Scenario, shelf: Shelf | None = None) -> None:
+        self.recording: str | None = None
+        self.drift: list[Drift] = []
+        self._scenario = scenario
+        self._mode: Mode = "live"
+        self._tape: Tape | None = None
+        self._what_of_drift: WhatOfDrift = "fail"
+        if shelf is None or scenario.skip is not None:
+            return
+        self._mode = shelf.mode_of(scenario)
+        self._what_of_drift = shelf.drift
+        if self._mode == "update" and shelf.drift == "fail":
+            self._what_of_drift = "warn"
+        if self._mode != "live":
+            self._tape = shelf.tape_of(scenario)
+            self.recording = shelf.path_of(scenario)
+            cases = shelf.drift_of_cases(scenario)
+            self.drift = [] if self._what_of_drift == "ignore" else cases
+
+    @property
+    def mode(self) -> Mode:
+        """How it is played: where an agent was called for what was missing, it was recorded."""
+        return "record" if self._tape and self._tape.called_agents else self._mode
+
+    @property
+    def replays(self) -> bool:
+        """Whether nobody is called."""
+        return self._tape is not None and self._tape.replays
+
+    @property
+    def fails(self) -> bool:
+        """Whether it fails by its drift."""
+        return bool(self.drift) and self._what_of_drift == "fail"
+
+    def around(self, session: str | None) -> Callable[[Runtime], Calls]:
+        """What the agents of a session are called through."""
+        return self._tape.around(session) if self._tape else as_it_is
+
+    def around_judge(self, runtime: Runtime) -> Calls:
+        """What a judge is called through."""
+        return self._tape.around_judge(runtime) if self._tape else runtime
+
+    def begin(self, step: int | None, session: str | None = None) -> None:
+        """What comes from now on belongs to that step, from 1; None: to all of them."""
+        if self._tape:
+            self._tape.finished = step is None
+            self._tape.begin(step, session)
+
+    def hear(self, session: str | None, event: Event) -> None:
+        """An event of a session was written."""
+        if self._tape:
+            self._tape.hear(session, event)
+
+    def conclude(self) -> None:
+        """Tell how it differs from its recording, once it is over."""
+        tape = self._tape
+        if tape is None or tape.recorded is None or self._what_of_drift == "ignore":
+            return
+        found = drift.of(tape, self._scenario.team.members)
+        if any(one.kind == "miss" for one in self.drift):  # its case is new: all follows from that
+            found = [one.model_copy(update={"follows": True}) for one in found]
+        self.drift += found
+
+    def lines(self) -> list[dict[str, Any]] | None:
+        """The lines of its recording as it was played now."""
+        if self._tape is None:
+            return None
+        case = self._scenario.case
+        return taking.lines(self._tape, case.id if case else None, self._scenario.team.members)
+
+    def unkept(
+        self, steps: Iterable[StepResult], checks: Sequence[CheckResult], error: bool
+    ) -> str:
+        """Why its recording is not written anew; empty where it is, or is as it was.
+
+        An agent that failed where nobody expected it, or a check that crashed, is no behaviour to
+        come back to; what drifted is kept only if it is taken over.
+        """
+        tape = self._tape
+        if tape is None or (self._mode == "replay" and not tape.called_agents):
+            return "nothing was recorded"
+        if any(call.missed for call in tape.calls):
+            return "there are calls without a recorded answer"
+        if self._mode == "replay" and self.drift:
+            return "it drifted: take that over first, with --update"
+        if error or any(step.failures or step.error for step in steps):
+            return "an agent or arena failed"
+        return "a check failed to judge" if any(one.status == "error" for one in checks) else ""
