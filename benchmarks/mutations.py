@@ -3,12 +3,13 @@
     python benchmarks/mutations.py [--show]
 
 Of the scenarios of this repository those that have no recording are recorded in a copy. Each change
-of `mutations.yaml` is made in a copy of its own, all scenarios are replayed there by the program,
-and it is
+of `mutations.yaml` is made in a copy of its own, all scenarios that it may touch are replayed there
+by the program, and it is
 
 - caught where the run exits 1 (2 where the files no longer fit each other, which is as red in CI);
 - named where one of the printed reasons says what was changed, as the change itself demands it, and
-  no reason of any other change's run says so: what is always printed names nothing.
+  no reason of any other change's run says so: what is always printed names nothing. (Of an answer
+  the expectation is named that it breaks, which others may break too.)
 
 Unchanged copies are replayed too: in another folder, another order of files and line ends, with
 more jobs, other environments. One that fails or drifts is a false alarm.
@@ -19,6 +20,7 @@ Prints a table and what was missed; exits 1 unless all are caught and named, and
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import json
 import os
@@ -39,12 +41,14 @@ import yaml
 ROOT = Path(__file__).parents[1]
 CHANGES = Path(__file__).with_suffix(".yaml")
 WORKSPACE = ("agents", "scenarios", "arena.yaml")
-TEXTS = (".yaml", ".md", ".jsonl", ".py")
+TEXTS = (".yaml", ".md", ".jsonl", ".py", ".json")
+RECORDINGS = "recordings"
+ATTACHED = ("audit-paging.md",)  # what agents are given byte by byte
 ARENA = [sys.executable, "-m", "arena_cli"]
 QUIET = 200  # unchanged runs
 
-GONE = r"(?:\{{-[^\n]*?{0}[^\n]*?-\}}|^ +- .*{0}|{0}.* → |expected: .*{0})"
-NEW = r"(?:\{{\+[^\n]*?{0}[^\n]*?\+\}}|^ +\+ .*{0}| → .*{0}|actual: .*{0})"
+GONE = r"(?:\{{-[^\n]*?{0}[^\n]*?-\}}|^ +- .*{0}|{0}.* → )"
+NEW = r"(?:\{{\+[^\n]*?{0}[^\n]*?\+\}}|^ +\+ .*{0}| → .*{0})"
 
 
 class Change(NamedTuple):
@@ -77,17 +81,18 @@ def changes() -> list[Change]:
 
 def _change(kind: str, given: dict[str, Any]) -> Change:
     edits = given.get("edits") or [given["edit"]]
+    anew: list[str] = []
     if "fails" in given:
         stem, _, place = given["fails"].partition(": ")
         first = rf" +scenarios/{stem}\.yaml:\d+: {re.escape(place)}"
-        anew = ["--update" if given["anew"] == "update" else "--record", stem]
+        anew = [stem]
     else:
         first = rf"(?:drift: |arena: )?{re.escape(given['says'])}".replace(r"\*", ".*")
-        anew = []
     patterns = [re.compile(rf"\A{first}\n")]
     for side, form in (("gone", GONE), ("new", NEW)):
         if side in given:
-            patterns.append(re.compile(form.format(re.escape(given[side])), re.MULTILINE))
+            pattern = ("{0}" if anew else form).format(re.escape(given[side]))
+            patterns.append(re.compile(pattern, re.MULTILINE))
     return Change(kind, edits, patterns, anew)
 
 
@@ -155,14 +160,33 @@ def changed(source: Path, target: Path, change: Change) -> Ran:
         text = path.read_text(encoding="utf-8")
         if old not in text:
             raise SystemExit(f"{CHANGES.name}: {file} has no {old!r}")
-        path.write_text(text.replace(old, new, 1), encoding="utf-8", newline="\n")
+        text = text.replace(old, new, 1)
+        if path.parent.name == RECORDINGS:
+            text = sealed(text)
+        path.write_text(text, encoding="utf-8", newline="\n")
         if renamed:
             path.rename(workspace / renamed[0])
-    if change.anew:
-        arena(workspace, "--keep", "none", *change.anew)
-    ran = arena(workspace, "--replay", "--keep", "none")
+    if change.anew and path.parent.name != RECORDINGS:
+        arena(workspace, "--record", "--keep", "none", *change.anew)
+    ran = arena(workspace, "--replay", "--keep", "none", *touched(change))
     shutil.rmtree(target)
     return ran
+
+
+def touched(change: Change) -> list[str]:
+    """The scenarios whose own files it changes; none where it may touch all."""
+    found = {_OWN.fullmatch(file) for file, *_ in change.edits}
+    return [] if None in found else sorted({one[1] for one in found if one})
+
+
+_OWN = re.compile(rf"scenarios/(?:{RECORDINGS}/)?([\w-]+)\.(?:yaml|jsonl)")
+
+
+def sealed(recording: str) -> str:
+    """A recording with another answer in it, as if that had been recorded: with its checksum."""
+    lines = recording.splitlines()[:-1]
+    checksum = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return "\n".join([*lines, json.dumps({"type": "end", "sha256": checksum}), ""])
 
 
 class Quiet(NamedTuple):
@@ -179,7 +203,7 @@ def quiet_runs(source: Path, folder: Path) -> Iterator[Quiet]:
     other = copied(source, folder / "另 一个 folder")
     crlf = copied(source, folder / "crlf")
     for path in crlf.rglob("*"):
-        if path.suffix in TEXTS:
+        if path.suffix in TEXTS and path.name not in ATTACHED:
             path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     varied = copied(source, folder / "varied")
     log = varied / "scenarios" / "fixtures" / "build-log.md"
@@ -255,7 +279,8 @@ def main() -> None:
         for change, ran in zip(wanted, runs, strict=True):
             print(f"=== {change.title}\n{ran.text}")
     good = report(wanted, runs) & report_quiet(quiet, alarms)
-    print(f"{time.perf_counter() - began:.0f} s")
+    cpu = sum(os.times()[2:4])
+    print(f"{time.perf_counter() - began:.0f} s, {cpu:.0f} s of CPU")
     sys.exit(0 if good else 1)
 
 
@@ -265,7 +290,10 @@ def report(wanted: Sequence[Change], runs: Sequence[Ran]) -> bool:
     named = [
         caught[at]
         and names(change, runs[at].text)
-        and not any(names(change, ran.text) for other, ran in enumerate(runs) if other != at)
+        and (
+            bool(change.anew)
+            or not any(names(change, ran.text) for other, ran in enumerate(runs) if other != at)
+        )
         for at, change in enumerate(wanted)
     ]
     print(f"{'change':36} made caught named")

@@ -586,6 +586,7 @@ arena: release may be a session or a recording
     )
     done = program.run("diff", "sessions/release", "scenarios/recordings/release.jsonl")
     assert done.code == 0
+    assert program.run("diff", "sessions/release", "release::").code == 0  # no session has parts
 
 
 def test_results(program: Program) -> None:
@@ -635,13 +636,59 @@ also differ: usage (--json tells where)
 
 
 def test_results_that_drifted(program: Program) -> None:
-    program.scenario(SCENARIO, "release")
+    program.scenario(SCENARIO + '  - {send: "@qa x", expect: {turns: 1}}\n', "release")
     program.run("run", "--record", "release")
     program.file("a.json", program.run("run", "--json", "--replay").out)
-    program.agent("qa", {"say": "三组用例"}, response={"threshold": 0.2})
+    program.agent("qa", {"say": "三组用例"}, response={"threshold": 0.2, "keywords": ["811"]})
     program.file("b.json", program.run("run", "--json", "--replay").out)
+    done = program.run("diff", "a.json", "b.json").check(
+        code=1,
+        stdout="""\
+A  result a.json · 1 passed · N tokens
+B  result b.json · 1 failed · N tokens
+
+A release · scenarios/release.yaml
+  status
+    A passed
+    B failed
+  drift: settings: qa: response.threshold · only in B
+    - 0.6
+    + 0.2
+  drift: settings: qa: response.keywords · only in B
+    - []
+    + ["811"]
+  step 1: status
+    A passed
+    B error
+  step 1: replied
+    A passed
+    B failed
+      expected: dev, qa
+      actual:   dev
+  step 1: failures
+    + qa, turn 1: error: qa: its recording has no answer left for it in step 1 (may_reply); \
+record it: `arena run --record=missing release`
+  step 2: status
+    A passed
+    B not_run
+
+also differ: usage, drift (--json tells where)
+""",
+    )
+    assert done.problems == b""
+    document = json.loads(program.run("diff", "a.json", "b.json", "--json").out)
+    fields = [one["field"] for one in document["scenarios"][0]["fields"] if one["step"] == 2]
+    assert fields == ["status", "end", "usage", "turns"]
+
+
+def test_results_that_say_why_nothing_was_recorded(program: Program) -> None:
+    program.scenario(SCENARIO, "release")
+    program.file("a.json", program.run("run", "--json", "--record").out)
+    result = json.loads((program.folder / "a.json").read_bytes())
+    result["scenarios"][0]["unkept"] = "an agent or arena failed"
+    program.file("b.json", json.dumps(result))
     done = program.run("diff", "a.json", "b.json").check(code=1)
-    assert "response.threshold · only in B\n    - 0.6\n    + 0.2\n" in done.stdout
+    assert "  unkept\n    A nothing\n    B an agent or arena failed\n" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -734,6 +781,16 @@ def test_a_pipe_is_read_once(program: Program) -> None:
     done = program.run("diff", "/dev/stdin", "s", given=program.raw("s"))
     assert done.code == 0
     assert "A  session /dev/stdin · 1 chain" in done.stdout
+
+
+def test_a_dash_is_stdin(program: Program) -> None:
+    program.run("send", "--session", "s", "@dev roll back")
+    done = program.run("diff", "s", "-", given=program.raw("s"))
+    assert done.code == 0
+    assert "B  session - · 1 chain" in done.stdout
+    done = program.run("diff", "-", "s")
+    assert done.code == 2
+    assert done.stderr.startswith("arena: -: is no transcript, no recording, and no result\n")
 
 
 def test_chinese(program: Program) -> None:

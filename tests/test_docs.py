@@ -58,6 +58,8 @@ COMMANDS = (
     "send",
     "resume",
     "run",
+    "promote",
+    "diff",
     "show",
     "sessions",
     "agents",
@@ -216,8 +218,9 @@ class Reader:
             pyproject.parent / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
         )
         info.mkdir()
-        points = project["entry-points"]["arena.adapters"]
-        lines = ["[arena.adapters]", *(f"{name} = {where}" for name, where in points.items())]
+        lines = []
+        for group, points in project["entry-points"].items():
+            lines += [f"[{group}]", *(f"{name} = {where}" for name, where in points.items())]
         (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
         (info / "METADATA").write_text(
             f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n",
@@ -600,7 +603,9 @@ def test_the_slips_that_the_files_page_shows(reader: Reader) -> None:
 
 
 def test_scenario_keys_are_all_explained() -> None:
-    spelled = " ".join(spans(text_of(DOCS / "scenarios.md")))
+    spelled = " ".join(
+        span for page in ("scenarios.md", "checks.md") for span in spans(text_of(DOCS / page))
+    )
     told = set(re.findall("[a-z_]+", spelled))
     known = known_fields(
         shapes.ScenarioFile,
@@ -630,7 +635,6 @@ def test_scenario_keys_are_all_explained() -> None:
 def test_what_is_not_built_is_not_promised(page: Path) -> None:
     unbuilt = {
         "replan",
-        "judge",
         "supervisor",
         "budget",
         "lanes",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from arena_cli.ground.protocol import Attachment, Message, StructuredContent, Usage
 from arena_cli.scenario.expect import checks, conversation, judge, kinds
@@ -189,6 +190,37 @@ def test_a_verdict_shows_what_was_expected_and_what_was_there() -> None:
     assert result.field == "replied"
     assert result.expected == "architect"
     assert result.actual == "architect, compliance, developer, tester"
+
+
+def test_what_no_text_was_held_against_is_told_too() -> None:
+    wanted = [{"contains": "15"}, {"not": {"regex": "x"}}]
+    (result,) = judged(worked(), system=wanted)
+    assert result.expected == 'a system message that contains "15" and not: matches /x/'
+    assert result.actual == "no system message"
+
+
+@pytest.mark.parametrize(
+    ("check", "told"),
+    [
+        ({"max_words": 3}, "max_words"),
+        ({"judge": "x"}, "judge"),
+        ({"python": "a.py:f"}, "python"),
+        (
+            {"any_of": [{"language": "zh", "max_chars": 9, "ignore_case": True}]},
+            "max_chars and lan",
+        ),
+        ({"any_of": [{"language": "zh", "contains": "x", "ignore_case": True}]}, None),
+        ({"not": {"equals": "x"}}, None),
+        ({"snapshot": True}, None),
+    ],
+)
+def test_case_means_nothing_to_some_checks(check: dict[str, Any], told: str | None) -> None:
+    expected = {"replies": {"tester": [{"ignore_case": True, **check}]}}
+    if told is None:
+        Expect.model_validate(expected)
+        return
+    with pytest.raises(ValidationError, match=f"`ignore_case` means nothing to {told}"):
+        Expect.model_validate(expected)
 
 
 def test_the_outcome_is_that_of_the_last_call_then_passed_over_then_not_called() -> None:

@@ -43,6 +43,7 @@ def stage(tmp_path: Path) -> Stage:
         ('```bash\nls\n```\n```json\n{"a": 1}\n```', {"a": 1}),
         ("```\n[1]\n```\n```json\n[2]\n```", [1]),
         ("in code `[0]`\n```json\n[2]\n```", [2]),
+        ("\ufeff[1]", [1]),  # as Windows writes it
     ],
 )
 def test_the_whole_value_is_read(text: str, value: Any) -> None:
@@ -215,6 +216,9 @@ def test_a_schema_may_lie_in_a_file(stage: Stage) -> None:
         ("nothing.json", "there is no file `nothing.json`"),
         ("cut.json", "cut.json:2: not JSON"),
         ("list.json", "list.json: a JSON Schema is a mapping"),
+        ("deep.json", "deep.json: it is nested too deep"),
+        ("a\0b", "there is no file `a\0b`"),
+        ("a" * 999, "there is no file `aaa"),
         ("latin.json", "latin.json: is not UTF-8"),
         ("wrong.json", "wrong.json: no JSON Schema"),
     ],
@@ -231,6 +235,7 @@ def test_a_schema_that_is_none_is_told_before_anything_runs(
         ("list.json", b"[]"),
         ("latin.json", b'{"title": "\xe9"}'),
         ("wrong.json", b'{"required": "a"}'),
+        ("deep.json", b'{"not":' * 400 + b"{}" + b"}" * 400),
     ):
         (stage.folder / name).write_bytes(content)
     (fault,) = faults(stage, {"json": {"schema": schema}})
@@ -238,6 +243,28 @@ def test_a_schema_that_is_none_is_told_before_anything_runs(
     assert what in fault
     (fault,) = faults(stage, {"any_of": [{"contains": "a"}, {"json": {"schema": schema}}]})
     assert what in fault
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "why"),
+    [
+        ("{}", {"$ref": "#"}, "the schema leads back to itself, or both are nested too deep"),
+        (f"1{'0' * 400}", {"multipleOf": 0.1}, "a number in it is too large: int too large"),
+    ],
+)
+def test_what_a_schema_does_not_tell_is_an_error(
+    stage: Stage, text: str, schema: Any, why: str
+) -> None:
+    for check in ({"json": {"schema": schema}}, {"not": {"json": {"schema": schema}}}):
+        (result,) = checked(stage, text, check)
+        assert (result.status, result.expected) == ("error", "is JSON, of its schema")
+        assert result.actual.startswith(why)
+
+
+def test_a_lone_surrogate_in_it_can_be_shown(stage: Stage) -> None:
+    (result,) = checked(stage, r'{"a": "\ud800"}', {"json": {"path": "a", "equals": "x"}})
+    assert result.actual == 'dev in turn 1: a is "\ufffd"'
+    assert result.model_dump_json()
 
 
 def test_references_within_a_schema_are_followed(stage: Stage) -> None:

@@ -14,7 +14,7 @@ from stage import Stage
 from arena_cli.scenario.load import file
 
 MODULE = """
-from pydantic import BaseModel, Field, RootModel
+from pydantic import BaseModel, ConfigDict, Field, RootModel, model_validator
 
 class Tone(BaseModel):
     least: int = Field(ge=0)
@@ -33,6 +33,26 @@ class Broken(BaseModel):
         raise RuntimeError("boom")
 
 class NoCheck(BaseModel): ...
+
+class Picky(BaseModel):
+    least: int
+
+    @model_validator(mode="after")
+    def crash(self): raise RuntimeError("boom")
+
+    async def check(self, reply, run): return True
+
+class Later(BaseModel):
+    async def check(self, reply, run): return True
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    words: int = 0
+
+class Three(Part):
+    part: Part = Part()
+
+    def check(self, reply, run, more): return True
 """
 POINTS = """[arena.expectations]
 tone = arena_tone:Tone
@@ -40,6 +60,10 @@ ends = arena_tone:Ends
 broken = arena_tone:Broken
 no_check = arena_tone:NoCheck
 gone = arena_tone:Gone
+picky = arena_tone:Picky
+later = arena_tone:Later
+three = arena_tone:Three
+leaves = arena_leaves:Leaves
 contains = arena_tone:Broken
 """
 
@@ -49,6 +73,7 @@ def install(folder: Path) -> Path:
     info = folder / "arena_tone-1.dist-info"
     info.mkdir(parents=True)
     (folder / "arena_tone.py").write_text(MODULE, encoding="utf-8")
+    (folder / "arena_leaves.py").write_text("raise SystemExit(3)", encoding="utf-8")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: arena-tone\n", encoding="utf-8")
     (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
     return folder
@@ -93,10 +118,26 @@ def test_it_can_stand_wherever_checks_can(stage: Stage) -> None:
 
 def test_a_check_of_arena_is_never_replaced_and_one_that_crashes_is_an_error(stage: Stage) -> None:
     assert holds(stage, "hi", {"contains": "hi"})
-    (result,) = checked(stage, "hi", {"broken": {}})
-    assert result.status == "error"
-    assert "arena_tone.py:" in result.actual
-    assert "RuntimeError: boom" in result.actual
+    for key, why in (
+        ("broken", "arena_tone.py:18: RuntimeError: boom"),
+        ("later", "it returned a coroutine; return True, or a text that says why not"),
+        ("three", "TypeError: Three.check() missing 1 required positional argument: 'more'"),
+    ):
+        (result,) = checked(stage, "hi", {key: {}})
+        assert (result.status, result.expected) == ("error", f"{key}: {{}}")
+        assert result.actual.rpartition("/")[2] == why
+
+
+def test_two_packages_with_one_key_are_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = install(stage.folder / "other")
+    info = (other / "arena_tone-1.dist-info").rename(other / "other-1.dist-info")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(other))
+    assert faults(stage, {"tone": {"least": 1}}) == [
+        "steps[0].expect.replies.dev[0].tone: "
+        "arena-tone and other both have a check of this name; uninstall one"
+    ]
+    assert holds(stage, "hi", {"contains": "hi"})
 
 
 @pytest.mark.parametrize(
@@ -106,6 +147,11 @@ def test_a_check_of_arena_is_never_replaced_and_one_that_crashes_is_an_error(sta
         ({"tone": {}}, "[0].tone: `least` is missing"),
         ({"tone": {"least": 1, "words": [1]}}, "[0].tone.words[0]: must be a valid string"),
         ({"ends": 3}, "[0].ends: must be a valid string"),
+        ({"picky": {"least": 1}}, "[0].picky: its own code failed on it: RuntimeError: boom"),
+        ({"leaves": 1}, "[0].leaves: cannot be imported: SystemExit: 3"),
+        ({"tone": {"least": 1}, "ignore_case": True}, "`ignore_case` means nothing to tone"),
+        ({"three": {"word": 1}}, "[0].three.word: unknown key: did you mean `words`?"),
+        ({"three": {"part": {"word": 1}}}, "[0].three.part.word: unknown key"),
         ({"gone": 1}, "[0].gone: cannot be imported: AttributeError"),
         ({"no_check": {}}, "[0].no_check: arena_tone:NoCheck is no pydantic model with a method"),
         ({"tome": {}}, "[0].tome: unknown key: did you mean `tone`?"),
@@ -119,6 +165,7 @@ def test_what_is_wrong_with_it_is_told_with_its_place(
 ) -> None:
     (fault,) = faults(stage, check)
     assert wrong in fault
+    assert not wrong.endswith("unknown key") or fault.endswith(wrong)
 
 
 def test_editors_know_it(stage: Stage) -> None:

@@ -123,9 +123,22 @@ def seen(reply, run):
         ("def f(reply, run): ...\n", "it returned None; return True, or a text"),
         ("def f(reply, run): return 1\n", "it returned 1;"),
         ("def f(reply, run): return ' '\n", "it returned an empty text;"),
+        ("def f(reply, run):\n    yield True\n", "it returned a generator;"),
+        (
+            "async def a(reply, run): return True\nf = lambda reply, run: a(reply, run)\n",
+            "it returned a coroutine;",
+        ),
+        ("f = lambda reply: True\n", "TypeError: <lambda>() takes 1 positional"),
+        (
+            "class E(Exception):\n    def __str__(self): raise self\ndef f(reply, run): raise E\n",
+            "checks.py:3: E",
+        ),
         ("def f(reply, run): return True\n1 / 0\n", "checks.py:2: ZeroDivisionError"),
-        ("import nothing_of_that_name\ndef f(reply, run): return True\n", "ModuleNotFoundError"),
-        ("f = 3\n", "there is no function `f` in checks.py"),
+        (
+            "import nothing_of_that_name\ndef f(reply, run): return True\n",
+            "checks.py:1: ModuleNotFoundError",
+        ),
+        ("f = 3\n", "AttributeError: there is no function `f` in checks.py"),
     ],
 )
 def test_what_gives_no_verdict_is_an_error_and_never_a_pass(
@@ -134,8 +147,27 @@ def test_what_gives_no_verdict_is_an_error_and_never_a_pass(
     written(stage, body)
     for check in ({"python": "checks.py:f"}, {"not": {"python": "checks.py:f"}}):
         (result,) = checked(stage, "hi", check)
-        assert result.status == "error", body
-        assert what in result.actual
+        assert (result.status, result.judge) == ("error", None), body
+        assert result.expected == "checks.py:f says that it holds"
+        assert result.actual.startswith(what)
+
+
+def test_what_says_nothing_is_told_by_its_name(stage: Stage) -> None:
+    written(stage, "import sys\ndef f(reply, run): sys.exit()\n")
+    (result,) = checked(stage, "hi", {"python": "checks.py:f"})
+    assert result.actual == "checks.py:2: SystemExit"
+
+
+def test_a_message_of_the_system_can_be_checked(stage: Stage) -> None:
+    written(stage, "def f(reply, run): return f'{reply.agent} {reply.turn} {reply}'\n")
+    told = stage.play("""
+scenario: x
+steps:
+  - system: 九点
+  - check: {system: [{python: "checks.py:f"}]}
+""")
+    (result,) = broken(told)
+    assert (result.status, result.actual) == ("failed", "a system message: system 0 九点")
 
 
 def test_one_that_never_returns_holds_nothing_up(
@@ -151,6 +183,16 @@ def test_one_that_never_returns_holds_nothing_up(
     results = checked(stage, "hi", {"python": "checks.py:f"}, {"python": "checks.py:g"})
     assert [one.status for one in results] == ["error", "passed"]
     assert "did not return within 0.05 s" in results[0].actual
+
+
+def test_a_reason_is_shown_whatever_is_in_it(program: Program) -> None:
+    program.file("checks.py", "def f(reply, run): return '\\ud800' + 'x' * 5000\n")
+    program.agent("dev")
+    expect = {"replies": {"dev": [{"python": "checks.py:f"}]}}
+    program.file("scenarios/one.yaml", text_of(["hi"], expect))
+    (told,) = json.loads(program.run("run", "one", "--json").stdout)["scenarios"]
+    (check,) = told["steps"][0]["checks"]
+    assert check["actual"] == f"dev in turn 1: \ufffd{'x' * 1999}…"
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from stage import Stage
 
 from arena_cli.scenario.expect import kinds
+from arena_cli.scenario.expect.check_shapes import Checks
 from arena_cli.scenario.expect.conversation import Conversation, Subject
-from arena_cli.scenario.expect.shapes import Checks
 
 ZH = "登录分为三步：认证、会话和审计"
 EN = "Roll back release 812, then tell the customers by noon"

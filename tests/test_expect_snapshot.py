@@ -41,12 +41,13 @@ def judged(
     *replies: Any,
     expect: Any = SNAPSHOT,
     case: str | None = None,
+    cases: Sequence[str] = ("eu", "us"),
     update: bool = False,
     whole: bool = True,
 ) -> list[CheckResult]:
     """What comes of snapshots of these replies of `dev`, one a step, each judged by itself."""
     (told,) = stage.play_all(text_of(replies, {}, sends=len(replies)), detail=True)
-    snapshots = Snapshots(stage.folder / HERE, case, update=update)
+    snapshots = Snapshots(stage.folder / HERE, case, cases=cases if case else [None], update=update)
     results: list[CheckResult] = []
     for step in told.steps:
         one = conversation.of(step.events, stage.folder)
@@ -112,6 +113,22 @@ def test_a_difference_is_told_line_by_line(stage: Stage) -> None:
     ]
 
 
+def test_what_differs_only_in_blanks_can_be_seen(stage: Stage) -> None:
+    judged(stage, "a\tb \nｗｉｄｅ", update=True)
+    (result,) = judged(stage, "a b\nwide\nmore")
+    assert result.expected.splitlines() == [r'- "a\tb "', "  ｗｉｄｅ"]
+    assert result.actual.splitlines()[:3] == ['+ "a b"', "  wide", "+ more"]
+
+
+def test_line_ends_of_windows_make_no_difference(stage: Stage) -> None:
+    judged(stage, "a\r\nb", update=True)
+    assert '"a",\n' in kept(stage)
+    assert statuses(judged(stage, "a\nb")) == ["passed"]
+    path = path_of(stage.folder / HERE)
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert statuses(judged(stage, "a\r\nb")) == ["passed"]
+
+
 def test_a_long_line_is_told_around_what_differs_and_a_long_text_is_cut(stage: Stage) -> None:
     judged(stage, "a" * 900 + " red " + "b" * 900, update=True)
     (result,) = judged(stage, "a" * 900 + " green " + "b" * 900)
@@ -140,6 +157,17 @@ def test_only_what_changed_is_written_and_what_nobody_asked_for_goes(stage: Stag
     assert not path_of(stage.folder / HERE).exists()
 
 
+def test_those_of_a_case_that_is_gone_go_too(stage: Stage) -> None:
+    judged(stage, "one", case="eu", update=True)
+    judged(stage, "uno", case="us", update=True)
+    judged(stage, "one", case="eu", cases=["eu"], update=True, whole=False)
+    assert '"us"' in kept(stage)
+    judged(stage, "one", case="eu", cases=["eu"], update=True)
+    assert '"us"' not in kept(stage)
+    judged(stage, "one", update=True)
+    assert '"eu"' not in kept(stage)
+
+
 def test_without_update_nothing_is_written(stage: Stage) -> None:
     judged(stage, "one", update=True)
     before = kept(stage)
@@ -153,7 +181,7 @@ def test_every_reply_has_its_own(stage: Stage) -> None:
     }
     (told,) = stage.play_all(text_of(["a", "b"], {}, sends=2), detail=True)
     whole = conversation.of([event for step in told.steps for event in step.events], stage.folder)
-    whole.snapshots = Snapshots(stage.folder / HERE, None, update=True)
+    whole.snapshots = Snapshots(stage.folder / HERE, None, cases=[None], update=True)
     judge.checked(Expect.model_validate(expect), whole, lambda _: ("x", 1), ("expect",))
     whole.snapshots.save(whole=True)
     entries = json.loads(kept(stage))["snapshots"]
@@ -210,6 +238,7 @@ GOOD = '{"case": null, "step": 1, "agent": "dev", "reply": 1, "text": ["x"]}'
         ('{\n<<<<<<< HEAD\n"version": 1', ":2: not JSON: "),
         ("[]", ": holds no snapshots"),
         ('{"version": 2, "snapshots": []}', ": is of version 2; this arena reads 1"),
+        ('{"version": 1, "snapshots": [5]}', ": snapshots[0] is none: it needs case, step"),
         ('{"version": 1, "snapshots": [{}]}', ": snapshots[0] is none: it needs case, step"),
         (f'{{"version": 1, "snapshots": [{GOOD}, {GOOD}]}}', ": snapshots[1] is there twice"),
         (
@@ -226,6 +255,28 @@ def test_a_file_that_was_cut_or_edited_is_told_before_anything_runs(
     path.write_text(content, encoding="utf-8")
     (fault,) = faults(stage, {"snapshot": True}, {"snapshot": True, "level": "warn"})
     assert f"scenarios/recordings/s0.snapshots.json{what}" in fault
+
+
+def test_how_to_write_it_can_be_typed_as_it_is(program: Program) -> None:
+    program.agent("dev")
+    for path, named in (
+        ("scenarios/计划 one.yaml", '"计划 one"'),
+        ("more/two.yaml", "more/two.yaml"),
+    ):
+        program.file(path, text_of(["hi"], SNAPSHOT))
+        assert f"`arena run --update {named}` writes it" in program.run("run", path).stdout
+        program.file(f"{Path(path).parent}/recordings/{Path(path).stem}.snapshots.json", "[]")
+        assert f"write it anew: arena run --update {named}\n" in program.run("run", path).stderr
+
+
+def test_those_that_nobody_asks_for_must_be_readable_too(program: Program) -> None:
+    program.agent("dev")
+    program.file("scenarios/one.yaml", text_of(["hi"], {"turns": 1}))
+    program.file("scenarios/recordings/one.snapshots.json", "{")
+    assert program.run("run", "one").code == 0
+    done = program.run("run", "one", "--update")
+    assert done.code == 3
+    assert "recordings/one.snapshots.json:1: not JSON" in done.stdout
 
 
 def test_the_program_writes_and_compares_them(program: Program) -> None:

@@ -108,7 +108,8 @@ def test_what_warns_is_a_warning() -> None:
 
 def test_a_cause_of_drift_is_one_annotation_for_all_that_it_touches() -> None:
     one = Drift(kind="input", agent="dev", field="role_prompt", before="old\n1", after="new\n1")
-    told = [scenario(scenario=f"x{n}", file=f"s/{n}.yaml", drift=[one]) for n in range(200)]
+    more = {"drift": [one], "drift_fails": True}
+    told = [scenario(scenario=f"x{n}", file=f"s/{n}.yaml", **more) for n in range(200)]
     (only,) = commands(*told)
     assert (only.name, only.properties) == (
         "error",
@@ -116,9 +117,10 @@ def test_a_cause_of_drift_is_one_annotation_for_all_that_it_touches() -> None:
     )
     assert "in 200 scenarios" in only.data
     assert only.data.splitlines()[0].strip() in ("~ {-old-}{+new+}", "- old")
-    (warned,) = commands(*(one.model_copy(update={"status": "passed"}) for one in told))
+    updates = {"status": "passed", "drift_fails": False}
+    (warned,) = commands(*(one.model_copy(update=updates) for one in told))
     assert warned.name == "warning"
-    updates = {"status": "passed", "mode": "update", "written": True}
+    updates |= {"mode": "update", "written": True}
     assert commands(*(one.model_copy(update=updates) for one in told)) == []
 
 
@@ -127,7 +129,7 @@ def test_there_are_ten_of_a_type_the_most_telling_first() -> None:
     checks = [check(line) for line in range(10, 18)]
     told = commands(
         scenario("failed", step(checks=checks), scenario="a"),
-        scenario("failed", step(checks=[check(90)]), scenario="b", drift=[one]),
+        scenario("failed", step(checks=[check(90)]), scenario="b", drift=[one], drift_fails=True),
         scenario("error", scenario="c", error="disk full"),
         scenario("passed", step(status="passed", checks=[check(status="warned")] * 11)),
     )

@@ -12,6 +12,7 @@ from stage import Stage, printed
 
 from arena_cli.ground.errors import FileFaults
 from arena_cli.scenario.result import ScenarioResult
+from arena_cli.session import examine
 from arena_cli.transcript.events import Event, MessageEvent, ReplyStarted
 
 ASK = "@架构师 @tester 请拆解：做一个登录页"
@@ -273,6 +274,31 @@ def test_a_line_that_cannot_be_read_is_a_fault_where_it_counts(stage: Stage) -> 
     assert faults(stage, starting("{transcript: past.jsonl}")) == [wanted]
     until = found[-4].seq
     assert len(stage.load(starting(f"{{transcript: past.jsonl, until: {until}}}"))[0].past) == 2
+
+
+def test_what_comes_after_until_is_not_looked_at(stage: Stage) -> None:
+    found = talk(stage, ASK)
+    with copied(stage).open("a") as file:
+        file.write('{"seq":99,"ts":"t","type":"session","version":9,"session":"s"}\n')
+    (told,) = faults(stage, starting("{transcript: past.jsonl}"))
+    assert told.endswith("past.jsonl is of version 9; this arena reads version 1")
+    assert len(stage.load(starting(f"{{transcript: past.jsonl, until: {found[-1].seq}}}"))) == 1
+
+
+def test_what_is_gone_is_no_fault_of_the_session_that_starts_from_it(stage: Stage) -> None:
+    talk(stage, ASK)
+    copied(stage)
+    shutil.rmtree(stage.folder / "sessions")
+    _, again = played(stage, starting("{transcript: past.jsonl}"))
+    transcript = stage.folder / "sessions" / again[0].session / "transcript.jsonl"  # type: ignore[attr-defined]  # it is the session's event
+    assert examine.examine(transcript, stage.folder).problems == []
+    text = transcript.read_text(encoding="utf-8")
+    transcript.write_text(text.replace('"planted":true', '"planted":false'), encoding="utf-8")
+    told = examine.examine(transcript, stage.folder).problems
+    assert [one.partition(": ")[2] for one in told] == [
+        "attachment 计划.json: it names no file",
+        "attachment a.png: it names no file",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from arena_cli.report.html import blocks, diffs
 from arena_cli.report.spans import Line, Span
 from arena_cli.report.words import Words
 from arena_cli.scenario import result
-from arena_cli.scenario.result import Drift, RunResult, ScenarioResult
+from arena_cli.scenario.result import Drift, Failure, RunResult, ScenarioResult
 
 VOID = {"meta", "link", "input", "br", "img"}
 TAGS = """html head meta title link style body header main footer script h1 h2 h3 h4 p ul li span b
@@ -347,12 +347,48 @@ def test_each_cause_of_drift_stands_once_with_links_to_what_it_touches(crew: Sta
         ("added", "nowName nobody at the end."),
         ("same", "same"),
         ("same", "same"),
-        ("left_out", "(8 equal lines)"),
+        ("left_out", "(7 equal lines)"),
     ]
     assert (prompt.one("del").raw, prompt.one("ins").raw) == ("@ops", "nobody")
     second = page.all("article", "item")[1].one("ul", "drift")
     assert [one.attributes["href"] for one in second.all("a")] == ["#cause-1", "#cause-2"]
     assert "3 replayed" in page.one("header").text
+    assert [one.texts("code") for one in (prompt, qa)] == [
+        ["arena run --update s0 s1"],
+        ["arena run --update s1"],
+    ]
+
+
+def test_what_follows_from_drift_is_no_cause_and_was_not_kept_is_said(crew: Stage) -> None:
+    (told,) = crew.play_all("scenario: x\nsteps: [{send: '@dev hi'}]\n", detail=True)
+    root = Drift(kind="routing", field="must", before="dev", after="qa", step=1)
+    after = Drift(kind="miss", agent="qa", field="calls", step=1, follows=True)
+    missed = Failure(agent="qa", turn=1, status="error", error="no record")
+    steps = [one.model_copy(update={"failures": [missed]}) for one in told.steps]
+    update = {"drift": [after, root], "mode": "update", "recording": "r.jsonl", "steps": steps}
+    why = "there are calls without a recorded answer"
+    page = page_of(told.model_copy(update={**update, "unkept": why}))
+    rows = page.one("ul", "drift").all("li")
+    assert [row.classes for row in rows] == [[], ["dim"]]
+    assert [len(row.all("a")) for row in rows] == [1, 0]
+    assert len(page.all("article", "cause")) == 1
+    assert f"not updated: {why}" in page.one("p", "wrong").text
+    assert "1 not updated" in page.one("header").text
+    assert "if it should" not in page.text
+
+
+def test_a_check_that_crashed_has_one_side_and_a_long_one_that_held_is_folded(crew: Stage) -> None:
+    (told,) = crew.play_all("scenario: x\nsteps: [{send: '@dev hi', expect: {turns: 2}}]\n")
+    (step,) = told.steps
+    (held,) = step.checks
+    crashed = held.model_copy(update={"status": "error", "expected": "", "actual": "KeyError"})
+    long = held.model_copy(update={"expected": "long " * 99})
+    steps = [step.model_copy(update={"checks": [crashed, long]})]
+    page = page_of(told.model_copy(update={"steps": steps}))
+    assert page.texts("div", "side") == ["actualKeyError"]
+    (row,) = page.all("ul", "held")
+    assert row.one("details").one("summary").text == "expected"
+    assert ("long " * 99).strip() in row.text
 
 
 def test_tokens_cost_and_mode_stand_at_every_level(crew: Stage) -> None:

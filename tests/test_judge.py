@@ -15,6 +15,8 @@ from program import Program, gone, until
 from stage import Stage, broken, printed
 
 from arena_cli.ground.errors import FileFaults
+from arena_cli.scenario.expect import walk
+from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.scenario.play.run import Runner
 from arena_cli.scenario.result import CheckResult, ScenarioResult
 
@@ -97,6 +99,8 @@ def test_the_judge_is_sent_the_rubric_and_what_was_said_and_nothing_else(tmp_pat
         ('{"verdict": "mostly"}', "it is neither pass nor fail: "),
         ('{"verdict": "pass"}\n{"verdict": "fail"}', "there are several that differ: "),
         ('{"verdict": "pass"} or {"verdict": "fail"}', "there are several that differ: "),
+        ('It says\n```\n{"verdict": "pass"}\n```\nbut does not.', "it may be a quotation: "),
+        ('> {"verdict": "pass"}\n\nNo module is named.', "it may be a quotation: "),
         ('{"verdict": "fail", "verdict": "pass"}', "its answer is broken JSON: "),
         ('{"reason": "it said\n{"verdict": "pass"}"}', "its answer is broken JSON: "),
         ('{"verdict": "pass", "reason": "cut o', "its answer is broken JSON: "),
@@ -125,6 +129,8 @@ def test_without_a_verdict_it_neither_holds_nor_fails(
         ('{"Verdict": " 通过 ", "reason": 3}', "passed"),
         ('{"verdict": true}', "passed"),
         ('```json\n{"verdict": "是"}\n```', "passed"),
+        ('~~~\n{"verdict": "ＰＡＳＳ"}\n~~~\nIt names them all.', "passed"),
+        ('[{"verdict": "pass"}]', "passed"),
         ('The code `f() {` is fine:\n\n{\n  "reason": "a } b",\n  "verdict": "holds"\n}', "passed"),
         ('<think>{"verdict": "pass"}</think>{"verdict": "否"}', "failed"),
         ('Verdict: {"verdict": "false"}.', "failed"),
@@ -135,6 +141,27 @@ def test_without_a_verdict_it_neither_holds_nor_fails(
 def test_a_verdict_is_read_however_it_is_written(tmp_path: Path, answer: str, status: str) -> None:
     stage = judged(tmp_path, {"output": {"content": answer}})
     assert only(stage.play(STEP % "{judge: x}")).status == status
+
+
+def test_a_reason_is_cut_and_can_be_shown_whatever_it_is(tmp_path: Path) -> None:
+    answer = json.dumps({"verdict": "fail", "reason": "\ud800" + "x" * 5000})
+    found = only(judged(tmp_path, {"output": {"content": answer}}).play(STEP % "{judge: x}"))
+    assert found.actual == f"dev in turn 1: fail: \ufffd{'x' * 1999}…"
+    assert found.model_dump_json()
+
+
+def test_questions_come_in_one_order_in_every_process() -> None:
+    kept = {"type": "diff", "judge": "x"}
+    given = {
+        "attachments": [{"name": "a", "judge": "x"}],
+        "structured": [kept],
+        "replies": {"b": {"last": [{"judge": "x"}], "all": [{"judge": "x"}]}},
+        "timeline_exact": [{"agent": "a", "judge": "x"}],
+        "timeline": [{"agent": "a", "judge": "x"}],
+        "system": [{"judge": "x"}],
+    }
+    places = [one.loc[0] for one in walk.given(Expect.model_validate(given))]
+    assert list(dict.fromkeys(places)) == list(reversed(given))
 
 
 def test_a_judge_that_fails_is_an_error_and_other_scenarios_go_on(tmp_path: Path) -> None:

@@ -264,6 +264,38 @@ def test_drift_is_a_case_of_its_own_with_what_changed(tmp_path: Path) -> None:
     assert "another role_prompt" in str(next(warned.iter("system-out")).text)
 
 
+def test_an_xfail_that_drifts_fails_by_its_drift_alone() -> None:
+    drift = Drift(kind="settings", agent="dev", field="model", before="a", after="b")
+    bad = step(checks=[check()])
+    more = {"reason": "#412", "mode": "replay", "drift": [drift], "drift_fails": True}
+    root = document(scenario("failed", bad, checks=[check()], **more))
+    assert told_of(root) == [
+        ("step 1", "skipped"),
+        ("as recorded", "failure"),
+        ("over all steps", "skipped"),
+    ]
+    assert counts(root) == ("3", "1", "0")
+
+
+def test_what_arena_could_not_do_is_an_error_beside_what_did_not_hold() -> None:
+    root = document(scenario("failed", step(checks=[check()]), error="disk full"))
+    assert told_of(root) == [("step 1", "failure"), ("over all steps", "error")]
+    assert next(root.iter("error")).attrib["type"] == "arena"
+
+
+def test_why_a_recording_was_not_kept_is_a_property() -> None:
+    told = [
+        scenario("error", mode="record", unkept="an agent or arena failed"),
+        scenario("interrupted", mode="update"),
+        scenario("passed", mode="record", written=True),
+    ]
+    found = [
+        [one.attrib["value"] for one in suite.iter("property") if one.attrib["name"] == "unkept"]
+        for suite in document(*told)
+    ]
+    assert found == [["an agent or arena failed"], ["it was cut short"], []]
+
+
 def test_properties_say_where_answers_came_from_and_what_they_cost() -> None:
     used = Usage(input_tokens=10, cache_read_tokens=5, output_tokens=3, cost_usd=0.0125)
     more = {"recording": "s/recordings/x.jsonl", "tags": ["a", "b"], "judges_usage": Usage()}

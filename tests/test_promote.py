@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from arena_cli.scenario.promote.promoting import Promoted, Promotion, path_for
 from arena_cli.scenario.recording.shelf import Shelf
 from arena_cli.scenario.result import ScenarioResult
 from arena_cli.session.store import find
-from arena_cli.transcript.events import ReplyStarted
+from arena_cli.transcript.events import MessageEvent, ReplyFinished, ReplyStarted
 
 GDPR = "@架构师 @合规 请帮我拆解这个需求：做一个用户管理系统，需要符合 GDPR"
 
@@ -286,12 +287,15 @@ def test_a_chain_in_which_all_failed_is_expected_to(tmp_path: Path) -> None:
         ("> quoted", "@tester @developer\n> quoted"),
         ("@所有人 请看", "@tester @developer @所有人 请看"),
         ("```\n@nobody\n```", "@tester @developer\n```\n@nobody\n```"),
+        ("@全栈开发 请看", "@tester @全栈开发 请看"),
+        ("@测试工程师 请看", "@tester @developer @测试工程师 请看"),
     ],
 )
 def test_whom_to_called_is_named_in_the_text(stage: Stage, text: str, sent: str) -> None:
     talk(stage, text, to=["tester", "developer"])
     one = promotion(stage)
-    assert one.notes == ["step 1 begins with @tester @developer, who got it by `--to`"]
+    called = sent.removesuffix(text).strip()
+    assert one.notes == [f"step 1 begins with {called}, who got it by `--to`"]
     made = asyncio.run(one.make(stage.place()))
     assert made.parting is None
     assert written(stage)["steps"][0]["send"] == sent
@@ -308,6 +312,52 @@ def test_a_name_that_nobody_has_any_more_is_not_put_right(stage: Stage) -> None:
         "compliance",
         "",
     )
+
+
+def in_another_order(stage: Stage) -> None:
+    path = stage.folder / "agents" / "teams" / "crew.yaml"
+    team = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**team, "members": team["members"][::-1]}), encoding="utf-8")
+
+
+def test_another_order_of_the_team_is_not_put_right(stage: Stage) -> None:
+    talk(stage, "@所有人 请看", to=["tester"])
+    talk(stage, "@所有人 请看")
+    in_another_order(stage)
+    one = promotion(stage)
+    asyncio.run(one.make(stage.place()))
+    assert one.notes == []
+    assert [step["send"] for step in written(stage)["steps"]] == ["@所有人 请看"] * 2
+
+
+@pytest.mark.parametrize("reordered", [False, True])
+def test_a_name_that_is_anothers_by_now_is_not_put_right(stage: Stage, reordered: bool) -> None:
+    talk(stage, "@合规 请看")
+    stage.agent("compliance", {"say": "没有了"}, name="法务")
+    stage.agent("developer", {"say": "在做"}, name="合规").team(humans=["maya"])
+    if reordered:
+        in_another_order(stage)
+    one = promotion(stage)
+    made = asyncio.run(one.make(stage.place()))
+    assert one.notes == []
+    assert written(stage)["steps"][0]["send"] == "@合规 请看"
+    assert made.parting is not None
+    assert (made.parting.before, made.parting.after) == ("compliance", "developer")
+
+
+@pytest.mark.parametrize("may_mention", [None, ["c"]])
+def test_whom_all_names_in_vain_may_be_called_beside_it(
+    tmp_path: Path, may_mention: list[str] | None
+) -> None:
+    stage = Stage(tmp_path)
+    stage.agent("a", {"say": "@all 请看", "next_mentions": ["b", "c"]}, may_mention=may_mention)
+    stage.agent("b", "B").agent("c", "C").agent("d", "D").team(selection="none")
+    found = talk(stage, "@a go")
+    (done,) = [e for e in found if isinstance(e, ReplyFinished) and e.agent == "a"]
+    assert set(done.refused) == ({"d"} if may_mention is None else {"b", "d"})
+    assert promoted(stage).parting is None
+    result = replayed(stage)
+    assert (result.status, result.drift) == ("passed", []), printed(result)
 
 
 def test_until_takes_the_chain_to_its_end(stage: Stage) -> None:
@@ -413,6 +463,34 @@ def test_a_long_past_keeps_what_was_attached(stage: Stage) -> None:
     assert (result.status, result.drift) == ("passed", []), printed(result)
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"kind": "task"},
+        {"structured": [{"type": "diff", "data": {"diff": "+ a"}}]},
+        {"mentions": ["tester"]},
+        {"author_name": "前架构师"},
+    ],
+)
+def test_a_short_past_that_is_not_plain_is_kept_as_it_was(
+    stage: Stage, more: dict[str, Any]
+) -> None:
+    talk(stage, "@架构师 看")
+    path = stage.folder / "sessions" / "s" / "transcript.jsonl"
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    said = next(one["message"] for one in lines if one["type"] == "reply_finished")
+    said.update(more)
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in lines), encoding="utf-8")
+    stage.team(humans=["maya"], max_responders=2)
+    talk(stage, "@架构师 继续")
+    assert promoted(stage).parting is None
+    assert written(stage)["given"] == {"transcript": "fixtures/s/past.jsonl"}
+    result = replayed(stage, keep="all")
+    assert (result.status, result.drift) == ("passed", []), printed(result)
+    again = [e.message for e in events(stage, result.sessions[0]) if isinstance(e, MessageEvent)]
+    assert again[1].model_dump(mode="json").items() >= more.items()
+
+
 def test_a_session_of_a_scenario_is_taken_with_what_it_planted(stage: Stage) -> None:
     text = """scenario: with a past
 given: {messages: [{maya: 早}, {architect: "导出用 CSV"}]}
@@ -472,6 +550,22 @@ def test_a_human_who_is_gone_is_given_back(stage: Stage) -> None:
         {"id": "maya", "name": "Maya"},
     ]
     assert replayed(stage).status == "passed"
+
+
+def test_a_human_who_is_only_awaited_and_gone_is_given_back(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("a", {"say": "@maya 好了"}).team(humans=["maya"])
+    talk(stage, "go")
+    stage.team(humans=["ben"])
+    assert promoted(stage).parting is None
+    assert written(stage)["humans"] == [{"id": "ben", "name": "Ben"}, {"id": "maya"}]
+    assert replayed(stage).status == "passed"
+
+
+def test_a_human_who_is_an_agent_by_now_is_told(stage: Stage) -> None:
+    talk(stage, "@架构师 看", author="maya")
+    stage.agent("maya", {"say": "M"}).team()
+    assert refused(stage).startswith("session s has humans that are agents of the team now: maya\n")
+    assert not (stage.folder / "scenarios").exists()
 
 
 def test_agents_or_a_team_that_are_gone_are_told(stage: Stage) -> None:
@@ -551,9 +645,61 @@ def test_a_file_that_is_no_scenario(stage: Stage, to: str) -> None:
     assert "a scenario's file ends in .yaml" in refused(stage, to=Path(to))
 
 
-def test_a_name_becomes_one_that_a_shell_takes(stage: Stage) -> None:
-    talk(stage, GDPR, name="登录 v1.2 & $(x)")
-    assert promoted(stage, "登录 v1.2 & $(x)").scenario == "scenarios/登录-v1.2-x.yaml"
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        ("登录 v1.2 & $(x)", "登录-v1.2-x"),
+        ("हिन्दी", "हिन्दी"),
+        ("(con)", "_con"),
+        ("🎉", "🎉"),
+        ("''", "session"),
+    ],
+)
+def test_a_name_becomes_one_that_shells_and_platforms_take(
+    stage: Stage, name: str, stem: str
+) -> None:
+    talk(stage, GDPR, name=name)
+    assert promoted(stage, name).scenario == f"scenarios/{stem}.yaml"
+
+
+@pytest.mark.parametrize(
+    ("to", "command"),
+    [
+        ("scenarios/登录 1.yaml", "arena run '登录 1' --replay"),
+        ("scenarios/-x.yaml", "arena run scenarios/-x.yaml --replay"),
+        ("other/登录.yaml", "arena run other/登录.yaml --replay"),
+    ],
+)
+def test_the_command_is_one_that_can_be_pasted(tmp_path: Path, to: str, command: str) -> None:
+    program = Program(tmp_path)
+    cast(program)
+    talk(program, "@测试工程师 请测")
+    assert program.run("promote", "s", "--to", to).stdout.endswith(f"play them: {command}\n")
+
+
+@pytest.mark.parametrize("to", ["agents/x.yaml", "agents/teams/x.yaml"])
+def test_a_scenario_is_no_agent(stage: Stage, to: str) -> None:
+    talk(stage, GDPR)
+    told = f"--to {to}: what lies in agents/ is an agent or a team\n  such as scenarios/x.yaml"
+    assert refused(stage, to=Path(to)) == told
+
+
+def test_elsewhere_a_file_may_have_any_name(stage: Stage) -> None:
+    talk(stage, GDPR)
+    promoted(stage)
+    assert promoted(stage, to=Path("other/s.yaml")).scenario == "other/s.yaml"
+
+
+def test_what_became_a_secret_later_is_not_written(stage: Stage) -> None:
+    (stage.folder / "a.txt").write_text("口令 hunter2-x")
+    talk(stage, "@架构师 口令 hunter2-x")
+    talk(stage, "@架构师 看", name="t", files=[stage.folder / "a.txt"])
+    place = replace(stage.place(), redact=[r"hunter2-\w+"])
+    for name, file in (("s", "recordings/s.jsonl"), ("t", "fixtures/t/a.txt")):
+        told = f"scenarios/{file} would have a secret in it: session {name} is older than"
+        with pytest.raises(UsageError, match=told):
+            asyncio.run(promotion(stage, name).make(place))
+    assert not (stage.folder / "scenarios").exists()
 
 
 def test_the_command_tells_both_files_and_how_to_play_them(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import os
 import re
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
+from unittest.mock import ANY
 from xml.etree import ElementTree
 
 import pytest
@@ -90,7 +92,7 @@ def test_a_report_replaces_the_one_that_was_there_as_a_whole(program: Program) -
 
 
 REFUSED = [
-    (["--junit", "-"], "--junit writes a file, and `-` is none: stdout has the results"),
+    (["--junit", "-"], "--junit writes a file, and `-` is stdout"),
     (["--junit", ""], "--junit: . is a folder"),
     (["--html", "scenarios"], "--html: scenarios is a folder"),
     (["--junit", "arena.yaml/j.xml"], "--junit: cannot write arena.yaml/j.xml: "),
@@ -205,6 +207,74 @@ def test_a_device_is_written_to_and_a_link_is_followed(program: Program) -> None
     assert suites(program.folder / "real.xml") == [("the first", "passed")]
 
 
+@posix
+def test_a_report_never_takes_the_place_of_stdout_nor_waits_for_a_reader(program: Program) -> None:
+    os.mkfifo(program.folder / "pipe")
+    refused = [program.run("run", "--junit", "pipe"), program.run("run", "--html", "/dev/stdout")]
+    with (program.folder / "out.txt").open("w") as out:
+        refused += [
+            program.run("run", "--junit", to, stdout=out) for to in ("out.txt", "/dev/fd/1")
+        ]
+    assert [(one.code, one.stderr.splitlines()[0]) for one in refused] == [
+        (2, "arena: --junit: pipe is a pipe"),
+        (2, "arena: --html writes a file, and `/dev/stdout` is stdout"),
+        (2, "arena: --junit writes a file, and `out.txt` is stdout"),
+        (2, "arena: --junit writes a file, and `/dev/fd/1` is stdout"),
+    ]
+    assert not (program.folder / "sessions").exists()
+
+
+def test_all_reports_count_alike(program: Program) -> None:
+    """Of one result: each status, each kind of count, a file of several cases."""
+    steps = "steps: [{send: '@dev hi', expect: {end: %s}}]\n"
+    for name, text in {
+        "b": "scenario: b\ncases: [{id: x}, {id: y, skip: later}]\n" + steps % "failed",
+        "c": "scenario: c\nxfail: '#1'\n" + steps % "failed",
+        "d": "scenario: d\nxfail: '#2'\n" + steps % "quiet",
+        "e": "scenario: e\nsteps: [{send: '@bad hi'}]\n",
+        "f": "scenario: f\nsteps: [{send: '@dev hi', expect: {replies: {dev: "
+        "[{judge: x, level: warn}, {contains: no, level: warn}]}}}]\n",
+        "g": "scenario: g\n" + steps % "quiet",
+        "h": "scenario: h\n" + steps % "quiet",
+    }.items():
+        program.scenario(text, name)
+    program.agent("bad", {"fail": "error"})
+    program.agent("judge", {"say": "prose"}, member=False)
+    program.team()
+    program.file("agents/teams/crew.yaml", "team: crew\nmembers: [dev, slow, bad]\n")
+    program.file("arena.yaml", "team: crew\ndefaults: {judge: judge}\n")
+    program.run("run", "g", "--record").check(stdout=None)
+    program.agent("dev", {"say": "done"}, role_prompt="another")
+    summary = program.folder / "summary.md"
+    program.env |= {"GITHUB_STEP_SUMMARY": str(summary), "CI": "true"}
+    args = ("--junit", "j.xml", "--html", "p.html", "--github")
+    told = json.loads(program.run("run", "--json", *args).check(code=1, stderr=ANY).stdout)
+    statuses = Counter(one["status"] for one in told["scenarios"])
+    assert dict(statuses) == {"passed": 2, "failed": 3, "skipped": 1, "xfailed": 1, "error": 2}
+    assert statuses == {name: told[name] for name in statuses}
+    assert (told["drifted"], told["judge_errors"], told["modes"]) == (
+        1,
+        1,
+        {"live": 7, "replay": 1},
+    )
+    text = re.sub(r"in [\d.]+ s", "", program.run("run").stdout.splitlines()[-1])
+    assert text == (
+        "2 passed, 3 failed, 2 errors, 1 skipped, 1 xfailed, 1 warning, 1 drifted, 1 judge error "
+        " · 7 live, 1 replayed"
+    )
+    head = summary.read_text(encoding="utf-8").splitlines()[0]
+    assert re.sub(r"in [\d.]+ s", "", head) == f"### arena: {text}"
+    assert Counter(status for _, status in suites(program.folder / "j.xml")) == statuses
+    figures = (
+        (program.folder / "p.html").read_text(encoding="utf-8").partition('class="figures">')[2]
+    )
+    plain = " ".join(re.sub("<[^>]*>", " ", figures.partition("</p>")[0]).split())
+    assert plain.startswith(
+        "2 passed 3 failed 2 error 1 skipped 1 xfailed 1 drifted 1 warning 1 judge error"
+    )
+    assert "7 live 1 replayed" in plain
+
+
 def test_nothing_is_left_where_the_run_is_refused(program: Program) -> None:
     done = program.run("run", "nobody", "--junit", "out/j.xml")
     assert done.code == 2
@@ -241,6 +311,9 @@ def test_c45_no_report_takes_an_agent_at_its_word(program: Program) -> None:
         assert not re.search(r"##\w*\[", text)
         assert "\0" not in text
     commands = done.stderr.splitlines()
+    printed = program.run("run", "--replay", "--json").stdout
+    assert "##" not in printed
+    assert json.loads(printed)["scenarios"][0]["scenario"] == title
     assert len(commands) == 2
     assert all(re.match(r"::error file=scenarios/a\.yaml,line=\d+,title=", one) for one in commands)
     assert not re.search(r"##\w*\[", done.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
 from pathlib import Path
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 from screen import Screen
 from stage import Stage
 
-from arena_cli.report import cells, columns, overview, results
+from arena_cli.report import cells, columns, github, overview, results
 from arena_cli.report.progress import Progress
 from arena_cli.report.words import Words
 from arena_cli.scenario import result
+from arena_cli.scenario.play.run import Runner
+from arena_cli.scenario.recording.shelf import Shelf, Wanted
 from arena_cli.scenario.result import (
     CheckResult,
     Drift,
@@ -257,6 +260,7 @@ def test_the_end_lists_what_went_wrong_and_counts() -> None:
         scenario("failed", step(checks=[check("x", "passed"), check("end")]), scenario="b"),
         scenario("error", step(status="error", failures=[failure]), scenario="c"),
         scenario("error", scenario="d", error="disk full\n  make room"),
+        scenario("failed", step(checks=[check("turns")]), scenario="e", error="disk full"),
         scenario("skipped", scenario="e"),
         scenario("interrupted", scenario="f"),
     ]
@@ -265,7 +269,8 @@ def test_the_end_lists_what_went_wrong_and_counts() -> None:
         "FAILED  s/x.yaml:7: end · b",
         "ERROR   s/x.yaml:3: dev: error · c",
         "ERROR   s/x.yaml:1: disk full · d",
-        "1 passed, 1 failed, 2 errors, 1 interrupted, 1 skipped, 2 not run in 1.5 s",
+        "FAILED  s/x.yaml:7: turns · e",
+        "1 passed, 2 failed, 2 errors, 1 interrupted, 1 skipped, 1 not run in 1.5 s",
     ]
     assert closed(told[1]) == ["1 failed in 1.5 s"]
 
@@ -284,16 +289,28 @@ def test_a_chinese_reader_gets_chinese_words_and_the_same_status() -> None:
 
 
 def test_a_mode_is_told_where_nobody_was_called() -> None:
-    told = [scenario("passed", mode=mode) for mode in ("live", "replay", "record", "update")]
-    heads = [printed(one) for one in told]
-    assert heads == [
-        "passed  x · s/x.yaml · 0.25 s",
-        "passed  x · s/x.yaml · 0.25 s · replayed",
-        "passed  x · s/x.yaml · 0.25 s · recorded",
-        "passed  x · s/x.yaml · 0.25 s · updated",
-    ]
-    assert closed(*told) == ["4 passed in 1.5 s · 1 live, 1 replayed, 1 recorded, 1 updated"]
+    told = [scenario("passed", mode=mode) for mode in ("live", "replay", "record")]
+    told += [scenario("passed", mode="update", written=written) for written in (True, False)]
+    heads = [printed(one).removeprefix("passed  x · s/x.yaml · 0.25 s") for one in told]
+    assert heads == ["", " · replayed", " · recorded", " · updated", " · replayed"]
+    assert closed(*told) == ["5 passed in 1.5 s · 1 live, 2 replayed, 1 recorded, 1 updated"]
     assert closed(told[0], told[0]) == ["2 passed in 1.5 s"]
+
+
+def test_what_was_not_kept_is_told_with_its_reason() -> None:
+    why = "an agent or arena failed"
+    told = [scenario("error", mode=mode, unkept=why) for mode in ("record", "update", "replay")]
+    told.append(scenario("interrupted", mode="record"))
+    heads = [printed(one).partition("0.25 s · ")[2] for one in told]
+    assert heads == [
+        f"not recorded: {why}",
+        f"not updated: {why}",
+        "replayed",
+        "not recorded: it was cut short",
+    ]
+    assert closed(*told)[-1].endswith(" · 1 replayed, 2 not recorded, 1 not updated")
+    chinese = printed(told[0], Words("zh"))
+    assert chinese.endswith(" · not recorded（未录制）：有成员或 arena 本身出错")
 
 
 def test_a_judge_without_a_verdict_is_no_crash_and_is_counted() -> None:
@@ -312,7 +329,9 @@ def drifted(status: str = "failed", **more: Any) -> ScenarioResult:
     """A scenario whose dev is shown another role prompt in step 2, for which it is called twice."""
     change = {"before": PROMPT.format("three risks"), "after": PROMPT.format("two risks")}
     one = Drift(kind="input", agent="dev", field="role_prompt", step=2, turn=1, calls=2, **change)
-    return scenario(status, step(2, "passed"), **{"mode": "replay", "drift": [one], **more})
+    steps = more.pop("steps", [step(2, "passed")])
+    given = {"mode": "replay", "drift": [one], "drift_fails": status == "failed", **more}
+    return scenario(status, *steps, **given)
 
 
 @pytest.mark.parametrize(
@@ -352,7 +371,7 @@ def drifted(status: str = "failed", **more: Any) -> ScenarioResult:
     ],
 )
 def test_each_kind_of_drift_is_one_line_with_its_place(drift: Drift, line: str) -> None:
-    told = printed(scenario("failed", step(1, "passed"), drift=[drift])).splitlines()
+    told = printed(drifted(steps=[step(1, "passed")], drift=[drift])).splitlines()
     place = "s/x.yaml:3" if drift.step else "s/x.yaml:1"
     assert told[1:] == [f"  DRIFT   {place}: {line}"]
 
@@ -376,7 +395,7 @@ def test_a_cause_is_told_once_with_its_words_and_what_to_do() -> None:
         "    s/b.yaml:3 · the b",
         "    s/c.yaml:3 · the c",
         "    and 1 more",
-        "  look at it; if it is meant: `arena run --update a b c d`",
+        "  look at it; if it is meant: `arena run --update s/a.yaml s/b.yaml s/c.yaml s/d.yaml`",
         "",
         "1 passed, 4 failed, 4 drifted in 1.5 s · 1 live, 4 replayed",
     ]
@@ -396,11 +415,114 @@ def test_what_no_record_answers_is_to_be_recorded() -> None:
     assert [line for line in told if line.startswith("drift: ")] == [
         "drift: dev is shown another role_prompt"
     ]
-    todo = "`arena run --update c`, `arena run --record 'a b'`"
+    todo = "`arena run --update s/c.yaml`, `arena run --record 's/a b.yaml'`"
     assert f"  look at it; if it is meant: {todo}" in told
     first, second = printed(drifted(drift=[miss, cause])).splitlines()[1:]
     assert "role_prompt" in first
     assert "no record is left" in second
+
+
+def run(stage: Stage, wanted: Wanted) -> RunResult:
+    """What came of all scenarios of the stage, recorded or replayed."""
+    told: list[ScenarioResult] = []
+    scenarios = stage.load_files(*sorted(stage.folder.glob("scenarios/**/*.yaml")))
+    shelf = Shelf(scenarios, wanted)
+    asyncio.run(Runner(scenarios, stage.place(), told.append, shelf=shelf).run())
+    return result.of_run(told, selected=len(told), seconds=1)
+
+
+FIRST = "  - send: '@dev first'\n"
+NEW = "  - send: '@ops and you'\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (f"steps:\n{FIRST}", f"steps:\n{FIRST}{NEW}", "`arena run --record=missing a/x`"),
+        (f"steps:\n{FIRST}", f"steps:\n{NEW}{FIRST}", "`arena run --record a/x`"),
+        (
+            f"cases: [{{id: eu}}]\nsteps:\n{FIRST}",
+            f"cases: [{{id: eu}}, {{id: us}}]\nsteps:\n{FIRST}",
+            "`arena run --record=missing a/x`",
+        ),
+        (
+            f"cases: [{{id: eu}}]\nsteps:\n{FIRST}",
+            f"cases: [{{id: us}}]\nsteps:\n{FIRST}",
+            "`arena run --record a/x`",
+        ),
+        (f"steps:\n{FIRST}", "steps:\n  - send: '@dev second'\n", "`arena run --update a/x`"),
+    ],
+)
+def test_the_command_that_is_told_takes_the_drift_over(
+    tmp_path: Path, before: str, after: str, told: str
+) -> None:
+    stage = Stage(tmp_path).agent("dev", {"say": "done"}).agent("ops", {"say": "gone"}).team()
+    (tmp_path / "scenarios" / "a").mkdir(parents=True)
+    stage.scenario(f"scenario: x\n{before}", "a/x")
+    run(stage, "record")
+    stage.scenario(f"scenario: x\n{after}", "a/x")
+    closing = [line.text for line in overview.closing(run(stage, "replay"))]
+    assert {line for line in closing if "if it is meant" in line} == {
+        f"  look at it; if it is meant: {told}"
+    }
+    commands: dict[str, Wanted] = {"=missing": "missing", "record ": "record", "update": "update"}
+    run(stage, next(wanted for part, wanted in commands.items() if part in told))
+    assert run(stage, "replay").exit_code == 0
+
+
+def test_what_follows_from_drift_is_told_in_its_scenario_only(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("dev", {"say": "done"}).agent("ops", {"say": "gone"}).team()
+    for name in "ab":
+        stage.scenario(f"scenario: {name}\nsteps:\n{FIRST}", name)
+    run(stage, "record")
+    for name in "ab":
+        stage.scenario(f"scenario: {name}\nsteps:\n{FIRST}{NEW}", name)
+    whole = run(stage, "replay")
+    rows = [line.split(":")[-1].strip() for line in printed(whole.scenarios[0]).splitlines()[1:4]]
+    labels = [line.split()[0] for line in printed(whole.scenarios[0]).splitlines()[1:4]]
+    assert labels == ["DRIFT", "follows", "follows"]
+    assert rows[2] == "ops is called, and no record is left for it"
+    assert [line.text for line in overview.closing(whole)][1:3] == [
+        "drift: another message is sent: nothing → user: @ops and you",
+        "  in 2 scenarios",
+    ]
+    assert "no answer left" in printed(whole.scenarios[0])
+    assert "if it should" not in printed(whole.scenarios[0])
+    (only,) = github.commands(whole, SAY, lambda file: file)
+    assert "title=drift%3A another message is sent" in only
+
+
+def test_an_xfail_that_fails_by_its_drift_is_told_for_that_alone() -> None:
+    bad = step(2, "failed", checks=[check("end")])
+    told = drifted(steps=[bad], reason="#412", checks=[check("turns")])
+    assert len(printed(told).splitlines()) == 2
+    assert not [line for line in closed(told, told) if line.startswith("FAILED")]
+    whole = result.of_run([told], selected=1, seconds=1)
+    (only,) = github.commands(whole, SAY, lambda file: file)
+    assert "title=drift" in only
+    other = step(1, "error", failures=[Failure(agent="ops", turn=1, status="error", error="boom")])
+    assert "boom" in printed(drifted(steps=[other, bad], reason="#412"))
+
+
+def test_an_update_that_kept_nothing_says_why_in_place_of_a_command() -> None:
+    told = drifted("error", mode="update", unkept="an agent or arena failed")
+    assert "  not accepted: an agent or arena failed" in closed(told)
+    assert "if it is meant" not in "\n".join(closed(told))
+    both = closed(told, drifted("passed", mode="update", file="s/other.yaml"))
+    assert "  look at it; if it is meant: `arena run --update s/other.yaml`" in both
+
+
+def test_of_many_causes_those_that_touch_most_are_told() -> None:
+    def told(number: int, value: str) -> ScenarioResult:
+        one = Drift(kind="settings", agent="dev", field="model", before="a", after=value)
+        return drifted(file=f"s/{number}.yaml", drift=[one])
+
+    each = [told(number, str(number)) for number in range(40)]
+    lines = closed(*each, told(40, "most"), told(41, "most"))
+    causes = [line for line in lines if line.startswith("drift: ")]
+    assert causes[0] == "drift: dev has another model: a → most"
+    assert causes[-1] == "drift: and 11 more"
+    assert len(causes) == 31
 
 
 def test_drift_that_only_warns_and_drift_that_was_accepted_are_no_failure() -> None:
@@ -439,7 +561,7 @@ def test_a_chinese_reader_is_told_of_drift_in_chinese() -> None:
     )
     lines = closed(told, say=Words("zh"))
     assert lines[1] == "与录制不同：dev 看到的 role_prompt 变了"
-    assert lines[-3] == "  先看一看；若是有意的：`arena run --update x`"
+    assert lines[-3] == "  先看一看；若是有意的：`arena run --update s/x.yaml`"
     assert (
         lines[-1] == "1 failed（失败）、1 drifted（与录制不同），用时 1.5 秒 · 1 replayed（回放）"
     )

@@ -126,3 +126,20 @@ def test_windows_says_the_language_of_its_windows(
     assert words.language({"LANG": "en_GB"}) == "en"
     monkeypatch.delattr(ctypes, "windll")
     assert words.language({}) == "en"
+
+
+def test_every_reason_why_a_recording_was_not_kept_has_its_chinese() -> None:
+    """They come from below the reports, which cannot say them where they stand."""
+    source = REPORT.parent / "scenario" / "play" / "take.py"
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    (unkept,) = (node for node in ast.walk(tree) if getattr(node, "name", "") == "unkept")
+    said = {
+        part.value
+        for node in ast.walk(unkept)
+        if isinstance(node, ast.Return)
+        for part in ast.walk(node)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value
+    }
+    assert len(said) > 3
+    said.discard("error")
+    assert said <= set(words._CHINESE)

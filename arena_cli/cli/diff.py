@@ -142,15 +142,19 @@ def _print(difference: Difference | RunDifference) -> None:
     from arena_cli.report import words
 
     out, say = Stdout(), words.here()
-    Screen(out, say).show(_lines(difference, say))
+    screen = Screen(out, say)
+    for line in _lines(difference, say):  # one by one: there may be many, and nobody reads on
+        screen.show([line])
+        if not out.is_read:
+            break
     out.check()
 
 
 def _lines(difference: Difference | RunDifference, say: Words) -> Iterator[Line]:
-    from arena_cli.report import differences, results, rundiff
+    from arena_cli.report import differences, results, rundifferences
     from arena_cli.report.diffshapes import Difference
 
     if isinstance(difference, Difference):
         return differences.drawn(difference, say)
     width = shutil.get_terminal_size((results.WIDTH, 0)).columns
-    return rundiff.drawn(difference, say, width=width)
+    return rundifferences.drawn(difference, say, width=width)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -41,6 +43,8 @@ ToFile = Annotated[
         help="Where the scenario is written; else `scenarios/SESSION.yaml`.",
     ),
 ]
+_PLAIN = re.compile(r"[\w./:\\-]+")
+
 Force = Annotated[bool, typer.Option("--force", help="Write over what is there.")]
 
 
@@ -70,7 +74,8 @@ def promote(
     is_same = made.result.status == "passed" and made.parting is None
     if not is_same:
         Screen(out, say).show(_differences(made, say))
-    command = f"arena run {made.name} --replay"
+    name = made.name if _PLAIN.fullmatch(made.name) else shlex.quote(made.name)
+    command = f"arena run {name} --replay"
     told = say(
         "{scenario} and {recording} are written; play them: {command}",
         scenario=made.scenario,

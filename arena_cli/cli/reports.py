@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,13 +102,15 @@ class Reports:
 
 def opened(option: str, path: Path) -> Path:
     """The file that is to be written, links followed. Raises UsageError where it cannot be."""
-    if str(path) == "-":
+    if str(path) == "-" or _is_stdout(path):
         raise UsageError(
-            f"{option} writes a file, and `-` is none: stdout has the results",
+            f"{option} writes a file, and `{_shown(path)}` is stdout",
             f"name one: {option} report{'.xml' if option == '--junit' else '.html'}",
         )
     target = Path(os.path.realpath(path))
     with _told_use(option, path):
+        if path.is_fifo():
+            raise UsageError(f"{option}: {_shown(path)} is a pipe", "name a file")
         if target.is_dir():
             raise UsageError(f"{option}: {_shown(path)} is a folder", "name a file in it")
         if not target.exists():
@@ -116,9 +119,17 @@ def opened(option: str, path: Path) -> Path:
         elif target.is_file():
             _refuse_other(option, path, target)
             _part(target).unlink()
-        else:  # a device, a pipe: it is written to, never replaced
+        else:  # a device: it is written to, never replaced
             target.open("ab").close()
     return target
+
+
+def _is_stdout(path: Path) -> bool:
+    """Whether it is where the results go, whose place a report would take."""
+    with contextlib.suppress(OSError, ValueError):
+        there, here = path.stat(), os.fstat(1)
+        return os.path.samestat(there, here) and not stat.S_ISCHR(there.st_mode)
+    return False
 
 
 def _refuse_other(option: str, path: Path, target: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import typer
 
@@ -27,6 +28,7 @@ WITHIN = "::"
 """Parts the name of a recording from the case, or session, of it that is meant."""
 
 TRANSCRIPT = "transcript.jsonl"
+STDIN = "-"
 
 _LONGEST_FIRST_LINE = 1 << 20
 
@@ -64,6 +66,7 @@ class Finder:
         if not found and WITHIN in name:
             whole, *parts = name.split(WITHIN)
             found = self._meant(whole, tuple(parts))
+            found = [one for one in found if one.kind == "recording"] or found
         if len(found) > 1:
             ways = ", or ".join(f"`{self._way(one)}`" for one in found)
             raise UsageError(
@@ -114,6 +117,10 @@ class Finder:
         return list(by_path.values())
 
     def _candidates(self, name: str) -> Iterator[tuple[Kind, Path, str]]:
+        if name == STDIN:
+            path = self._kept(sys.stdin.buffer)
+            yield _kind(path, name), path, name
+            return
         with contextlib.suppress(OSError):  # it is too long for a path
             path = common.here() / name
             if (path / TRANSCRIPT).is_file():
@@ -143,14 +150,19 @@ class Finder:
         if path.suffix == ".yaml":
             return self._recording(path.resolve())
         if not path.is_file():  # a pipe, which can be read once
-            import tempfile
-
-            folder = self._opened.enter_context(tempfile.TemporaryDirectory())
-            copy = Path(folder) / "piped"
-            with path.open("rb") as source, copy.open("wb") as target:
-                shutil.copyfileobj(source, target)
-            path = copy
+            with path.open("rb") as source:
+                path = self._kept(source)
         return _kind(path, name), path, name
+
+    def _kept(self, source: BinaryIO) -> Path:
+        """A copy of what comes by a pipe."""
+        import tempfile
+
+        folder = self._opened.enter_context(tempfile.TemporaryDirectory())
+        copy = Path(folder) / "piped"
+        with copy.open("wb") as target:
+            shutil.copyfileobj(source, target)
+        return copy
 
     def _recording(self, scenario: Path) -> tuple[Kind, Path, str]:
         from arena_cli.scenario.recording import files

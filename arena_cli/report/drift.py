@@ -7,27 +7,24 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
 
 from arena_cli.ground.text import shown_line
-from arena_cli.report import facts, textdiff
+from arena_cli.report import facts, modes, textdiff
 from arena_cli.report.spans import BETWEEN, EMPTY, INDENT, Line, Span, line
 from arena_cli.report.words import Words
+from arena_cli.scenario.load import select
 from arena_cli.scenario.result import Cause, Drift, RunResult, ScenarioResult
 
+MOST_CAUSES = 30
 MOST_SCENARIOS = 3
 MOST_NAMES = 5
-MOST_ROWS = 6
 MOST_LINES = 24
 SHORT = 60  # characters of both values together that stand in the line itself
 
 
 _CALLS = ("left_over", "miss")
-
-
-def counts(result: ScenarioResult) -> bool:
-    """Whether what drifted counts as a failure, and does not only warn."""
-    return result.drift_fails
+_OPTIONS = ("--update", "--record", "--record=missing")
+_ENGLISH = Words()
 
 
 def where(drift: Drift, say: Words) -> str:
@@ -49,19 +46,16 @@ def what(drift: Drift | Cause, say: Words) -> str:
         case "left_over" if drift.field == "case":
             return say("the file has no case {case} any more", case=shown_line(drift.before))
         case "left_over":
-            return (
-                say("{who} is not called any more", who=who)
-                if who
-                else say("a recorded call is not made any more")
-            )
+            return say("{who} is not called any more", who=who)
+        case "miss" if drift.field == "case":
+            case_id = shown_line(drift.after)
+            return say("the file has a case {case} that was not recorded", case=case_id)
         case "miss":
-            return (
-                say("{who} is called, and no record is left for it", who=who)
-                if who
-                else say("a call is made, and no record is left for it")
-            )
+            return say("{who} is called, and no record is left for it", who=who)
+        case "input" if who:
+            told = say("{who} is shown another {field}", who=who, field=field)
         case "input":
-            told = say("{who} is shown another {field}", who=who or say("nobody"), field=field)
+            told = say("another message is sent")
         case "settings" if who:
             told = say("{who} has another {field}", who=who, field=field)
         case "settings":
@@ -83,16 +77,6 @@ def _values(drift: Drift | Cause, say: Words) -> str:
     return f"{before} → {after}"
 
 
-def drawn(result: ScenarioResult, say: Words) -> Iterator[Line]:
-    """A line for each thing that drifted in a scenario, with its place; what follows comes last."""
-    found = ordered(result)
-    for drift in found[:MOST_ROWS]:
-        yield row(drift, result, say)
-    more = len(found) - MOST_ROWS
-    if more > 0:
-        yield line(Span(say("and {count} more", count=more), "dim"))
-
-
 def row(drift: Drift, result: ScenarioResult, say: Words) -> Line:
     """`scenarios/a.yaml:12: step 2, turn 1: dev is shown another role_prompt (2 calls)`."""
     place = shown_line(f"{result.file}:{result.line_of(drift.step)}: ")
@@ -105,62 +89,89 @@ def ordered(result: ScenarioResult) -> list[Drift]:
     return sorted(result.drift, key=lambda drift: drift.follows)
 
 
-def closing(whole: RunResult, say: Words) -> Iterator[Line]:
-    """All causes of a run, each once: what differs, where, and what to do about it."""
-    for cause in whole.drift:
-        yield EMPTY
-        style = "failed" if is_wrong(cause, whole) else "warned"
-        yield line(Span(say("drift: "), style), Span(what(cause, say), "strong"), hang=4)
-        yield from below(cause, whole, say)
-
-
-def is_wrong(cause: Cause, whole: RunResult) -> bool:
-    """Whether it makes any scenario go wrong."""
-    return any(counts(result) for result in _touching(cause, whole))
-
-
-def is_accepted(cause: Cause, whole: RunResult) -> bool:
-    """Whether all of it was written into the recordings."""
-    return all(updated(result) for result in _touching(cause, whole))
-
-
 def updated(result: ScenarioResult) -> bool:
     """Whether what drifted was written into its recording."""
     return result.mode == "update" and result.written
 
 
-def _touching(cause: Cause, whole: RunResult) -> list[ScenarioResult]:
-    touched = {(touch.file, touch.scenario) for touch in cause.touches}
-    return [one for one in whole.scenarios if (one.file, one.title) in touched]
+class Causes:
+    """What the drift of a run comes from, each told once for all scenarios that it touches."""
 
+    def __init__(self, whole: RunResult, say: Words) -> None:
+        self._whole = whole
+        self._say = say
+        self._results = {(one.file, one.title): one for one in whole.scenarios}
 
-def below(cause: Cause, whole: RunResult, say: Words) -> Iterator[Line]:
-    """The lines below a cause: how it differs, where, and what to do about it."""
-    yield from difference(cause, say)
-    yield from _touched(cause, say)
-    if is_accepted(cause, whole):
+    def lines(self) -> Iterator[Line]:
+        """What differs, where, and what to do about it; of those that touch most."""
+        for cause in self.ordered()[:MOST_CAUSES]:
+            yield EMPTY
+            style = "failed" if self.is_wrong(cause) else "warned"
+            told = Span(what(cause, self._say), "strong")
+            yield line(Span(self._say("drift: "), style), told, hang=4)
+            yield from self.below(cause)
+        more = len(self._whole.drift) - MOST_CAUSES
+        if more > 0:
+            yield EMPTY
+            yield line(Span(self._say("drift: ")), self._say("and {count} more", count=more))
+
+    def ordered(self) -> list[Cause]:
+        """Those that touch most first."""
+        return sorted(self._whole.drift, key=lambda one: -len(one.touches))
+
+    def is_wrong(self, cause: Cause) -> bool:
+        """Whether it makes any scenario go wrong."""
+        return any(result.drift_fails for result in self._touched(cause))
+
+    def is_accepted(self, cause: Cause) -> bool:
+        """Whether all of it was written into the recordings."""
+        return all(updated(result) for result in self._touched(cause))
+
+    def below(self, cause: Cause) -> Iterator[Line]:
+        """The lines below a cause: how it differs, where, and what to do about it."""
+        yield from difference(cause, self._say)
+        yield from _places(cause, self._say)
+        yield self.advice(cause)
+
+    def advice(self, cause: Cause) -> Line:
+        """What to do about it, or what was done."""
+        say = self._say
+        left = [result for result in self._touched(cause) if not updated(result)]
+        commands = _commands(left)
+        if commands:
+            listed = say(", ").join(f"`{command}`" for command in commands)
+            told = say("look at it; if it is meant: {command}", command=listed)
+            # A command is copied: it is never broken.
+            return line(INDENT, told)._replace(whole=True)
+        if left:
+            why = modes.why_unkept(left[0], say)
+            return line(INDENT, say("not accepted: {why}", why=why), hang=4)
         told = say("accepted: it was written into the recording")
-        yield line(INDENT, Span(told, "dim"), hang=4)
-    else:
-        # A command is copied: it is never broken.
-        yield line(INDENT, _todo(_touching(cause, whole), say))._replace(whole=True)
+        return line(INDENT, Span(told, "dim"), hang=4)
+
+    def _touched(self, cause: Cause) -> list[ScenarioResult]:
+        keys = dict.fromkeys((touch.file, touch.scenario) for touch in cause.touches)
+        return [self._results[key] for key in keys]
+
+
+def texts(drift: Drift | Cause) -> tuple[str, str]:
+    """Both texts, where they do not stand in the line itself, without a last line end of both."""
+    if drift.kind in _CALLS or _is_short(drift):
+        return "", ""
+    ends = drift.before.endswith("\n") and drift.after.endswith("\n")
+    return (drift.before[:-1], drift.after[:-1]) if ends else (drift.before, drift.after)
 
 
 def difference(drift: Drift | Cause, say: Words) -> Iterator[Line]:
     """What changed in the texts, where they do not stand in the line itself."""
-    if drift.kind in _CALLS or _is_short(drift):
-        return
-    before, after = drift.before, drift.after
-    if before.endswith("\n") and after.endswith("\n"):
-        before, after = before[:-1], after[:-1]
-    lines = list(textdiff.drawn(before, after, say, indent=INDENT * 2))
+    lines = list(textdiff.drawn(*texts(drift), say, indent=INDENT * 2))
     yield from lines[:MOST_LINES]
     more = len(lines) - MOST_LINES
     if more > 0:
         yield line(INDENT * 2, Span(say("and {count} more lines", count=more), "dim"))
 
 
-def _touched(cause: Cause, say: Words) -> Iterator[Line]:
+def _places(cause: Cause, say: Words) -> Iterator[Line]:
     places = list(dict.fromkeys((one.file, one.line, one.scenario) for one in cause.touches))
     calls = sum(touch.calls for touch in cause.touches)
     count = len({(file, scenario) for file, _, scenario in places})
@@ -176,20 +187,42 @@ def _touched(cause: Cause, say: Words) -> Iterator[Line]:
         yield line(INDENT * 2, Span(say("and {count} more", count=more), "dim"))
 
 
-def _todo(touched: Iterable[ScenarioResult], say: Words) -> str:
-    """What to do where it is meant to be so; what no record answers is to be recorded."""
-    stems: dict[str, dict[str, None]] = {"--update": {}, "--record": {}}
-    for result in touched:
-        misses = any(drift.kind == "miss" for drift in result.drift)
-        stem = PurePosixPath(result.file).stem
-        stems["--record" if misses else "--update"][shlex.quote(shown_line(stem))] = None
-    commands = [
-        " ".join(["arena run", option, *(names if len(names) <= MOST_NAMES else [])])
-        for option, names in stems.items()
-        if names
+def _commands(left: Iterable[ScenarioResult]) -> list[str]:
+    """What to do where it is meant to be so; nothing where an update did not keep it."""
+    names: dict[str, dict[str, None]] = {option: {} for option in _OPTIONS}
+    for result in left:
+        option = _option(result)
+        if option:
+            names[option][_name(result.file)] = None
+    for name in names["--record"]:  # all else is in it
+        names["--update"].pop(name, None)
+        names["--record=missing"].pop(name, None)
+    return [
+        " ".join(["arena run", option, *(found if len(found) <= MOST_NAMES else [])])
+        for option, found in names.items()
+        if found
     ]
-    told = say(", ").join(f"`{command}`" for command in commands)
-    return say("look at it; if it is meant: {command}", command=told)
+
+
+def _option(result: ScenarioResult) -> str:
+    """What takes over the drift of one scenario: what no record answers is to be recorded.
+
+    What is missing is recorded alone only where nothing else drifted but what is new.
+    """
+    misses = [one for one in result.drift if one.kind == "miss"]
+    if not misses:
+        return "" if modes.why_unkept(result, _ENGLISH) else "--update"
+    steps = {one.step for one in misses}
+    is_new = any(one.field == "case" for one in misses)
+    others = (one for one in result.drift if one.kind != "miss")
+    alone = all(not one.before and (is_new or one.step in steps) for one in others)
+    return "--record=missing" if alone else "--record"
+
+
+def _name(file: str) -> str:
+    """What a command takes for a file: below `scenarios/` its path there."""
+    inside = file.removeprefix(f"{select.FOLDER}/")
+    return shlex.quote(shown_line(file if inside == file else inside.removesuffix(select.SUFFIX)))
 
 
 def _listed(names: list[str], say: Words) -> str:

@@ -65,13 +65,14 @@ def commands(
 
 def _of_causes(whole: RunResult, say: Words) -> Iterator[Note]:
     """One for each cause of drift, those that touch most first."""
-    for cause in sorted(whole.drift, key=lambda one: -len(one.touches)):
-        if drift.is_accepted(cause, whole):
+    causes = drift.Causes(whole, say)
+    for cause in causes.ordered():
+        if causes.is_accepted(cause):
             continue
         first = cause.touches[0]
         title = f"{say('drift: ')}{drift.what(cause, say)}"
-        text = _plain(drift.below(cause, whole, say))
-        level = "error" if drift.is_wrong(cause, whole) else "warning"
+        text = _plain(causes.below(cause))
+        level = "error" if causes.is_wrong(cause) else "warning"
         yield Note(level, first.file, first.line, title, text)
 
 
@@ -87,7 +88,7 @@ def _of_scenarios(whole: RunResult, say: Words) -> Iterator[Note]:
 
 
 def _note(one: findings.Finding, result: ScenarioResult) -> Note | None:
-    if one.kind == "drift":
+    if one.kind == "drift" or one.aside:
         return None
     level = "warning" if one.kind == "warning" else "error"
     text = f"{one.title}\n{one.text}" if one.text else one.title
@@ -117,7 +118,8 @@ def summary(whole: RunResult, say: Words, room: int = MOST_BYTES, error: str = "
         parts.append(_pre(error))
     if wrong:
         parts.append(_table(wrong, say))
-    parts += [_cause(cause, whole, say) for cause in whole.drift]
+    causes = drift.Causes(whole, say)
+    parts += [_cause(cause, causes, say) for cause in causes.ordered()]
     parts += [_details(one, say) for one in wrong]
     return _fitting(parts, say, room)
 
@@ -157,9 +159,9 @@ def _row(result: ScenarioResult, say: Words) -> str:
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _cause(cause: Cause, whole: RunResult, say: Words) -> str:
+def _cause(cause: Cause, causes: drift.Causes, say: Words) -> str:
     title = f"{say('drift: ')}{drift.what(cause, say)}"
-    return _folded(title, _plain(drift.below(cause, whole, say)), is_open=True)
+    return _folded(title, _plain(causes.below(cause)), is_open=True)
 
 
 def _details(result: ScenarioResult, say: Words) -> str:

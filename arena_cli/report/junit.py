@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from arena_cli.ground.protocol import Usage
 from arena_cli.ground.text import cut, shown, shown_line
-from arena_cli.report import drift, findings, results
+from arena_cli.report import drift, findings, modes, results
 from arena_cli.report.findings import Finding
 from arena_cli.report.spans import Line
 from arena_cli.report.words import Words
@@ -83,6 +83,8 @@ def _properties(result: ScenarioResult) -> Iterator[tuple[str, str]]:
         yield "mode", result.mode
     if result.recording:
         yield "recording", result.recording
+    if why := modes.why_unkept(result, _ENGLISH):
+        yield "unkept", why
     yield from _usage("", result.usage)
     yield from _usage("judges_", result.judges_usage)
 
@@ -138,7 +140,7 @@ def _of_drift(result: ScenarioResult, say: Words, found: Sequence[Finding]) -> T
     for one in drift.ordered(result):
         told.append(drift.row(one, result, say))
         told += () if one.follows else drift.difference(one, say)
-    if not drift.counts(result):
+    if not result.drift_fails:
         return _case(result, DRIFT, output=_text(told))
     return _case(
         result, DRIFT, wrong=[one for one in found if one.kind == "drift"], text=_text(told)
@@ -186,7 +188,7 @@ def _case(
 
     place = f"[{result.case}] " if result.case else ""
     case = TestCase(_line(f"{place}{name}"), _class_name(result.file), round(time, 3))
-    if wrong and result.status == "xfailed":
+    if wrong and all(one.aside and one.kind == "expectation" for one in wrong):
         skipped, output = f"xfail: {result.reason}", "\n".join(filter(None, (text, output)))
     if skipped:
         told = Skipped()
@@ -219,7 +221,8 @@ def _ended(error: str) -> TestSuite:
     """A suite for what ended the run before it was over."""
     from junitparser import Error, TestCase, TestSuite  # noqa: PLC0415 - for this report only
 
-    made = Error(_line(cut(error.partition("\n")[0], LONGEST_MESSAGE)), "arena")
+    first = error.partition("\n")[0] or NAME
+    made = Error(_line(cut(first, LONGEST_MESSAGE)), "arena")
     made.text = _defused(shown(error))
     case = TestCase("the run", NAME, 0.0)
     case.result = made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arena_cli.ground.text import shown_line
-from arena_cli.report import drift, findings, results
+from arena_cli.report import drift, findings, modes, results
 from arena_cli.report.spans import BETWEEN, EMPTY, Line, Span, line
 from arena_cli.report.words import Words
 from arena_cli.scenario.load.scenario import Scenario
@@ -43,7 +43,7 @@ def closing(whole: RunResult, say: Words | None = None) -> Iterator[Line]:
             told = [*results.label(result.status), Span(why), BETWEEN, title]
             yield Line(tuple(told), results.LABEL_WIDTH)
     if whole.drift:
-        yield from drift.closing(whole, say)
+        yield from drift.Causes(whole, say).lines()
         yield EMPTY
     yield line(Span(summary(whole, say), "failed" if whole.exit_code else "strong"))
 
@@ -70,14 +70,10 @@ def summary(whole: RunResult, say: Words | None = None) -> str:
         told.append(results.counted(say, whole.judge_errors, one, many))
     counts_told = say(", ").join(told)
     text = say("{counts} in {seconds} s", counts=counts_told, seconds=f"{whole.seconds:.1f}")
-    if set(whole.modes) <= {"live"}:
+    counted = modes.counted(whole)
+    if set(counted) <= {modes.LIVE}:
         return text
-    modes = (
-        f"{whole.modes[mode]} {say.enum(word)}"
-        for mode, word in results.MODES.items()
-        if mode in whole.modes
-    )
-    return f"{text} · {say(', ').join(modes)}"
+    return f"{text} · {say(', ').join(f'{counted[word]} {say.enum(word)}' for word in counted)}"
 
 
 def _why(result: ScenarioResult, say: Words) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from arena_cli.ground.text import shown, shown_line
-from arena_cli.report import columns, drift, facts
+from arena_cli.report import columns, drift, facts, findings, modes
 from arena_cli.report.spans import BETWEEN, EMPTY, INDENT, Line, Span, line
 from arena_cli.report.timeline import Timeline
 from arena_cli.report.words import Words
@@ -36,6 +36,7 @@ LABELS = {
     "drifted": "DRIFT",
     "drift_warned": "drift",
     "accepted": "updated",
+    "follows": "follows",
 }
 STYLES = {
     "passed": "added",
@@ -49,9 +50,10 @@ STYLES = {
     "drifted": "failed",
     "drift_warned": "warned",
     "accepted": "dim",
+    "follows": "dim",
 }
-MODES = {"live": "live", "replay": "replayed", "record": "recorded", "update": "updated"}
 LABEL_WIDTH = 8
+MOST_DRIFTS = 6
 _ROW = re.compile(r"^timeline(?:_exact)?(?:\[(\d+)\])?$")
 
 
@@ -92,14 +94,18 @@ class Report:
         yield self._headline()
         if result.status != "xfailed":  # it was to fail
             yield from self._drift()
+            to_fail = findings.was_to_fail(result)
             for step in result.steps:
-                yield from self._step(step)
-            yield from self._whole()
+                if not (to_fail and step.status == "failed"):
+                    yield from self._step(step)
+            if not to_fail:
+                yield from self._whole()
         if result.error:
             yield from _block(result.error, INDENT)
         for session in result.sessions:
             told = self._say("its session is kept: {command}", command=_show(session))
-            yield line(INDENT, Span(told, "dim"))
+            # As every command: it is never broken.
+            yield line(INDENT, Span(told, "dim"))._replace(whole=True)
 
     def _headline(self) -> Line:
         result, say = self._result, self._say
@@ -112,7 +118,8 @@ class Report:
         if warned and result.status != "xfailed":
             told.append(counted(say, warned, "1 warning", "{count} warnings"))
         if result.mode and result.mode != "live":
-            told.append(say.enum(MODES[result.mode]))
+            why = modes.why_unkept(result, say)
+            told.append(f"{say.enum(modes.word(result))}{say(': ') if why else ''}{why}")
         if result.drift and result.status == "xfailed":
             told.append(say.enum("drifted"))
         title = Span(shown_line(result.title), "strong" if result.status in WRONG else "")
@@ -122,11 +129,17 @@ class Report:
         return Line(tuple(spans), LABEL_WIDTH)
 
     def _drift(self) -> Iterator[Line]:
-        status = "drifted" if drift.counts(self._result) else "drift_warned"
+        status = "drifted" if self._result.drift_fails else "drift_warned"
         status = "accepted" if drift.updated(self._result) else status
-        for row in drift.drawn(self._result, self._say):
-            spans = (Span(INDENT), *label(status), *row.spans)
+        found = drift.ordered(self._result)
+        for one in found[:MOST_DRIFTS]:
+            begins = label("follows" if one.follows else status)
+            spans = (Span(INDENT), *begins, *drift.row(one, self._result, self._say).spans)
             yield Line(spans, len(INDENT) + LABEL_WIDTH)
+        more = len(found) - MOST_DRIFTS
+        if more > 0:
+            told = Span(self._say("and {count} more", count=more), "dim")
+            yield line(INDENT, " " * LABEL_WIDTH, told)
 
     def _step(self, step: StepResult) -> Iterator[Line]:
         """A step that did not pass, or that warned."""
@@ -146,7 +159,7 @@ class Report:
             file, number = step.place()
             yield from _block(f"{file}:{number}: {step.error}", INDENT * 2)
         for failure in step.failures:
-            yield from self._failure(failure)
+            yield from self._failure(failure, step)
         yield from self.checks(step.checks)
 
     def checks(self, checks: Iterable[CheckResult]) -> Iterator[Line]:
@@ -173,7 +186,7 @@ class Report:
             for step in self._result.steps:
                 yield from self.timeline(step)
 
-    def _failure(self, failure: Failure) -> Iterator[Line]:
+    def _failure(self, failure: Failure, step: StepResult) -> Iterator[Line]:
         agent = shown_line(failure.agent)
         what = self._say(
             "{who} in turn {turn}: {status}",
@@ -183,9 +196,10 @@ class Report:
         )
         yield line(INDENT * 2, Span(what, "strong"), hang=6)
         yield from _block(failure.error, INDENT * 3)
-        expect = f"expect outcome: {{{agent}: {failure.status}}}"
-        told = self._say("if it should: {expect}", expect=expect)
-        yield line(INDENT * 3, Span(told, "dim"), hang=8)
+        if (step.number, failure.agent) not in findings.missed(self._result):
+            expect = f"expect outcome: {{{agent}: {failure.status}}}"
+            told = self._say("if it should: {expect}", expect=expect)
+            yield line(INDENT * 3, Span(told, "dim"), hang=8)
 
     def _check(self, check: CheckResult) -> Iterator[Line]:
         place = [Span(place_of(check), "strong")]

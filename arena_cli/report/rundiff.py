@@ -1,27 +1,24 @@
 """How two results of `arena run` differ, scenario by scenario.
 
-Times, paths of sessions, and lines of files are not compared.
+Times, paths of sessions, and lines of files are not compared. Nothing is drawn here
+(`rundifferences` does).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pydantic import ValidationError, computed_field
 
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.protocol import Shape, Usage
-from arena_cli.ground.text import shown_line
-from arena_cli.report import columns, differences, facts
 from arena_cli.report.diffshapes import Changed, Compared, Side
-from arena_cli.report.spans import BETWEEN, EMPTY, INDENT, Line, Span, line
-from arena_cli.report.words import Words
 
 VERSION = 1
 
-_FOLLOWS = frozenset({"usage", "judges_usage"})
+_DRIFT = "drift"
 
 
 class _Check(Shape):
@@ -59,6 +56,7 @@ class _Drift(Shape):
     after: str = ""
     step: int | None = None
     turn: int | None = None
+    follows: bool = False
 
 
 class _Scenario(Shape):
@@ -69,6 +67,7 @@ class _Scenario(Shape):
     reason: str | None = None
     error: str | None = None
     mode: str | None = None
+    unkept: str = ""
     steps: list[_Step] = []
     checks: list[_Check] = []
     drift: list[_Drift] = []
@@ -93,7 +92,7 @@ class ScenarioDiff(Shape):
     """One scenario, or case; `only`: it is in one of the results.
 
     Of an expectation, by its place below `expect`, `status`, `expected` and `actual` stand on each
-    side; of drift `before` and `after`.
+    side; of drift `before` and `after`, and `follows` where it follows from another one.
     """
 
     scenario: str
@@ -172,7 +171,7 @@ def _beside(
 
 def _changed(one: _Scenario, other: _Scenario) -> Iterator[StepChanged]:
     a, b = _flat(one), _flat(other)
-    for step, field in dict.fromkeys([*a, *b]):
+    for step, field in sorted(dict.fromkeys([*a, *b]), key=_in_order):
         was, now = a.get((step, field)), b.get((step, field))
         if was != now:
             yield StepChanged(step=step, field=field, a=was, b=now)
@@ -181,12 +180,19 @@ def _changed(one: _Scenario, other: _Scenario) -> Iterator[StepChanged]:
 Place = tuple[int | None, str]
 
 
+def _in_order(place: Place) -> tuple[int, int]:
+    """What is said of the whole scenario, then step by step: its status, its drift, the rest."""
+    step, field = place
+    return step or 0, (0 if field == "status" else 1 if field.startswith(_DRIFT) else 2)
+
+
 def _flat(one: _Scenario) -> dict[Place, Any]:
     """All that is compared of a scenario, by its step and field."""
     told: dict[Place, Any] = {}
     dumped = one.model_dump(mode="json")
-    for name in ("status", "reason", "error", "mode", "usage", "judges_usage"):
+    for name in ("status", "reason", "error", "mode", "unkept", "usage", "judges_usage"):
         told[None, name] = dumped[name]
+    told.update(_drift(one.drift))
     told.update(_checks(None, one.checks))
     for step in one.steps:
         dumped = step.model_dump(mode="json")
@@ -197,12 +203,21 @@ def _flat(one: _Scenario) -> dict[Place, Any]:
             for failed in step.failures
         ]
         told.update(_checks(step.number, step.checks))
-    count = Counter[Place]()
-    for drift in one.drift:
-        turn = f", turn {drift.turn}" if drift.turn is not None else ""
-        place = (drift.step, f"drift: {drift.kind}: {drift.agent or 'team'}: {drift.field}{turn}")
-        told[_numbered(place, count)] = {"before": drift.before, "after": drift.after}
     return {place: value for place, value in told.items() if value not in (None, "", [])}
+
+
+def _drift(found: Iterable[_Drift]) -> dict[Place, Any]:
+    count = Counter[Place]()
+    told: dict[Place, Any] = {}
+    for drift in found:
+        turn = f", turn {drift.turn}" if drift.turn is not None else ""
+        place = (
+            drift.step,
+            f"{_DRIFT}: {drift.kind}: {drift.agent or 'team'}: {drift.field}{turn}",
+        )
+        follows = {"follows": True} if drift.follows else {}
+        told[_numbered(place, count)] = {"before": drift.before, "after": drift.after, **follows}
+    return told
 
 
 def _checks(step: int | None, checks: Iterable[_Check]) -> dict[Place, Any]:
@@ -234,74 +249,3 @@ def _told(run: Run) -> RunTold:
     return RunTold(
         counts=dict(sorted(counts.items())), usage=Usage.total(usages) if usages else None
     )
-
-
-def drawn(difference: RunDifference, say: Words, *, width: int) -> Iterator[Line]:
-    """The lines for all of it; what stands in columns for so wide a screen."""
-    for what, told, side in (
-        (difference.a, difference.a_told, "a"),
-        (difference.b, difference.b_told, "b"),
-    ):
-        counts = [f"{count} {say.enum(status)}" for status, count in told.counts.items()]
-        facts_told = [say(", ").join(counts)] if counts else []
-        if told.usage:
-            facts_told.append(facts.tokens(told.usage))
-        heading = differences.compared(what, "a" if side == "a" else "b", say)
-        spans = [span for fact in facts_told for span in (BETWEEN, Span(fact, "dim"))]
-        yield line(heading.spans, spans, hang=3)
-    left_out: dict[str, None] = {}
-    for one in difference.scenarios:
-        yield from _scenario(one, say, width, left_out)
-    if left_out:
-        yield EMPTY
-        yield differences.left_out(left_out, say)
-    if difference.same:
-        yield EMPTY
-        yield line(Span(say("no difference"), "strong"))
-
-
-def _scenario(
-    one: ScenarioDiff, say: Words, width: int, left_out: dict[str, None]
-) -> Iterator[Line]:
-    follows = [field for field in one.fields if field.field in _FOLLOWS]
-    left_out.update(dict.fromkeys(field.field for field in follows))
-    fields = [field for field in one.fields if field.field not in _FOLLOWS]
-    if not fields and not one.only:
-        return
-    title = f"{one.scenario} [{one.case}]" if one.case else one.scenario
-    place = Span(shown_line(one.file), "dim")
-    only = differences.only(one.only, say)
-    yield EMPTY
-    yield line(Span(shown_line(title), "strong"), BETWEEN, place, only, hang=2)
-    for field in fields:
-        yield from _field(field, say, width)
-
-
-def _field(one: StepChanged, say: Words, width: int) -> Iterator[Line]:
-    step = f"{facts.step(one.step, '', say)}{say(': ')}" if one.step is not None else ""
-    there = one.a if one.a is not None else one.b
-    if not isinstance(there, Mapping):
-        named = Changed(field=step + one.field, a=one.a, b=one.b)
-        yield from differences.fields([named], say, indent=INDENT)
-        return
-    side: Side | None = "b" if one.a is None else "a" if one.b is None else None
-    name = Span(step + shown_line(one.field), "dim")
-    yield line(INDENT, name, differences.only(side, say), hang=4)
-    for value in (one.a, one.b):
-        if value is not None and "before" in value:
-            drifted = Changed(field="content", a=value["before"], b=value["after"])
-            yield from differences.fields([drifted], say, indent=INDENT * 2)
-    if "status" in there:
-        yield from _check(one, say, width)
-
-
-def _check(one: StepChanged, say: Words, width: int) -> Iterator[Line]:
-    """An expectation as it was on each side."""
-    for side, value in (("A", one.a), ("B", one.b)):
-        if value is None:
-            continue
-        style = differences.STYLES["a" if side == "A" else "b"]
-        yield line(INDENT * 2, Span(f"{side} {say.enum(value['status'])}", style), hang=6)
-        if value["status"] != "passed":
-            texts = str(value["expected"]), str(value["actual"])
-            yield from columns.drawn(*texts, say, width=width, indent=INDENT * 3)

@@ -87,8 +87,11 @@ def _out_of_step(seq: int, last: int, unread: int) -> str:
 
 def _attachments(event: Event, place: str, workspace: Path) -> list[str]:
     message = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
+    is_planted = isinstance(event, MessageEvent) and event.planted
     faults = []
     for attachment in message.attachments if message else ():
+        if attachment.path is None and is_planted:
+            continue  # it was gone already, and agents are told so
         fault = _fault(attachment, workspace)
         if fault:
             faults.append(f"{place}: attachment {shown_line(attachment.name)}: {fault}")
@@ -96,7 +99,9 @@ def _attachments(event: Event, place: str, workspace: Path) -> list[str]:
 
 
 def _fault(attachment: Attachment, workspace: Path) -> str:
-    path = workspace / (attachment.path or "")
+    if attachment.path is None:
+        return "it names no file"
+    path = workspace / attachment.path
     try:
         content = path.read_bytes()
     except OSError as error:

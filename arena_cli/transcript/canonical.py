@@ -33,11 +33,15 @@ def of(events: Iterable[Event]) -> list[dict[str, Any]]:
 
 def ordered(events: Iterable[Event]) -> Iterator[Event]:
     """The events that count, in canonical order; each phase is held until it is over."""
+    events = list(events)
+    # An open phase may have been left and gone back to, with something else in between.
+    last = {event.reply: event for event in events if isinstance(event, ReplyStarted)}
     started: dict[int, ReplyStarted] = {}
     finished: dict[int, ReplyFinished] = {}
     for event in events:
         if isinstance(event, ReplyStarted):
-            started[event.reply] = event
+            if last[event.reply] is event:
+                started[event.reply] = event
         elif isinstance(event, ReplyFinished):
             if event.status == "cancelled":
                 started.pop(event.reply, None)

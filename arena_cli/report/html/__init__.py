@@ -22,7 +22,7 @@ from arena_cli import __version__
 from arena_cli.ground import exits
 from arena_cli.ground.protocol import Usage
 from arena_cli.ground.text import shown_line
-from arena_cli.report import facts, results
+from arena_cli.report import facts, modes
 from arena_cli.report.html import scenarios, talk
 from arena_cli.report.html.cast import Cast
 from arena_cli.report.html.talk import Talk
@@ -54,7 +54,7 @@ def page(whole: RunResult, say: Words) -> str:
         result=_RESULTS.get(whole.exit_code, "error"),
         began=_date(began),
         tokens=facts.tokens(Usage.total(used)) if used else "",
-        mode_word=results.MODES,
+        mode_counts=modes.counted(whole),
         causes=scenarios.causes(whole, say),
         scenarios=views,
         modes=sorted({view.mode for view in views if view.mode}),

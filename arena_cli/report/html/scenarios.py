@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arena_cli.ground.protocol import Usage
 from arena_cli.ground.text import shown_line
-from arena_cli.report import drift, facts, results
+from arena_cli.report import drift, facts, findings, modes
 from arena_cli.report.html import blocks, diffs, talk
 from arena_cli.report.html.blocks import Text
 from arena_cli.report.html.cast import Cast
@@ -29,6 +28,12 @@ from arena_cli.scenario.result import (
 # The number of a scenario on the page, and its steps, by title and file.
 _Targets = dict[tuple[str, str], tuple[int, set[int]]]
 
+# The numbers of causes, with their agents, by what they have in common with their drift.
+_Causes = dict[tuple[str, str, str, str], list[tuple[int, list[str]]]]
+
+
+BRIEF = 200  # characters of what was expected, and held, that stand in its line
+
 
 @dataclass(frozen=True)
 class Check:
@@ -37,7 +42,7 @@ class Check:
     status: str
     place: str
     field: str
-    expected: Text
+    expected: Text | None
     actual: Text
     brief: str
     judge: str
@@ -56,11 +61,14 @@ class Failed:
 
 @dataclass(frozen=True)
 class Drifted:
-    """One difference in one scenario; `cause` is the number of the cause that tells more."""
+    """One difference in one scenario; `cause` is the number of the cause that tells more, None
+    where it `follows` from another one.
+    """
 
     told: str
     calls: int
     cause: int | None
+    follows: bool
 
 
 @dataclass(frozen=True)
@@ -117,6 +125,7 @@ class ScenarioView:
     error: Text | None
     recording: str
     written: bool
+    unkept: str
     sessions: list[str]
     warned: int
     drift: list[Drifted]
@@ -126,9 +135,11 @@ class ScenarioView:
 
 def of(whole: RunResult, say: Words) -> list[ScenarioView]:
     """The scenarios of a run, in its order."""
+    numbers: _Causes = {}
+    for number, cause in enumerate(drift.Causes(whole, say).ordered(), 1):
+        numbers.setdefault(_alike(cause), []).append((number, cause.agents))
     return [
-        _scenario(result, number, whole.drift, say)
-        for number, result in enumerate(whole.scenarios, 1)
+        _scenario(result, number, numbers, say) for number, result in enumerate(whole.scenarios, 1)
     ]
 
 
@@ -138,17 +149,15 @@ def causes(whole: RunResult, say: Words) -> list[CauseView]:
         (result.title, result.file): (number, {step.number for step in result.steps})
         for number, result in enumerate(whole.scenarios, 1)
     }
-    return [_cause(cause, whole, targets, say) for cause in whole.drift]
+    causes = drift.Causes(whole, say)
+    return [_cause(cause, causes, targets, say) for cause in causes.ordered()]
 
 
-def _cause(cause: Cause, whole: RunResult, targets: _Targets, say: Words) -> CauseView:
-    *_, todo = drift.below(cause, whole, say)  # its last line says what to do
-    told = drift.what(cause, say)
-    values = f"{shown_line(cause.before)} → {shown_line(cause.after)}"
+def _cause(cause: Cause, causes: drift.Causes, targets: _Targets, say: Words) -> CauseView:
     return CauseView(
-        told=told,
-        diff=[] if values in told else diffs.of(cause.before, cause.after),
-        todo=todo.text.strip(),
+        told=drift.what(cause, say),
+        diff=diffs.of(*drift.texts(cause)),
+        todo=causes.advice(cause).text.strip(),
         touches=[_link(touched, targets) for touched in cause.touches],
     )
 
@@ -166,9 +175,7 @@ def _link(touched: Touched, targets: _Targets) -> Link:
     )
 
 
-def _scenario(
-    result: ScenarioResult, number: int, found: Sequence[Cause], say: Words
-) -> ScenarioView:
+def _scenario(result: ScenarioResult, number: int, causes: _Causes, say: Words) -> ScenarioView:
     steps = _Steps(result, number, say)
     skipped = result.status == "skipped"
     told = [] if skipped else [say("{seconds} s", seconds=f"{result.seconds:.2f}")]
@@ -183,31 +190,35 @@ def _scenario(
         opened=result.status in WRONG,
         place=shown_line(f"{result.file}:{result.line}"),
         tags=[shown_line(tag) for tag in result.tags],
-        mode=results.MODES[result.mode] if result.mode else "",
+        mode=modes.word(result),
         facts=told,
         reason=shown_line(result.reason or ""),
         error=blocks.of_text(result.error) if result.error else None,
         recording=shown_line(result.recording or ""),
         written=result.written,
+        unkept=modes.why_unkept(result, say),
         sessions=[shown_line(name) for name in result.sessions],
         warned=sum(check.status == "warned" for check in result.all_checks()),
-        drift=[_drifted(one, found, say) for one in result.drift],
+        drift=[_drifted(one, causes, say) for one in drift.ordered(result)],
         steps=[steps.view(step) for step in result.steps],
         checks=[_check(check) for check in result.checks],
     )
 
 
-def _drifted(one: Drift, found: Sequence[Cause], say: Words) -> Drifted:
-    causing = (number for number, cause in enumerate(found, 1) if _is_of(one, cause))
+def _drifted(one: Drift, causes: _Causes, say: Words) -> Drifted:
     told = f"{drift.where(one, say)}{drift.what(one, say)}"
-    return Drifted(told, one.calls, next(causing, None))
+    causing = (
+        number
+        for number, agents in causes.get(_alike(one), ())
+        if one.agent is None or one.agent in agents
+    )
+    cause = None if one.follows else next(causing, None)
+    return Drifted(told, one.calls, cause, one.follows)
 
 
-def _is_of(one: Drift, cause: Cause) -> bool:
-    """Whether a cause is that of this drift (see `result.causes`)."""
-    same = (one.kind, one.before, one.after) == (cause.kind, cause.before, cause.after)
-    field = one.field.partition("[")[0] == cause.field.partition("[")[0]
-    return same and field and (one.agent is None or one.agent in cause.agents)
+def _alike(one: Drift | Cause) -> tuple[str, str, str, str]:
+    """What a cause and its drift have in common, their agent apart (see `result.causes`)."""
+    return (one.kind, one.field.partition("[")[0], one.before, one.after)
 
 
 class _Steps:
@@ -237,25 +248,25 @@ class _Steps:
             end=step.end,
             error=blocks.of_text(step.error) if step.error else None,
             tokens=_tokens(step.usage),
-            failures=[_failed(failure) for failure in step.failures],
+            failures=[self._failed(failure, step) for failure in step.failures],
             checks=[_check(check) for check in step.checks],
             talk=talk.of(step.events, self._cast, self._lanes, self._say) if step.events else None,
+        )
+
+    def _failed(self, failure: Failure, step: StepResult) -> Failed:
+        agent = shown_line(failure.agent)
+        is_missed = (step.number, failure.agent) in findings.missed(self._result)
+        return Failed(
+            agent=agent,
+            turn=failure.turn,
+            status=failure.status,
+            error=blocks.of_text(failure.error),
+            remedy="" if is_missed else f"expect outcome: {{{agent}: {failure.status}}}",
         )
 
 
 def _tokens(usage: Usage | None) -> str:
     return facts.tokens(usage) if usage else ""
-
-
-def _failed(failure: Failure) -> Failed:
-    agent = shown_line(failure.agent)
-    return Failed(
-        agent=agent,
-        turn=failure.turn,
-        status=failure.status,
-        error=blocks.of_text(failure.error),
-        remedy=f"expect outcome: {{{agent}: {failure.status}}}",
-    )
 
 
 def _check(check: CheckResult) -> Check:
@@ -268,12 +279,12 @@ def _check(check: CheckResult) -> Check:
         status=check.status,
         place=shown_line(f"{check.file}:{check.line}"),
         field=shown_line(check.field),
-        expected=blocks.of_text(sides[0]),
+        expected=blocks.of_text(sides[0]) if sides[0] else None,
         actual=blocks.of_text("\n".join([sides[1], note]).strip("\n")),
-        brief=shown_line(wanted[0]) if len(wanted) == 1 else "",
+        brief=shown_line(wanted[0]) if len(wanted) == 1 and len(wanted[0]) < BRIEF else "",
         judge=shown_line(check.judge or ""),
     )
 
 
-def _numbered(rows: Sequence[str]) -> str:
+def _numbered(rows: list[str]) -> str:
     return "\n".join(f"{number}. {row}" for number, row in enumerate(rows, 1))

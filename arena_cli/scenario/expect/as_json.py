@@ -12,10 +12,10 @@ from pydantic import AfterValidator, Field
 
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import checks, json_schema, json_values
-from arena_cli.scenario.expect.checks import Verdict
+from arena_cli.scenario.expect.checks import NoVerdict, Verdict
 from arena_cli.scenario.expect.conversation import Subject
 from arena_cli.scenario.expect.folders import Folders
-from arena_cli.scenario.expect.json_schema import NotASchema
+from arena_cli.scenario.expect.json_schema import CannotTell, NotASchema
 from arena_cli.team.model import FileShape
 
 # JSON begins right behind a fence and its word, or in the next line. In a span of code within a
@@ -54,15 +54,21 @@ class JsonCheck(FileShape):
 
 
 def judge(subject: Subject, given: JsonCheck, *, ignore_case: bool = False) -> Verdict:
-    """Everything that is given holds; shows the first place where it does not."""
+    """Everything that is given holds; shows the first place where it does not.
+
+    Raises NoVerdict where the schema does not say.
+    """
     expected = asks(given, ignore_case=ignore_case)
     try:
         value = _value(subject, given)
     except NotJson as error:
         return Verdict(False, expected, f"{error}: {checks.excerpt(subject.text)}")
     if given.of_schema is not None:
-        schema = json_schema.of(given.of_schema, subject.told.folders)
-        against = json_schema.against(value, schema)
+        try:
+            schema = json_schema.of(given.of_schema, subject.told.folders)
+            against = json_schema.against(value, schema)
+        except (NotASchema, CannotTell) as error:
+            raise NoVerdict(expected, str(error)) from error
         if against:
             return Verdict(False, expected, against)
     there, actual = json_values.at(value, json_values.steps_of(given.path))
@@ -115,6 +121,7 @@ def found(text: str, *, fenced: bool = True) -> Any:
     The end of a value is where JSON ends it, so that a fence within one of its texts ends nothing.
     Raises NotJson.
     """
+    text = text.removeprefix("\ufeff")
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:

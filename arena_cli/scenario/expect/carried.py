@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from arena_cli.scenario.expect import checks, kinds, patterns
+from arena_cli.scenario.expect.check_shapes import CheckKeys, TextCheck
 from arena_cli.scenario.expect.checks import Check, Verdict
 from arena_cli.scenario.expect.conversation import Call, Conversation, Subject
-from arena_cli.scenario.expect.shapes import CarriedFile, CarriedPart, CheckKeys, TextCheck
+from arena_cli.scenario.expect.shapes import CarriedFile, CarriedPart
 
 
 class Item(NamedTuple):

@@ -19,6 +19,18 @@ from arena_cli.scenario.expect.conversation import Conversation
 from arena_cli.team import letters
 
 EXCERPT = 160  # characters of a text that a verdict shows
+REASON = 2000  # characters of a reason that somebody else gives
+
+
+class NoVerdict(Exception):
+    """A check can say neither that it holds nor that it does not; the message says why.
+
+    `expected` is what it asks, in words.
+    """
+
+    def __init__(self, expected: str, why: str) -> None:
+        super().__init__(why)
+        self.expected = expected
 
 
 class Verdict(NamedTuple):
@@ -109,9 +121,13 @@ def max_chars(text: str, most: int, **_: bool) -> Verdict:
 
 
 def in_language(text: str, code: str, **_: bool) -> Verdict:
-    """Most of it is in that language. Raises LookupError where that cannot be told here."""
-    holds, found = language.is_in(text, code)
-    return Verdict(holds, f"is in language {code}", f"{found}: {excerpt(text)}")
+    """Most of it is in that language. Raises NoVerdict where that cannot be told here."""
+    expected = f"is in language {code}"
+    try:
+        holds, found = language.is_in(text, code)
+    except LookupError as error:
+        raise NoVerdict(expected, str(error)) from error
+    return Verdict(holds, expected, f"{found}: {excerpt(text)}")
 
 
 def excerpt(text: str) -> str:
@@ -119,9 +135,9 @@ def excerpt(text: str) -> str:
     return quoted(shortened(text))
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, most: int = EXCERPT) -> str:
     """The beginning of a text."""
-    beginning = texts.cut(text, EXCERPT)
+    beginning = texts.cut(text, most)
     return beginning if len(beginning) == len(text) else beginning + "…"
 
 

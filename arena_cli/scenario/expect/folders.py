@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +16,10 @@ class Folders(NamedTuple):
     def located(self, name: str) -> Path | None:
         """The file of that name: below the workspace, else beside the scenario's file."""
         for folder in self._folders():
-            path = (folder / name).resolve()
-            if path.is_file():
-                return path
+            with contextlib.suppress(OSError, ValueError):  # too long, or a NUL in it
+                path = (folder / name).resolve()
+                if path.is_file():
+                    return path
         return None
 
     def shown(self, path: Path) -> str:

@@ -21,6 +21,10 @@ class NotASchema(Exception):
     """What was given as a schema is none; the message says why not."""
 
 
+class CannotTell(Exception):
+    """A value cannot be held against a schema; the message says why not."""
+
+
 def of(schema: str | Mapping[str, Any], folders: Folders) -> Validator:
     """What checks by the schema, or by the file. Raises NotASchema, which names the file."""
     if not isinstance(schema, str):
@@ -37,17 +41,23 @@ def of(schema: str | Mapping[str, Any], folders: Folders) -> Validator:
         raise NotASchema(f"{folders.shown(path)}: is not UTF-8") from error
     except OSError as error:
         raise NotASchema(f"{folders.shown(path)}: cannot be read: {error.strerror}") from error
-    except (NotASchema, ValueError, RecursionError) as error:
+    except (NotASchema, ValueError) as error:
         raise NotASchema(f"{folders.shown(path)}: {error}") from error
 
 
 @lru_cache(maxsize=64)
 def _checked(text: str) -> Validator:
     """What checks by the schema that a text is; nothing is fetched. Raises NotASchema."""
+    try:
+        return _of(json.loads(text))
+    except RecursionError as error:
+        raise NotASchema("it is nested too deep") from error
+
+
+def _of(schema: Any) -> Validator:
     import jsonschema  # noqa: PLC0415 - few scenarios have a schema
     from referencing import Registry  # noqa: PLC0415 - as above
 
-    schema = json.loads(text)
     if not isinstance(schema, dict):
         raise NotASchema(f"a JSON Schema is a mapping, not {json_values.shown(schema)}")
     dialect = str(schema.get("$schema", _DIALECT))
@@ -57,10 +67,10 @@ def _checked(text: str) -> Validator:
         raise NotASchema(f"the JSON Schema of {json_values.shown(dialect)} is not known")
     try:
         kind.check_schema(schema)
+        _resolve(schema, dialect)
     except jsonschema.SchemaError as error:
         place = json_values.dotted(error.absolute_path)
         raise NotASchema(f"no JSON Schema: {_told(place, error.message)}") from error
-    _resolve(schema, dialect)
     return kind(schema, registry=Registry())
 
 
@@ -86,12 +96,20 @@ def _resolve(schema: Mapping[str, Any], dialect: str) -> None:
 
 
 def against(value: Any, validator: Validator) -> str:
-    """What the first place of a value has against it by the schema; empty if nothing has."""
+    """What the first place of a value has against it by the schema; empty if nothing has.
+
+    Raises CannotTell.
+    """
     from jsonschema.exceptions import best_match  # noqa: PLC0415 - few scenarios have a schema
 
-    errors = sorted(validator.iter_errors(value), key=lambda one: _order(one.absolute_path))
-    error = best_match(errors[:1])
-    return "" if error is None else _told(json_values.dotted(error.absolute_path), error.message)
+    try:
+        errors = sorted(validator.iter_errors(value), key=lambda one: _order(one.absolute_path))
+    except RecursionError as error:
+        raise CannotTell("the schema leads back to itself, or both are nested too deep") from error
+    except OverflowError as error:
+        raise CannotTell(f"a number in it is too large: {error}") from error
+    first = best_match(errors[:1])
+    return "" if first is None else _told(json_values.dotted(first.absolute_path), first.message)
 
 
 def _order(steps: Iterable[str | int]) -> list[tuple[bool, str | int]]:

@@ -12,10 +12,11 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from arena_cli.ground import text as texts
 from arena_cli.ground.yamlfiles import yamlnodes
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import judging, keys, walk
-from arena_cli.scenario.expect.checks import Check, Verdict
+from arena_cli.scenario.expect.checks import Check, NoVerdict, Verdict
 from arena_cli.scenario.expect.conversation import FAILED, Call, Conversation
 from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.scenario.expect.verdicts import NOT_YET, Consulted, JudgeError, Question
@@ -54,8 +55,9 @@ def _checked(check: Check, told: Conversation, locate: Locate, loc: Loc) -> Chec
     judge = None
     try:
         verdict = check.judge(replace(told, verdicts=consulted) if told.verdicts else told)
-    except JudgeError as error:
-        status, judge = "error", error.judge
+    except NoVerdict as error:
+        status = "error"
+        judge = error.judge if isinstance(error, JudgeError) else None
         verdict = Verdict(False, error.expected, str(error))
     except Exception as error:  # noqa: BLE001  # whatever went wrong, it is no verdict
         status = "error"
@@ -79,8 +81,8 @@ def result(
         place=functools.partial(locate, (*loc, *below)),
         field=yamlnodes.dotted(below),
         status=status,
-        expected=verdict.expected,
-        actual=verdict.actual,
+        expected=texts.clean(verdict.expected)[0],
+        actual=texts.clean(verdict.actual)[0],
         judge=judge,
     )
 

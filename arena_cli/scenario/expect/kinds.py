@@ -14,9 +14,9 @@ from arena_cli.scenario.expect import (
     similar,
     snapshots,
 )
+from arena_cli.scenario.expect.check_shapes import CheckKeys
 from arena_cli.scenario.expect.checks import Verdict
 from arena_cli.scenario.expect.conversation import Subject
-from arena_cli.scenario.expect.shapes import CheckKeys
 
 
 class Kind(NamedTuple):

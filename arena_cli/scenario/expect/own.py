@@ -12,21 +12,21 @@ import copy
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from arena_cli.ground.protocol import Message, Usage
 from arena_cli.scenario.expect import checks
-from arena_cli.scenario.expect.checks import Verdict
+from arena_cli.scenario.expect.checks import NoVerdict, Verdict
 from arena_cli.scenario.expect.conversation import Call, Conversation, Subject
 from arena_cli.scenario.expect.folders import Folders
 
 LIMIT_S = 10.0  # for one check, with the import of its file
 
 
-class OwnCheckError(Exception):
+class OwnCheckError(NoVerdict):
     """A check of one's own gave no verdict; the message says where, and what happened."""
 
 
@@ -81,48 +81,65 @@ def verdict(
 ) -> Verdict:
     """What a check says of a subject; `file` is where it stands. Raises OwnCheckError."""
     told = subject.told
-    answer = _answer(lambda: check(_reply(subject), _run(told)), file, told.folders)
+    came = _came_of(lambda: check(_reply(subject), _run(told)))
+    if came is None:
+        raise OwnCheckError(expected, f"it did not return within {LIMIT_S:g} s")
+    answer, error = came
+    if error is not None:
+        raise OwnCheckError(expected, _what_happened(error, file, told.folders)) from error
     if answer is True:
         return Verdict(True, expected, checks.excerpt(subject.text))
     if answer is False:
         return Verdict(False, expected, f"it says no: {checks.excerpt(subject.text)}")
     if isinstance(answer, str) and answer.strip():
-        return Verdict(False, expected, answer)
-    said = "an empty text" if isinstance(answer, str) else checks.shortened(repr(answer))
-    raise OwnCheckError(f"it returned {said}; return True, or a text that says why not")
+        return Verdict(False, expected, checks.shortened(str(answer), checks.REASON))
+    if isinstance(answer, Coroutine):
+        answer.close()  # else Python warns of it some time later
+    what = f"it returned {_in_words(answer)}; return True, or a text that says why not"
+    raise OwnCheckError(expected, what)
 
 
-def _answer(ask: Callable[[], Any], file: Path | None, folders: Folders) -> Any:
-    """What is answered within the limit; what is printed goes to stderr. Raises OwnCheckError."""
-    answers: list[Any] = []
-    errors: list[BaseException] = []
+def _came_of(ask: Callable[[], Any]) -> tuple[Any, BaseException | None] | None:
+    """The answer, or what was raised; None if neither came within the limit.
+
+    What is printed goes to stderr.
+    """
+    came: list[tuple[Any, BaseException | None]] = []
 
     def work() -> None:
         try:
-            answers.append(ask())
+            came.append((ask(), None))
         except BaseException as error:  # noqa: BLE001  # also sys.exit in the user's code
-            errors.append(error)
+            came.append((None, error))
 
     worker = threading.Thread(target=work, daemon=True)  # one that never ends holds up no exit
     with contextlib.redirect_stdout(sys.stderr):
         worker.start()
         worker.join(LIMIT_S)
-    if errors:
-        raise OwnCheckError(_what_happened(errors[0], file, folders)) from errors[0]
-    if not answers:
-        raise OwnCheckError(f"it did not return within {LIMIT_S:g} s")
-    return answers[0]
+    return came[0] if came else None
+
+
+def _in_words(answer: Any) -> str:
+    """What was returned; of an object its kind: how it is written differs from run to run."""
+    if isinstance(answer, str):
+        return "an empty text"
+    if answer is None or isinstance(answer, int | float):
+        return checks.shortened(repr(answer))
+    return f"a {type(answer).__name__}"
 
 
 def _what_happened(error: BaseException, file: Path | None, folders: Folders) -> str:
-    if isinstance(error, OwnCheckError):
-        return str(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if file is not None and Path(frame.filename) == file]
-    frame = (own or frames)[-1]
-    where = f"{folders.shown(Path(frame.filename))}:{frame.lineno}"
-    text = str(error)
-    return f"{where}: {type(error).__name__}{f': {text}' if text else ''}"
+    """What was raised, and where: the last line of `file`, else of whatever is not arena's."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if (Path(frame.filename) == file if file else frame.filename != __file__)
+    ]
+    where = f"{folders.shown(Path(frames[-1].filename))}:{frames[-1].lineno}: " if frames else ""
+    text = ""
+    with contextlib.suppress(Exception):  # the user's `__str__` too may raise
+        text = checks.shortened(str(error), checks.REASON)
+    return f"{where}{type(error).__name__}{f': {text}' if text else ''}"
 
 
 def _reply(subject: Subject) -> Reply:
@@ -133,17 +150,15 @@ def _reply(subject: Subject) -> Reply:
 
 def _of_call(call: Call, told: Conversation, text: str) -> Reply:
     message = call.message
+    assert message is not None  # only what was said is checked
     return Reply(
         text=text,
         agent=call.agent,
         turn=call.turn,
-        mentions=tuple(message.mentions) if message else (),
-        structured=tuple((part.type, copy.deepcopy(part.data)) for part in message.structured)
-        if message
-        else (),
+        mentions=tuple(message.mentions),
+        structured=tuple((part.type, copy.deepcopy(part.data)) for part in message.structured),
         attachments=tuple(
-            (part.name, told.workspace / (part.path or ""))
-            for part in (message.attachments if message else ())
+            (part.name, told.workspace / (part.path or "")) for part in message.attachments
         ),
         usage=call.done.usage,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -24,16 +24,19 @@ from arena_cli.scenario.expect.conversation import Subject
 GROUP = "arena.expectations"
 
 
-def installed() -> Mapping[str, Any]:
-    """The entry points by name."""
+def installed() -> Mapping[str, Sequence[Any]]:
+    """The entry points by name; of one that several packages have there are several."""
     return _installed(tuple(sys.path))
 
 
 @lru_cache(maxsize=8)
-def _installed(_: tuple[str, ...]) -> Mapping[str, Any]:
+def _installed(_: tuple[str, ...]) -> Mapping[str, Sequence[Any]]:
     from importlib.metadata import entry_points  # noqa: PLC0415  # only for keys that are not arena's
 
-    return {point.name: point for point in entry_points(group=GROUP)}
+    found: dict[str, list[Any]] = {}
+    for point in entry_points(group=GROUP):
+        found.setdefault(point.name, []).append(point)
+    return found
 
 
 def options(key: str, given: Any) -> BaseModel:
@@ -41,10 +44,13 @@ def options(key: str, given: Any) -> BaseModel:
 
     Raises ValidationError, each error below the key, where it does not fit, or there is no shape.
     """
-    point = installed()[key]
+    point, *others = installed()[key]
+    if others:
+        packages = " and ".join(sorted(one.dist.name for one in (point, *others)))
+        raise _wrong(key, f"{packages} both have a check of this name; uninstall one", given)
     try:
         shape = point.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _wrong(key, f"cannot be imported: {type(error).__name__}: {error}", given) from error
     if not (isinstance(shape, type) and issubclass(shape, BaseModel) and hasattr(shape, "check")):
         raise _wrong(key, f"{point.value} is no pydantic model with a method `check`", given)
@@ -53,6 +59,9 @@ def options(key: str, given: Any) -> BaseModel:
     except ValidationError as error:
         details = [_detail(key, one, shape) for one in error.errors(include_url=False)]
         raise ValidationError.from_exception_data(key, details) from error
+    except Exception as error:
+        what = f"its own code failed on it: {type(error).__name__}: {error}"
+        raise _wrong(key, what, given) from error
 
 
 def misspelt(key: str, known: list[str]) -> ValidationError | None:

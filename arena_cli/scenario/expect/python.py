@@ -44,7 +44,7 @@ def judge(subject: Subject, target: str, **_: bool) -> Verdict:
     name, function = _split(target)
     path = subject.told.folders.located(name)
     if path is None:
-        raise OwnCheckError(f"there is no file `{name}`")
+        raise OwnCheckError(asks(target), f"there is no file `{name}`")
 
     def check(reply: Reply, run: Run) -> Any:
         return _function(path, function)(reply, run)
@@ -123,7 +123,7 @@ def _function(path: Path, name: str) -> Callable[[Reply, Run], Any]:
     stat = path.stat()
     found = getattr(_module(path, stat.st_mtime_ns, stat.st_size), name, None)
     if not callable(found):
-        raise OwnCheckError(f"there is no function `{name}` in {path.name}")
+        raise AttributeError(f"there is no function `{name}` in {path.name}")
     return found  # type: ignore[no-any-return]  # the user's
 
 

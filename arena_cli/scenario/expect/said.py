@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import checks, kinds
+from arena_cli.scenario.expect.check_shapes import TextCheck, key_of
 from arena_cli.scenario.expect.checks import Check, Verdict
 from arena_cli.scenario.expect.conversation import Call, Conversation, Subject
-from arena_cli.scenario.expect.shapes import EVERYBODY, TextCheck, Which, key_of
+from arena_cli.scenario.expect.shapes import EVERYBODY, Which
 
 
 def replies(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
@@ -76,21 +77,17 @@ def _one_passes(
     subjects: Iterable[tuple[Subject, str]], wanted: Sequence[TextCheck], what: str, nothing: str
 ) -> Verdict:
     """One of the texts, each with who says it, passes all checks."""
-    expected: dict[str, None] = {}
+    asked = " and ".join(dict.fromkeys(kinds.wanted(check) for check in wanted))
+    expected = f"{what} that {asked or 'is there'}"
     reasons = []
     for subject, who in subjects:
         verdicts = [kinds.one(subject, check.kind, check) for check in wanted]
-        expected.update(dict.fromkeys(verdict.expected for verdict in verdicts))
         failed = next((verdict for verdict in verdicts if not verdict.holds), None)
         if failed is None:
             said = verdicts[-1].actual if verdicts else checks.excerpt(subject.text)
-            return Verdict(True, _that(what, expected), f"{who}: {said}")
+            return Verdict(True, expected, f"{who}: {said}")
         reasons.append(f"{who}: {failed.actual}")
-    return Verdict(False, _that(what, expected), "; ".join(reasons) or nothing)
-
-
-def _that(what: str, expected: Iterable[str]) -> str:
-    return f"{what} that {' and '.join(expected) or 'is there'}"
+    return Verdict(False, expected, "; ".join(reasons) or nothing)
 
 
 def _replies_of(agent: str, told: Conversation) -> list[Call]:

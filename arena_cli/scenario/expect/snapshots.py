@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,7 +17,7 @@ from arena_cli.ground import text as texts
 from arena_cli.ground.errors import DiskRefused
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import checks, patterns
-from arena_cli.scenario.expect.checks import Verdict
+from arena_cli.scenario.expect.checks import NoVerdict, Verdict
 from arena_cli.scenario.expect.conversation import Subject
 from arena_cli.scenario.expect.folders import Folders
 
@@ -50,40 +50,63 @@ def path_of(scenario: Path) -> Path:
 class Snapshots:
     """Those of one case of a scenario. With `update` each reply is taken as it comes.
 
-    `case` is None where the file has none. Its snapshots are read when the first is asked for.
+    `cases` are all that its file has; `case` is None, and they are None alone, where it has none.
+    Its snapshots are read when the first is asked for.
     """
 
-    def __init__(self, scenario: Path, case: str | None, *, update: bool = False) -> None:
+    def __init__(
+        self,
+        scenario: Path,
+        case: str | None,
+        *,
+        cases: Iterable[str | None],
+        update: bool = False,
+    ) -> None:
         self.update = update
-        self.name = scenario.stem
+        self.scenario = scenario
         self._path = path_of(scenario)
         self._case = case or ""
+        self._cases = {one or "" for one in cases}
         self._kept: dict[Key, str] | None = None
         self._seen: dict[Key, str] = {}
 
     def kept(self, subject: Subject) -> str | None:
-        """What a reply was, None where that is not known. Raises NotSnapshots and OSError."""
+        """What a reply was, None where that is not known. Raises NotSnapshots."""
         if self._kept is None:
-            self._kept = read(self._path)
+            self._kept = self._read()
         key = self._key(subject)
-        self._seen[key] = subject.text
+        self._seen[key] = _lines_alike(subject.text)
         return subject.text if self.update else self._kept.get(key)
 
     def save(self, *, whole: bool) -> bool:
         """With `update` write what came; whether the file is not what it was.
 
         `whole`: the scenario was played to its end, so that a snapshot that nobody asked for is
-        one that nobody needs. Those of other cases stay. Raises DiskRefused and NotSnapshots.
+        one that nobody needs. Those of other cases stay, if there are these cases. Raises
+        DiskRefused and NotSnapshots.
         """
         if not self.update or (not self._seen and not self._path.is_file()):
             return False
-        there = read(self._path)
-        stay = {key: text for key, text in there.items() if key.case != self._case or not whole}
+        there = self._read()
+        stay = {
+            key: text
+            for key, text in there.items()
+            if not whole or (key.case != self._case and key.case in self._cases)
+        }
         new = {**stay, **self._seen}
         if new == there:
             return False
         _write(self._path, new)
         return True
+
+    def _read(self) -> dict[Key, str]:
+        try:
+            return read(self._path)
+        except NotSnapshots as error:
+            raise NotSnapshots(f"{self._path}{error}") from error
+        except OSError as error:
+            why = error.strerror or error
+            raise NotSnapshots(f"{self._path}: cannot be read: {why}") from error
 
     def _key(self, subject: Subject) -> Key:
         step, agent, reply, *_ = subject.place
@@ -164,15 +187,19 @@ def judge(subject: Subject, _: Literal[True], *, ignore_case: bool = False) -> V
     snapshots = subject.told.snapshots
     if snapshots is None:
         raise LookupError("there is no place here where snapshots are kept")
-    kept = snapshots.kept(subject)
-    mend = f"`arena run --update {snapshots.name}` writes it"
+    try:
+        kept = snapshots.kept(subject)
+    except NotSnapshots as error:
+        raise NoVerdict(asks(True), str(error)) from error
+    mend = f"`{_update(snapshots.scenario, subject.told.folders)}` writes it"
     if kept is None:
         return Verdict(
             False, asks(True), f"no snapshot yet ({mend}): {checks.excerpt(subject.text)}"
         )
-    if patterns.form(kept, ignore_case) == patterns.form(subject.text, ignore_case):
+    was, now = (_lines_alike(text).split("\n") for text in (kept, subject.text))
+    if _forms(was, ignore_case) == _forms(now, ignore_case):
         return Verdict(True, asks(True), checks.excerpt(subject.text))
-    was, now = _difference(kept.split("\n"), subject.text.split("\n"))
+    was, now = _difference(was, now, ignore_case)
     return Verdict(False, "\n".join(was), "\n".join([*now, f"(it differs; {mend})"]))
 
 
@@ -193,19 +220,36 @@ def wrong(loc: Loc, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
     try:
         read(path)
     except NotSnapshots as error:
-        mend = (
-            f"mend it, or delete it and write it anew: arena run --update {folders.scenario.stem}"
-        )
+        mend = f"mend it, or delete it and write it anew: {_update(folders.scenario, folders)}"
         yield (), f"{folders.shown(path)}{error}", mend
     except OSError as error:
         yield (), f"{folders.shown(path)}: cannot be read: {error.strerror or error}", ""
 
 
-def _difference(was: Sequence[str], now: Sequence[str]) -> tuple[list[str], list[str]]:
+def _update(scenario: Path, folders: Folders) -> str:
+    """The command that writes the snapshots of a scenario anew."""
+    by_name = scenario.parent.resolve() == (folders.workspace / "scenarios").resolve()
+    name = scenario.stem if by_name else folders.shown(scenario)
+    return f"arena run --update {checks.quoted(name) if ' ' in name else name}"
+
+
+def _lines_alike(text: str) -> str:
+    """A text with the line ends of all systems alike."""
+    return text.replace("\r\n", "\n")
+
+
+def _forms(lines: Iterable[str], ignore_case: bool) -> list[str]:
+    return [patterns.form(line, ignore_case) for line in lines]
+
+
+def _difference(
+    was: Sequence[str], now: Sequence[str], ignore_case: bool
+) -> tuple[list[str], list[str]]:
     """The lines that differ, on both sides, each with a line around it; `-` and `+` mark them."""
     left: list[str] = []
     right: list[str] = []
-    matcher = difflib.SequenceMatcher(None, was, now, autojunk=False)
+    forms = _forms(was, ignore_case), _forms(now, ignore_case)
+    matcher = difflib.SequenceMatcher(None, *forms, autojunk=False)
     for group in matcher.get_grouped_opcodes(1):
         if left or group[0][1]:
             left.append("…")
@@ -223,6 +267,8 @@ def _pair(was: Sequence[str], now: Sequence[str], left: list[str], right: list[s
     for index in range(max(len(was), len(now))):
         old = was[index] if index < len(was) else None
         new = now[index] if index < len(now) else None
+        if old is not None and new is not None and old.split() == new.split():
+            old, new = checks.quoted(old), checks.quoted(new)  # only blanks differ
         same = _alike(old or "", new or "")
         left.append("" if old is None else f"- {_cut(old, same)}")
         right.append("" if new is None else f"+ {_cut(new, same)}")

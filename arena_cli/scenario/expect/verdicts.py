@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from arena_cli.scenario.expect import checks
+from arena_cli.scenario.expect.checks import NoVerdict
+
 
 class Question(NamedTuple):
     """What is asked of a judge: whether all points of a rubric hold of the matter.
@@ -36,13 +39,12 @@ class Answered(NamedTuple):
 NOT_YET = Answered("", (Vote(False, "not asked yet"),))
 
 
-class JudgeError(Exception):
+class JudgeError(NoVerdict):
     """A judge gave no verdict: what it was to judge neither holds nor fails."""
 
     def __init__(self, judge: str, expected: str, why: str) -> None:
-        super().__init__(why)
+        super().__init__(expected, why)
         self.judge = judge
-        self.expected = expected
 
 
 class Consulted(Mapping[Hashable, Any]):
@@ -95,4 +97,4 @@ def told(votes: Sequence[Vote], holds: bool | None) -> str:
     word = {True: "pass", False: "fail", None: "no verdict"}[holds]
     count = f" ({len(such)} of {len(votes)})" if len(votes) > 1 else ""
     reason = next((vote.reason for vote in such if vote.reason), "it gave no reason")
-    return f"{word}{count}: {reason}"
+    return f"{word}{count}: {checks.shortened(reason, checks.REASON)}"

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
-from arena_cli.scenario.expect.shapes import CheckKeys, Expect, key_of
+from arena_cli.scenario.expect.check_shapes import CheckKeys, key_of
+from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.team.model import FileShape
 
 
@@ -30,8 +31,9 @@ def _in(value: Any, loc: Loc) -> Iterator[Given]:
             yield Given(here, kind, given)
             yield from _in(given, here)
     elif isinstance(value, FileShape):
-        for name in value.model_fields_set:
-            yield from _in(getattr(value, name), (*loc, name))
+        for name in type(value).model_fields:
+            if name in value.model_fields_set:
+                yield from _in(getattr(value, name), (*loc, name))
     elif isinstance(value, dict):
         for key, one in value.items():
             yield from _in(one, (*loc, key))

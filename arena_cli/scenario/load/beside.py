@@ -16,7 +16,7 @@ Wrong = tuple[Loc, str, str]
 def wrong(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
     """(place, what, mend) of every check whose file is not there, or is not what it should be."""
     told: set[str] = set()
-    for loc, expect in _expects(file):
+    for loc, expect in expects(file):
         for check in walk.given(expect):
             for below, what, mend in _of_check(check, folders):
                 if check.kind == "snapshot" and what in told:
@@ -25,7 +25,8 @@ def wrong(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
                 yield (*loc, *check.loc, *below), what, mend
 
 
-def _expects(file: ScenarioFile) -> Iterator[tuple[Loc, Expect]]:
+def expects(file: ScenarioFile) -> Iterator[tuple[Loc, Expect]]:
+    """Every `expect` and `check` of a scenario, with its place."""
     for index, step in enumerate(file.steps):
         yield ("steps", index, "expect"), step.expect
         if step.check is not None:

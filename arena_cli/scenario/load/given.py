@@ -19,7 +19,7 @@ from arena_cli.team.model import Team
 
 
 class Pasts:
-    """Makes the pasts of one file's cases; a transcript is read once for all that have it."""
+    """Makes the pasts of one file's cases; those that start from one event are read once."""
 
     def __init__(self, path: Path, reader: Reader) -> None:
         self._path = path
@@ -49,7 +49,9 @@ class Pasts:
     ) -> tuple[list[Planted], list[Fault]]:
         faults: list[Fault] = []
         loc = ("given", "transcript")
-        read = tried(lambda: past.of(there(name, self._path, self._reader)), parts, loc, faults)
+        read = tried(
+            lambda: past.of(there(name, self._path, self._reader), until), parts, loc, faults
+        )
         if read is None:
             return [], faults
         place = loc if until is None else ("given", "until")

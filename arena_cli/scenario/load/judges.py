@@ -8,7 +8,7 @@ from arena_cli.ground import nearest
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import judging, walk
 from arena_cli.scenario.expect.judging import JudgeCheck
-from arena_cli.scenario.expect.shapes import Expect
+from arena_cli.scenario.load import beside
 from arena_cli.scenario.load.named import Wrong
 from arena_cli.scenario.load.shapes import ScenarioFile
 from arena_cli.team.model import Member, Team
@@ -42,12 +42,8 @@ def of(
 
 def _checks(file: ScenarioFile) -> Iterator[tuple[Loc, JudgeCheck, bool]]:
     """Each judge that is asked, its place, and whether that covers all steps."""
-    expects: list[tuple[Loc, Expect, bool]] = [(("expect",), file.expect, True)]
-    for index, step in enumerate(file.steps):
-        expects.append((("steps", index, "expect"), step.expect, False))
-        if step.check is not None:
-            expects.append((("steps", index, "check"), step.check, True))
-    for loc, expect, covers_all in expects:
+    for loc, expect in beside.expects(file):
+        covers_all = loc == ("expect",) or loc[-1] == "check"
         for one in walk.given(expect):
             if one.kind == judging.KIND:
                 yield (*loc, *one.loc), one.value, covers_all

@@ -27,25 +27,31 @@ class Unread(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A transcript that was read: its events in order, and each line that could not be."""
+    """What was read of a transcript: its events in order, and each line that could not be."""
 
     path: Path
     events: tuple[Event, ...]
     unread: tuple[Unread, ...]
 
 
-def of(path: Path) -> Past:
-    """Read a transcript. Raises UsageError where it is none, or one of a later arena."""
+def of(path: Path, until: int | None = None) -> Past:
+    """Read a transcript, as far as that event. Raises UsageError where it is none, or one of a
+    later arena.
+    """
     events: list[Event] = []
     unread: list[Unread] = []
     number = last = 0
+    rest = b""
     try:
         for number, line in enumerate(read.lines(path), 1):
             if line.problem and not line.problem.is_mended:
                 unread.append(Unread(number, line.problem.what, last))
             events += line.events
             last = max([last, *(event.seq for event in line.events)])
-        rest = read.tail(path)[0]
+            if until is not None and last >= until:
+                break
+        else:
+            rest = read.tail(path)[0]
     except OSError as error:
         raise UsageError(f"cannot read {path.name}: {error.strerror or error}") from error
     if rest.strip():

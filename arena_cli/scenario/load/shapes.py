@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from arena_cli.scenario.expect import patterns
-from arena_cli.scenario.expect.shapes import AgentId, ByAgent, Expect, Pattern
+from arena_cli.scenario.expect.check_shapes import Pattern
+from arena_cli.scenario.expect.shapes import AgentId, ByAgent, Expect
 from arena_cli.team.model import FileShape, Human, TeamConfig
 
 StepKind = Literal["send", "say", "system", "check"]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from arena_cli.scenario.expect import checks
+from arena_cli.scenario.expect import checks, patterns
 from arena_cli.scenario.expect.verdicts import Question, Vote
 
 PASS = frozenset({"pass", "passed", "passes", "true", "yes", "holds", "是", "通过", "符合"})
@@ -17,6 +17,8 @@ FAIL = frozenset({"fail", "failed", "fails", "false", "no", "否", "不通过", 
 # string of a broken one there would be a quote before it.
 _NEXT = re.compile(r'[^{}"\r\n]*+\{(?=\s*+["}])')
 _FIRST = re.compile(f"^{_NEXT.pattern}", re.MULTILINE)
+_BLANK = re.compile(r"\s*+(?:[`~]{3,}+\w*+\s*+)?")  # or the beginning of a fence
+_WORD = re.compile(r"\w")
 
 _RUBRIC = "You judge what others said. It passes if all points of this rubric hold:"
 _MATTER = """\
@@ -45,29 +47,37 @@ def read(answer: str) -> Vote:
     """What a judge's answer says: the verdict of the JSON object that it is, or that stands in it.
 
     Verdicts are read by a table (`PASS`, `FAIL`), upper and lower case alike. Any other, none, or
-    several that differ are no verdict, and so is JSON that is broken: what can still be read in it
-    may be what the judge only quotes.
+    several that differ are no verdict, and so is JSON that is broken, or that stands between words:
+    it may be what the judge only quotes.
     """
     try:
-        votes = [_vote(one["verdict"], one.get("reason")) for one in _verdicts(answer)]
+        found = list(_verdicts(answer))
     except (ValueError, RecursionError):
         return _none("its answer is broken JSON", answer)
-    if not votes:
+    if not found:
         return _none("its answer has none", answer)
+    votes = [_vote(one["verdict"], one.get("reason")) for _, one, _ in found]
     if None in {vote.holds for vote in votes}:
         return _none("it is neither pass nor fail", answer)
     if len({vote.holds for vote in votes}) > 1:
         return _none("there are several that differ", answer)
+    start, end = found[0][0], found[-1][-1]
+    if not _BLANK.fullmatch(answer, 0, start) and _WORD.search(answer, end):
+        return _none("it may be a quotation: words stand before and behind it", answer)
     return votes[-1]
 
 
-def _verdicts(answer: str) -> Iterator[dict[str, Any]]:
-    """The objects with a verdict, their keys folded. Raises ValueError, RecursionError."""
+def _verdicts(answer: str) -> Iterator[tuple[int, dict[str, Any], int]]:
+    """The objects with a verdict, their keys folded, each with its start and its end.
+
+    Raises ValueError, RecursionError.
+    """
     end = 0
     while opening := _NEXT.match(answer, end) or _FIRST.search(answer, end):
-        one, end = _DECODER.raw_decode(answer, opening.end() - 1)
+        start = opening.end() - 1
+        one, end = _DECODER.raw_decode(answer, start)
         if "verdict" in one:
-            yield one
+            yield start, one, end
 
 
 def _folded(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -79,7 +89,11 @@ def _folded(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _vote(verdict: object, reason: object) -> Vote:
-    word = str(verdict).strip().casefold() if isinstance(verdict, (str, bool)) else None
+    word = (
+        patterns.form(str(verdict), ignore_case=True).strip()
+        if isinstance(verdict, (str, bool))
+        else None
+    )
     holds = True if word in PASS else False if word in FAIL else None
     return Vote(holds, " ".join(reason.split()) if isinstance(reason, str) else "")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from arena_cli.adapters.runtime import Calls, Runtime
@@ -43,8 +43,8 @@ class Take:
 
     @property
     def mode(self) -> Mode:
-        """How it is played: where an agent was called for what was missing, it was recorded."""
-        return "record" if self._tape and self._tape.called_agents else self._mode
+        """How it is played: where something was missing, it was recorded."""
+        return "record" if self._tape and self._tape.adds else self._mode
 
     @property
     def replays(self) -> bool:
@@ -93,7 +93,7 @@ class Take:
         return taking.lines(self._tape, case.id if case else None, self._scenario.team.members)
 
     def unkept(
-        self, steps: Iterable[StepResult], checks: Sequence[CheckResult], error: bool
+        self, steps: Sequence[StepResult], checks: Sequence[CheckResult], error: bool
     ) -> str:
         """Why its recording is not written anew; empty where it is, or is as it was.
 
@@ -101,10 +101,13 @@ class Take:
         come back to; what drifted is kept only if it is taken over.
         """
         tape = self._tape
-        if tape is None or (self._mode == "replay" and not tape.called_agents):
+        if tape is None or (self._mode == "replay" and not tape.adds):
             return "nothing was recorded"
         if any(call.missed for call in tape.calls):
             return "there are calls without a recorded answer"
+        recorded = tape.recorded.steps() if tape.recorded else ()
+        if any(step.status == "not_run" and step.number in recorded for step in steps):
+            return "steps that are recorded were not played"
         if self._mode == "replay" and self.drift:
             return "it drifted: take that over first, with --update"
         if error or any(step.failures or step.error for step in steps):

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from arena_cli.ground import filenames
 from arena_cli.ground.errors import UsageError
+from arena_cli.ground.redact import Redactor
 from arena_cli.ground.text import shown_line
 from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.ground.yamlfiles.yamlfile import Part
@@ -33,10 +36,13 @@ from arena_cli.session import session as sessions
 from arena_cli.session.outgoing import USER
 from arena_cli.session.session import Place
 from arena_cli.session.store import Stored
+from arena_cli.team import files as team_files
 from arena_cli.team.model import Human, Team
 from arena_cli.team.workspace import Workspace
+from arena_cli.transcript.events import MessageEvent, ReplyFinished
 
-_NOT_IN_A_NAME = re.compile(r"[^\w.-]+")
+_NOT_IN_A_NAME = re.compile(r"[\s!-,/:-@\[-^`{-~]+")
+"""What a shell would take for something else, or want in quotes."""
 
 
 @dataclass(frozen=True)
@@ -85,25 +91,25 @@ class Promotion:
         """
         team, root = self._team, self._workspace.root
         redactor = sessions.redactor_of(place, [one.profile for one in team.members])
-        taper = Taper(self._stored, team, root, redactor)
-        lines = taper.lines(self._taken, self._written.pieces)
-        for path, content in self._written.files.items():
-            files.write(path, content)
-        files.write(self._path, self._written.text.encode())
-        selected = Selected((self._path,), frozenset({self._path}))
-        (scenario,) = file.load(selected, self._workspace)
+        taper = Taper(self._stored, self._taken, team, root, redactor)
+        lines = taper.lines(self._written.pieces)
         recording = files.path_of(self._path)
-        content = files.written(scenario.file.scenario, [lines])
-        files.write(recording, content)
+        recorded = files.written(self._written.title, [lines])
+        text = self._written.text.encode()
+        contents = {**self._written.files, recording: recorded, self._path: text}
+        self._refuse_secrets(contents, redactor)
+        for path, content in contents.items():
+            files.write(path, content)
+        (scenario,) = file.load(Selected((self._path,), frozenset({self._path})), self._workspace)
         told: list[ScenarioResult] = []
         # Names may be other ones by now, and agents are shown those.
         shelf = Shelf([scenario], "update", drift="ignore")
         runner = Runner([scenario], place, told.append, keep="none", detail=True, shelf=shelf)
         await runner.run()
         if told[0].status != "passed":
-            files.write(recording, content)
+            files.write(recording, recorded)
         reader = Reader(root)
-        is_known = self._path in select.of_workspace(root)
+        is_known = self._path in select.of_workspace(root) and self._path.stem[0] != "-"
         return Promoted(
             scenario=reader.shown(self._path),
             recording=reader.shown(recording),
@@ -117,11 +123,25 @@ class Promotion:
         was, now = self._taken.session.config, self._team.config.model_dump(mode="json")
         return [(key, was[key], now[key]) for key in now if key in was and was[key] != now[key]]
 
+    def _refuse_secrets(self, contents: Mapping[Path, bytes], redactor: Redactor) -> None:
+        """What became a secret after the session was held stands in its transcript as it was."""
+        name = shown_line(self._stored.name)
+        for path, content in contents.items():
+            text = content.decode("utf-8", "ignore")
+            if redactor.text(text) != text:
+                shown = Reader(self._workspace.root).shown(path)
+                raise UsageError(
+                    f"{shown} would have a secret in it: session {name} is older "
+                    "than what makes it one",
+                    "take it out of the session, or promote a part without it: `--until SEQ`",
+                )
+
     def _refuse_taken(self, *, force: bool) -> None:
         """Nothing is written over without being told, and no name is given twice."""
         root = self._workspace.root
         reader = Reader(root)
-        for other in select.of_workspace(root):
+        is_known = self._path.is_relative_to(root / select.FOLDER)
+        for other in select.of_workspace(root) if is_known else ():
             if other != self._path and _folded(other) == _folded(self._path):
                 raise UsageError(
                     f"{self._path.stem} is the name of {reader.shown(other)} too",
@@ -141,13 +161,19 @@ def path_for(stored: Stored, to: Path | None, root: Path, start: Path) -> Path:
     """Where the scenario of a session is written. Raises UsageError."""
     if to is None:
         stem = _NOT_IN_A_NAME.sub("-", stored.name).strip("-.") or "session"
-        return root.resolve() / select.FOLDER / f"{stem}{select.SUFFIX}"
+        return root.resolve() / select.FOLDER / filenames.safe(f"{stem}{select.SUFFIX}")
     if to.suffix != select.SUFFIX or not to.stem.strip("."):
         raise UsageError(
             f"--to {shown_line(str(to))}: a scenario's file ends in {select.SUFFIX}",
             f"such as {select.FOLDER}/{stored.name}{select.SUFFIX}",
         )
-    return (start / to).resolve()
+    path = (start / to).resolve()
+    if path.is_relative_to(root.resolve() / team_files.AGENTS):
+        raise UsageError(
+            f"--to {shown_line(str(to))}: what lies in {team_files.AGENTS}/ is an agent or a team",
+            f"such as {select.FOLDER}/{path.name}",
+        )
+    return path
 
 
 def _who_plays(taken: Taken, workspace: Workspace) -> tuple[dict[str, Any], Team]:
@@ -171,14 +197,25 @@ def _who_plays(taken: Taken, workspace: Workspace) -> tuple[dict[str, Any], Team
         part = Part(yamlfile.plain(agents, taken.session.session))
         team = workspace.team_of(agents, part)
     humans = {human.id: human for human in team.humans}
-    for piece in taken.pieces:
-        message = piece.opening.message
-        if piece.is_chain and message.author_id not in (USER.id, *humans):
-            humans[message.author_id] = Human(id=message.author_id, name=message.author_name)
+    for human in _humans(taken):
+        humans.setdefault(human.id, human)
     if len(humans) > len(team.humans):
         keys["humans"] = [human.model_dump(exclude_defaults=True) for human in humans.values()]
         team = replace(team, humans=tuple(humans.values()))
     return keys, team
+
+
+def _humans(taken: Taken) -> Iterator[Human]:
+    """Who spoke, then whom somebody named; a transcript does not tell the name of these."""
+    for piece in taken.pieces:
+        message = piece.opening.message
+        if message.author_type == "human" and message.author_id != USER.id:
+            yield Human(id=message.author_id, name=message.author_name)
+    known = {USER.id, *(member.id for member in taken.session.members)}
+    for piece in taken.pieces:
+        for event in piece.events:
+            if isinstance(event, (MessageEvent, ReplyFinished)) and event.message:
+                yield from (Human(id=one) for one in event.message.mentions if one not in known)
 
 
 def _refuse_gone(taken: Taken, team: Team, name: str) -> None:
@@ -191,6 +228,14 @@ def _refuse_gone(taken: Taken, team: Team, name: str) -> None:
             f"session {shown_line(name)} has agents that are no longer in the team: "
             f"{', '.join(gone)}",
             "bring them back, or promote a part of the session without them: `--until SEQ`",
+        )
+    agents = [shown_line(human.id) for human in team.humans if team.member(human.id)]
+    if agents:
+        raise UsageError(
+            f"session {shown_line(name)} has humans that are agents of the team now: "
+            f"{', '.join(agents)}",
+            "give the agents other ids, or promote a part of the session without these humans: "
+            "`--until SEQ`",
         )
 
 

@@ -111,7 +111,9 @@ def take(stored: Stored, until: int | None) -> Taken:
         notes.append(f"what was said up to event {cut} is the scenario's past: {why}")
     if session.scenario is not None:
         title = shown_line(session.scenario)
-        notes.append(f"it was played by the scenario `{title}`, whose profiles and rules count not")
+        notes.append(
+            f"it was played by the scenario `{title}`, whose profiles and rules do not count"
+        )
     return Taken(session, [event for event in events if event.seq <= cut], pieces, notes)
 
 

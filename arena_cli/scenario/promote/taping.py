@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from arena_cli.scenario.recording.recorded import Key
 from arena_cli.scenario.recording.tape import FAILURE, OUTPUT, Call, Tape
 from arena_cli.session.store import Stored
 from arena_cli.team import mentions
-from arena_cli.team.mentions import Roster
 from arena_cli.team.model import Team
 from arena_cli.transcript.events import MessageEvent, ReplyFinished, ReplyStarted
 from arena_cli.transcript.fold import Fold
@@ -34,8 +33,11 @@ class Taper:
     What each agent answered is the session's, what it is shown is made of that by today's files.
     """
 
-    def __init__(self, stored: Stored, team: Team, root: Path, redactor: Redactor) -> None:
+    def __init__(
+        self, stored: Stored, taken: Taken, team: Team, root: Path, redactor: Redactor
+    ) -> None:
         self._stored = stored
+        self._taken = taken
         self._root = root
         self._team = team
         self._redactor = redactor
@@ -44,8 +46,12 @@ class Taper:
         self._fold = Fold(history.append)
         self._scene = Scene(stored.name, team, self._fold, history)
 
-    def lines(self, taken: Taken, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
-        """The lines of the recording's one case. Raises UsageError where an attachment is gone."""
+    def lines(self, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+        """The lines of the recording's one case, with `pieces` as its steps.
+
+        Raises UsageError where an attachment is gone.
+        """
+        taken = self._taken
         tape = Tape(live=False)
         tape.redactor = self._redactor
         now = {"team": self._team.name, "members": self._team.infos}
@@ -96,11 +102,33 @@ class Taper:
             return AgentOutput(usage=usage)
         return AgentOutput(
             content=message.content,
-            next_mentions=_added(done, message, self._roster, opener),
+            next_mentions=list(dict.fromkeys(self._added(done, message, opener))),
             structured=message.structured,
             attachments=[self._attached(part, message) for part in message.attachments],
             usage=usage,
         )
+
+    def _added(self, done: ReplyFinished, message: Message, opener: str) -> Iterator[str]:
+        """Whom the answer called beside its text, by its `next_mentions`.
+
+        A transcript keeps what came of both. An agent that the text names is among the message's
+        `mentions`, and so is a human whom only `next_mentions` named. Whom the text names by `@all`
+        alone, where that calls nobody, was named by itself too if it was not refused as such. Where
+        the text names somebody whose name nobody has any more, that is left to be found out.
+        """
+        roster, config = self._roster, self._taken.session.config
+        named = mentions.parse(message.content, roster, author=done.agent, opener=opener)
+        in_vain = () if config.get("agents_may_mention_all") else named.by_all_only
+        for agent in (*done.next_mentions, *done.refused):
+            is_by_all = done.refused.get(agent) == calling.ALL_REFUSED
+            if agent not in message.mentions:
+                yield "@all" if is_by_all else agent
+            elif agent in in_vain and not is_by_all:
+                yield agent
+        if set(named.unresolved) <= set(done.unresolved):
+            known = {*named.ids, *roster.member_ids}
+            yield from (one for one in message.mentions if one not in known)
+            yield from (one for one in done.unresolved if one not in named.unresolved)
 
     def _attached(self, part: Attachment, message: Message) -> Attachment:
         whole = past.with_content(part, message.id, (self._stored.folder, self._root))
@@ -122,27 +150,6 @@ def _planted(message: Message) -> MessageEvent:
         message=message.model_copy(update=bare),
         planted=True,
     )
-
-
-def _added(done: ReplyFinished, message: Message, roster: Roster, opener: str) -> list[str]:
-    """Whom the answer called beside its text, by its `next_mentions`.
-
-    A transcript keeps what came of both: an agent that the text names is among the message's
-    `mentions`, and so is a human whom only `next_mentions` named. Where the text names somebody
-    whose name nobody has any more, that is left to be found out.
-    """
-    named = mentions.parse(message.content, roster, author=done.agent, opener=opener)
-    refused = [
-        "@all" if why == calling.ALL_REFUSED else agent
-        for agent, why in done.refused.items()
-        if agent not in message.mentions
-    ]
-    added = [one for one in done.next_mentions if one not in message.mentions] + refused
-    if set(named.unresolved) <= set(done.unresolved):
-        members = roster.member_ids
-        added += [one for one in message.mentions if one not in named.ids and one not in members]
-        added += [one for one in done.unresolved if one not in named.unresolved]
-    return list(dict.fromkeys(added))
 
 
 def _error(done: ReplyFinished) -> AgentError:

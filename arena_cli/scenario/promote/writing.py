@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,11 @@ _MOST_MESSAGES = 12
 
 @dataclass
 class Written:
-    """A scenario as it is to be written: its text, the contents of the files beside it by path, and
-    the pieces that its steps play, each as it is played.
+    """A scenario as it is to be written: its title and text, the contents of the files beside it by
+    path, and the pieces that its steps play, each as it is played.
     """
 
+    title: str
     text: str
     files: dict[Path, bytes]
     pieces: list[Piece]
@@ -68,15 +69,16 @@ class Writer:
 
     def written(self) -> Written:
         """All of it. Raises UsageError where something of the session is gone."""
-        given = self._given()
+        title, given = self._title(), self._given()
         pieces = [self._routed(piece, n) for n, piece in enumerate(self._taken.pieces, 1)]
         data: dict[str, Any] = {
-            "scenario": templates.escaped(self._title()),
+            "scenario": templates.escaped(title),
             **self._who,
             **({"given": given} if given else {}),
             "steps": [self._step(piece) for piece in pieces],
         }
-        return Written(self._head() + yamlwriting.written(data), self._files, pieces, self._notes)
+        text = self._head() + yamlwriting.written(data)
+        return Written(title, text, self._files, pieces, self._notes)
 
     def _head(self) -> str:
         """What stands above it: for an editor, if the workspace has schemas, and for people."""
@@ -142,10 +144,7 @@ class Writer:
         if not piece.is_chain:
             return piece
         named = self._parsed(message.content, message)
-        wanted = [one for one in message.mentions if one not in named.ids]
-        if not wanted and self._order_is_the_same():
-            count = _first_apart(message.mentions, list(named.ids))
-            wanted = message.mentions[:count]
+        wanted = self._called_before(message.mentions, named.ids)
         # Names that nobody has any more are what today's files make of it.
         if not wanted or list(named.unresolved) != opening.unresolved:
             return piece
@@ -164,11 +163,20 @@ class Writer:
         )
         return Piece((said, *piece.events[1:]))
 
-    def _order_is_the_same(self) -> bool:
-        """Whether `@all` names everybody in the order in which it did."""
+    def _called_before(self, called: Sequence[str], named: Sequence[str]) -> list[str]:
+        """Those of whom a message called that must be named before its text names the others."""
+        if not {*named} <= {*called}:
+            return []  # a name is another's by now, or `@all` is more: today's files make it so
         members = {member.id: member for member in self._taken.session.members}
         now = [member.id for member in self._team.members if member.id in members]
-        return now == [one for one in members if self._team.member(one) is not None]
+        if now != [one for one in members if self._team.member(one) is not None]:
+            # `@all` names everybody in another order than it did.
+            return [one for one in called if one not in named]
+        return next(
+            list(called[:count])
+            for count in range(len(called) + 1)
+            if list(called[count:]) == [one for one in named if one not in called[:count]]
+        )
 
     def _calls_the_same(self, content: str, opening: MessageEvent) -> bool:
         """Whether a text names whom the message called, and leaves its own text what it was."""
@@ -233,15 +241,6 @@ class Writer:
         name = path.relative_to(self._path.parent).as_posix()
         other = Reader(self._root).located(name, self._path)
         return name if other in (None, path.resolve()) else path.as_posix()
-
-
-def _first_apart(mentions: list[str], named: list[str]) -> int:
-    """How many of `mentions` stand before the rest in another order than the text names them."""
-    if mentions == named:
-        return 0
-    counts = range(1, len(mentions) + 1)
-    rest = ([one for one in named if one not in mentions[:count]] for count in counts)
-    return next((n for n, left in zip(counts, rest, strict=True) if mentions[n:] == left), 0)
 
 
 def _bare(event: Event) -> Event:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from arena_cli.transcript import attachments, canonical
 from arena_cli.transcript.events import SessionEvent, TurnStarted
 
 MESSAGE = "message"
+MEMBERS = "members"
 
 
 def of(tape: Tape, members: Sequence[Member]) -> list[Drift]:
@@ -34,9 +35,10 @@ def of(tape: Tape, members: Sequence[Member]) -> list[Drift]:
     followers = [*routing, *_misses(tape), *_left_over(tape)]
     for one, is_root in _inputs(case, tape):
         (roots if is_root else followers).append(one)
-    for one in _said_otherwise(case, tape, {one.step for one in routing}):
-        if not any(root.kind == "input" and root.step == one.step for root in roots):
-            roots.append(one)
+    if not any(root.field == MEMBERS for root in roots):
+        roots += _members(case, tape)
+    if roots or followers:
+        roots += list(_said_otherwise(case, tape, roots))
     followers.sort(key=_when)
     if not roots and followers:
         roots.append(followers.pop(0))
@@ -68,14 +70,30 @@ def _setting(agent: str | None, place: str, was: Any, now: Any) -> Drift:
 
 def _rules(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
     """The team's rules, as its main session began."""
-    before = next((line for line in case.lines if line["type"] == "session"), None)
-    after = next((e for e in tape.stretches[0].events if isinstance(e, SessionEvent)), None)
+    before, after = _opening(case, tape)
     if before is None or after is None:
         return
     was, now = before["config"], after.config
     for key in dict.fromkeys([*was, *now]):
         if was.get(key) != now.get(key):
             yield _setting(None, f"config.{key}", was.get(key), now.get(key))
+
+
+def _members(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
+    """Who is in the team, where nobody who is called is shown it."""
+    before, after = _opening(case, tape)
+    if before is None or after is None:
+        return
+    was = _told(MEMBERS, before[MEMBERS])
+    now = _told(MEMBERS, [one.model_dump() for one in after.members])
+    if was != now:
+        yield _setting(None, MEMBERS, was, now)
+
+
+def _opening(case: CaseRecord, tape: Tape) -> tuple[Mapping[str, Any] | None, SessionEvent | None]:
+    """How its main session began, then and now."""
+    before = next((line for line in case.lines if line["type"] == "session"), None)
+    return before, next((e for e in tape.stretches[0].events if isinstance(e, SessionEvent)), None)
 
 
 class _Difference(NamedTuple):
@@ -117,25 +135,28 @@ _FIELDS = (
     "mentioned_by",
     "turn",
 )
+_FOLLOWING = ("max_output_tokens", "mentioned_by", "turn")  # the first of a setting
 
 
 def _differences(
     record: Recorded, case: CaseRecord, call: Call, tape: Tape
 ) -> Iterator[_Difference]:
-    """The first field that differs, or the first messages that do."""
+    """The fields that follow from nothing else, else the first messages or fields that do."""
     before = case.shown(record)
     shown = tape.ignoring.input(call.input)
     after = shown.model_dump(mode="json")
     after["role_prompt"] = tape.redactor.text(after["role_prompt"])
     defaults = {name: AgentInput.model_fields[name].default for name in _FIELDS}
-    for name in _FIELDS:
-        was, now = before.get(name, defaults[name]), after[name]
-        if was != now:
-            is_root = name not in ("mentioned_by", "turn")
-            yield _Difference(name, _told(name, was), _told(name, now), is_root)
-            return
-    found = list(_messages(before["messages"], after["messages"], tape))
-    yield from found or [_Difference("input", record.input_hash, call.input_hash)]
+    found = [
+        _Difference(name, _told(name, was), _told(name, now), name not in _FOLLOWING)
+        for name in _FIELDS
+        if (was := before.get(name, defaults[name])) != (now := after[name])
+    ]
+    roots = [one for one in found if one.is_root]
+    if not roots:
+        found = [*_messages(before["messages"], after["messages"], tape), *found]
+    whole = _Difference("input", record.input_hash, call.input_hash)
+    yield from roots or found[:1] or [whole]
 
 
 def _messages(
@@ -183,7 +204,7 @@ def _attached(part: Mapping[str, Any]) -> str:
 
 
 def _told(name: str, value: Any) -> str:
-    if name == "members":
+    if name == MEMBERS:
         return "\n".join(_member(one) for one in value)
     return _as_text(value)
 
@@ -203,44 +224,59 @@ def _as_text(value: Any) -> str:
 
 def _routing(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
     """The first thing in each session that went another way."""
-    new = _new_steps(case, tape)
+    new = _new_steps(tape)
     for session in dict.fromkeys(stretch.session for stretch in tape.stretches):
         before = [one for one in _recorded(case, tape, session) if one.step not in new]
         after = [one for one in _played(tape, session) if one.step not in new]
         yield from _first_apart(before, after)
 
 
-def _said_otherwise(case: CaseRecord, tape: Tape, steps: Container[int | None]) -> Iterator[Drift]:
-    """What humans said otherwise in these steps, where no agent that was called then hears it."""
+def _said_otherwise(case: CaseRecord, tape: Tape, roots: Sequence[Drift]) -> Iterator[Drift]:
+    """What was sent or planted otherwise, or in another step, where no root tells of it."""
+    new = {0, *_new_steps(tape)}
     for session in dict.fromkeys(stretch.session for stretch in tape.stretches):
-        then = _by_step(_recorded(case, tape, session, MESSAGE))
-        now = _by_step(_played(tape, session, MESSAGE))
-        for step in dict.fromkeys([*then, *now]):
-            was, said = then.get(step, []), now.get(step, [])
-            if step in steps and was != said:
+        then = [one for one in _recorded(case, tape, session, MESSAGE) if one.step not in new]
+        now = [one for one in _played(tape, session, MESSAGE) if one.step not in new]
+        was, said = ([(one.agent, one.value) for one in facts] for facts in (then, now))
+        for kind, *region in SequenceMatcher(None, was, said, autojunk=False).get_opcodes():
+            start, end, new_start, new_end = region
+            before, after = then[start:end], now[new_start:new_end]
+            if kind != "equal" and not any(_tells(root, before, after) for root in roots):
                 yield Drift(
                     kind="input",
                     field=MESSAGE,
-                    before="\n".join(f"{one.agent}: {one.value}" for one in was),
-                    after="\n".join(f"{one.agent}: {one.value}" for one in said),
-                    step=step,
+                    before="\n".join(f"{one.agent}: {one.value}" for one in before),
+                    after="\n".join(f"{one.agent}: {one.value}" for one in after),
+                    step=(after or before)[0].step,
                 )
+        if was == said:
+            yield from _moved(then, now)
 
 
-def _by_step(facts: Iterable[_Fact]) -> dict[int | None, list[_Fact]]:
-    found: dict[int | None, list[_Fact]] = {}
-    for fact in facts:
-        found.setdefault(fact.step, []).append(fact)
-    return found
+def _tells(root: Drift, before: Iterable[_Fact], after: Iterable[_Fact]) -> bool:
+    """Whether an agent is shown just this otherwise."""
+    return (
+        root.field.startswith("messages[")
+        and all(one.value in root.before for one in before)
+        and all(one.value in root.after for one in after)
+    )
 
 
-def _new_steps(case: CaseRecord, tape: Tape) -> set[int | None]:
+def _moved(then: Sequence[_Fact], now: Sequence[_Fact]) -> Iterator[Drift]:
+    """The first message that is that of another step."""
+    for before, after in zip(then, now, strict=True):
+        if before.step != after.step:
+            was, step = str(before.step), str(after.step)
+            yield Drift(kind="routing", field="step", before=was, after=step, step=after.step)
+            return
+
+
+def _new_steps(tape: Tape) -> set[int | None]:
     """The steps for which agents were called: there is nothing to compare them with."""
     if tape.replays:
         return set()
-    known = {line["step"] for line in case.lines if line["type"] == "step"}
     called = {call.key.step for call in tape.calls if call.record is None and not call.missed}
-    return called | {one.step for one in tape.stretches if one.step and one.step not in known}
+    return called | tape.new_steps
 
 
 class _Fact(NamedTuple):
@@ -348,7 +384,7 @@ def _decided(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | 
         if said["author_type"] == "system":
             yield "system", None, said["content"]
         else:
-            yield MESSAGE, said["author_name"], said["content"]
+            yield MESSAGE, said["author_id"], said["content"]
 
 
 def _passing(why: Mapping[str, Any]) -> str:

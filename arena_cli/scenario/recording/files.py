@@ -7,11 +7,13 @@ cut, merged or edited by hand is known. Between them stand the cases (`taking`).
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from arena_cli.ground.errors import DiskRefused, Fault, FileFaults, UsageError
@@ -24,6 +26,7 @@ VERSION = 1
 
 _HEAD = "recording"
 _END = "end"
+_CONFLICT = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -46,7 +49,7 @@ def write(path: Path, content: bytes) -> bool:
         if path.is_file() and path.read_bytes() == content:
             return False
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        beside = _beside(path)
         try:
             beside.write_bytes(content)
             beside.replace(path)
@@ -54,6 +57,38 @@ def write(path: Path, content: bytes) -> bool:
             beside.unlink(missing_ok=True)
     except OSError as error:
         raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
+    return True
+
+
+def check_writable(path: Path, shown: str) -> None:
+    """See that it could be written, before anybody is called for it. Raises UsageError."""
+    is_new = not path.parent.exists()
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        path.parent.mkdir(exist_ok=True)
+        beside = _beside(path)
+        beside.touch()
+        beside.unlink()
+        if is_new:
+            path.parent.rmdir()
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageError(f"{shown}: this recording could not be written: {why}") from error
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}")
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is one, be it one that cannot be read."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
     return True
 
 
@@ -91,7 +126,11 @@ def _checksum(texts: Iterable[str]) -> str:
 
 
 def _fault(shown: str, line: int, what: str) -> Fault:
-    return Fault(shown, line, "", what, "record it anew: `arena run --record NAME`")
+    return Fault(shown, line, "", what, f"record it anew: `arena run --record {_name(shown)}`")
+
+
+def _name(shown: str) -> str:
+    return shlex.quote(PurePosixPath(shown).stem)
 
 
 class _Reader:
@@ -123,6 +162,8 @@ class _Reader:
         return Recording(str(head["scenario"]), cases)
 
     def _decoded(self, text: str, number: int) -> dict[str, Any]:
+        if text.startswith(_CONFLICT):
+            raise self._wrong(number, "has a merge conflict")
         try:
             record = json.loads(text)
         except ValueError as error:
@@ -149,8 +190,8 @@ class _Reader:
                 len(texts),
                 "",
                 "does not fit its checksum: it was merged, or edited by hand",
-                "record it anew: `arena run --record NAME`; or, if it is right as it is: "
-                "`arena run --update NAME`",
+                f"record it anew: `arena run --record {_name(self._shown)}`; or, if it is right as "
+                f"it is: `arena run --update {_name(self._shown)}`",
             )
             raise FileFaults([fault])
 

@@ -51,6 +51,10 @@ class CaseRecord:
             found.setdefault(call.key, []).append(call)
         return found
 
+    def steps(self) -> set[int]:
+        """The steps that were played."""
+        return {line["step"] for line in self.lines if line["type"] == "step"}
+
     def called(self) -> set[str]:
         """Who was called."""
         return {call.key.agent for call in self.calls}

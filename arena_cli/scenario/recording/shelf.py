@@ -31,7 +31,7 @@ class _Volume:
     """
 
     shown: str
-    before: Recording | None
+    before: Recording | None = None
     changed: dict[str | None, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     left: int = 0
 
@@ -59,38 +59,37 @@ class Shelf:
         self._told: set[Path] = set()
         scenarios = list(scenarios)
         faults: dict[Fault, None] = {}
-        for scenario in scenarios:
-            path = files.path_of(scenario.path)
-            if path not in self._volumes:
-                try:
-                    self._volumes[path] = _Volume(
-                        _shown(path, scenario), self._read(scenario, path)
-                    )
-                except FileFaults as error:
-                    faults.update(dict.fromkeys(error.faults))
-                    self._volumes[path] = _Volume(_shown(path, scenario), None)
-                    continue
-            self._volumes[path].left += scenario.skip is None
+        for path, found in _by_path(scenarios).items():
+            volume = self._volumes[path] = _Volume(_shown(path, found[0]))
+            volume.left = sum(one.skip is None for one in found)
+            try:
+                volume.before = self._read(found, path, volume.shown)
+            except FileFaults as error:
+                faults.update(dict.fromkeys(error.faults))
         if wanted == "replay" and not faults:
             faults.update(dict.fromkeys(self._unrecorded(scenarios)))
         if faults:
             raise FileFaults(list(faults))
+        if wanted in ("record", "missing"):
+            for path, volume in self._volumes.items():
+                files.check_writable(path, volume.shown)
 
-    def _read(self, scenario: Scenario, path: Path) -> Recording | None:
+    def _read(self, scenarios: Sequence[Scenario], path: Path, shown: str) -> Recording | None:
+        """The recording of these, which are all of its file that were selected."""
         if self._wanted == "live" or (self._wanted is None and not self._in_ci):
             return None
-        if not path.is_file():
+        if not files.is_there(path):
             return None
-        shown = _shown(path, scenario)
+        first = scenarios[0]
         try:
-            found = files.read(path, shown, strict=self._wanted not in ("record", "update"))
+            found = files.read(path, shown, strict=self._wanted != "update")
         except FileFaults:
-            if self._wanted == "record" and scenario.case is None:
+            if self._wanted == "record" and len(scenarios) == len(first.cases):
                 return None  # it is written anew as a whole
             raise
-        title = scenario.file.scenario
+        title = first.file.scenario
         if found.scenario != title and self._wanted not in ("record", "update"):
-            what = f"is the recording of `{found.scenario}`, not of `{title}` ({scenario.shown})"
+            what = f"is the recording of `{found.scenario}`, not of `{title}` ({first.shown})"
             mend = f"record it: `arena run --record {path.stem}`; or, if only the title is another "
             raise FileFaults(
                 [Fault(shown, 1, "", what, f"{mend}now: `arena run --update {path.stem}`")]
@@ -197,11 +196,18 @@ class Shelf:
         kept = {case: files.lines_of(one) for case, one in before.items()}
         whole: dict[str | None, Sequence[Mapping[str, Any]]] = {**kept, **volume.changed}
         lines = [whole[case] for case in scenario.cases if case in whole]
+        volume.changed.clear()  # what is refused once is told once
         files.write(files.path_of(scenario.path), files.written(scenario.file.scenario, lines))
-        volume.changed.clear()
 
     def _volume(self, scenario: Scenario) -> _Volume:
         return self._volumes[files.path_of(scenario.path)]
+
+
+def _by_path(scenarios: Iterable[Scenario]) -> dict[Path, list[Scenario]]:
+    found: dict[Path, list[Scenario]] = {}
+    for scenario in scenarios:
+        found.setdefault(files.path_of(scenario.path), []).append(scenario)
+    return found
 
 
 def _case(scenario: Scenario) -> str | None:

@@ -97,6 +97,17 @@ class Tape:
         return not self._live
 
     @property
+    def adds(self) -> bool:
+        """Whether something was played that is not in the recording, and may be kept."""
+        return self.called_agents or bool(self._live and self.new_steps)
+
+    @property
+    def new_steps(self) -> set[int]:
+        """The steps that were played, and are not in the recording."""
+        played = {one.step for one in self.stretches if one.step}
+        return played - self.recorded.steps() if self.recorded else played
+
+    @property
     def left_over(self) -> list[Recorded]:
         """The records that no call was answered from, in order; of steps that were played."""
         left = [one for records in self._unused.values() for one in records]
