@@ -736,7 +736,7 @@ def test_results_that_say_why_nothing_was_recorded(program: Program) -> None:
                 '{"type":"case","case":null}\n{"type":"session"}\n{"type":"end","sha256":""}\n'
             },
             ("x.jsonl", "x.jsonl"),
-            "x.jsonl: a line is none of a recording: KeyError: 'members'",
+            "x.jsonl:3: is no line of a recording: `team` is missing",
         ),
         ({}, ("x" * 5000, "x"), "there is no session, recording or file 'xxx"),
     ],

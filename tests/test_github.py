@@ -121,7 +121,11 @@ def test_a_cause_of_drift_is_one_annotation_for_all_that_it_touches() -> None:
     (warned,) = commands(*(one.model_copy(update=updates) for one in told))
     assert warned.name == "warning"
     updates |= {"mode": "update", "written": True}
-    assert commands(*(one.model_copy(update=updates) for one in told)) == []
+    accepted = [one.model_copy(update=updates) for one in told]
+    assert commands(*accepted) == []
+    refused = told[0].model_copy(update={**updates, "written": False, "unkept": "it failed"})
+    (left,) = commands(refused, *accepted[1:])
+    assert left.data.splitlines()[-1].strip() == "not accepted: it failed"
 
 
 def test_there_are_ten_of_a_type_the_most_telling_first() -> None:

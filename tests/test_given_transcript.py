@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from past_sessions import ends, events, talk
 from stage import Stage, printed
 
 from arena_cli.ground.errors import FileFaults
+from arena_cli.scenario.play.run import Runner
 from arena_cli.scenario.result import ScenarioResult
 from arena_cli.session import examine
 from arena_cli.transcript.events import Event, MessageEvent, ReplyStarted
@@ -274,6 +277,28 @@ def test_a_line_that_cannot_be_read_is_a_fault_where_it_counts(stage: Stage) -> 
     assert faults(stage, starting("{transcript: past.jsonl}")) == [wanted]
     until = found[-4].seq
     assert len(stage.load(starting(f"{{transcript: past.jsonl, until: {until}}}"))[0].past) == 2
+
+
+def test_two_records_on_one_line_are_both_read(stage: Stage) -> None:
+    found = talk(stage, ASK)
+    path = copied(stage)
+    path.write_bytes(path.read_bytes().replace(b"\n", b" ", 1))
+    (one,) = stage.load(starting(f"{{transcript: past.jsonl, until: {found[-1].seq}}}"))
+    assert len(one.past) == 2
+
+
+def test_what_is_planted_is_redacted(stage: Stage) -> None:
+    talk(stage, ASK)
+    copied(stage, attachments=True)
+    scenarios = stage.load(starting("{transcript: past.jsonl}", 'send: "@developer hi"'))
+    place = replace(stage.place(), redact=["登录", "days"])
+    told: list[ScenarioResult] = []
+    asyncio.run(Runner(scenarios, place, told.append, keep="all").run())
+    found = [event.message for event in planted(events(stage, told[0].sessions[0]))]
+    assert found[0].content == "@架构师 @tester 请拆解：做一个[redacted]页"
+    assert found[1].structured[0].data == {"tasks": [{"title": "[redacted]"}]}
+    plan = found[1].attachments[0]
+    assert "days" not in (stage.folder / str(plan.path)).read_text(encoding="utf-8")
 
 
 def test_what_comes_after_until_is_not_looked_at(stage: Stage) -> None:

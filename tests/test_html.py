@@ -359,18 +359,37 @@ def test_each_cause_of_drift_stands_once_with_links_to_what_it_touches(crew: Sta
     ]
 
 
+def test_drift_of_two_agents_that_looks_alike_has_two_causes(crew: Stage) -> None:
+    (told,) = crew.play_all("scenario: x\nsteps: [{send: '@dev hi'}]\n", detail=True)
+    drift = [
+        Drift(kind="settings", agent=agent, field="model", before="a", after="b")
+        for agent in ("dev", "qa")
+    ]
+    rows = page_of(told.model_copy(update={"drift": drift})).one("ul", "drift").all("a")
+    assert [(one.text.split()[0], one.attributes["href"]) for one in rows] == [
+        ("dev", "#cause-1"),
+        ("qa", "#cause-2"),
+    ]
+
+
 def test_what_follows_from_drift_is_no_cause_and_was_not_kept_is_said(crew: Stage) -> None:
     (told,) = crew.play_all("scenario: x\nsteps: [{send: '@dev hi'}]\n", detail=True)
     root = Drift(kind="routing", field="must", before="dev", after="qa", step=1)
     after = Drift(kind="miss", agent="qa", field="calls", step=1, follows=True)
+    like = root.model_copy(update={"step": 2, "follows": True})
     missed = Failure(agent="qa", turn=1, status="error", error="no record")
     steps = [one.model_copy(update={"failures": [missed]}) for one in told.steps]
-    update = {"drift": [after, root], "mode": "update", "recording": "r.jsonl", "steps": steps}
+    update = {
+        "drift": [after, root, like],
+        "mode": "update",
+        "recording": "r.jsonl",
+        "steps": steps,
+    }
     why = "there are calls without a recorded answer"
     page = page_of(told.model_copy(update={**update, "unkept": why}))
     rows = page.one("ul", "drift").all("li")
-    assert [row.classes for row in rows] == [[], ["dim"]]
-    assert [len(row.all("a")) for row in rows] == [1, 0]
+    assert [row.classes for row in rows] == [[], ["dim"], ["dim"]]
+    assert [len(row.all("a")) for row in rows] == [1, 0, 0]
     assert len(page.all("article", "cause")) == 1
     assert f"not updated: {why}" in page.one("p", "wrong").text
     assert "1 not updated" in page.one("header").text

@@ -278,9 +278,29 @@ def test_an_xfail_that_drifts_fails_by_its_drift_alone() -> None:
 
 
 def test_what_arena_could_not_do_is_an_error_beside_what_did_not_hold() -> None:
-    root = document(scenario("failed", step(checks=[check()]), error="disk full"))
-    assert told_of(root) == [("step 1", "failure"), ("over all steps", "error")]
+    drift = Drift(kind="settings", agent="dev", field="model", before="a", after="b")
+    expected = {"reason": "#412", "drift": [drift], "drift_fails": True}
+    for more, first in (({}, "failure"), (expected, "skipped")):
+        root = document(scenario("failed", step(checks=[check()]), error="disk full", **more))
+        assert (told_of(root)[0], told_of(root)[-1]) == (
+            ("step 1", first),
+            ("over all steps", "error"),
+        )
+        assert next(root.iter("error")).attrib["type"] == "arena"
+
+
+def test_an_xfail_that_arena_could_not_play_to_its_end_is_an_error() -> None:
+    root = document(scenario("error", step(status="passed"), reason="#412", error="disk full"))
+    assert told_of(root)[-1] == ("over all steps", "error")
     assert next(root.iter("error")).attrib["type"] == "arena"
+
+
+def test_a_call_without_a_record_is_an_error_of_its_step_and_drift() -> None:
+    miss = Drift(kind="miss", agent="dev", field="calls", step=1)
+    failure = Failure(agent="dev", turn=1, status="error", error="no record")
+    bad = step(status="error", failures=[failure])
+    root = document(scenario("failed", bad, mode="replay", drift=[miss], drift_fails=True))
+    assert told_of(root) == [("step 1", "error"), ("as recorded", "failure")]
 
 
 def test_why_a_recording_was_not_kept_is_a_property() -> None:

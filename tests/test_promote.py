@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,17 @@ from program import Program
 from stage import Stage, printed
 
 from arena_cli.ground.errors import UsageError
+from arena_cli.ground.protocol import Attachment, Usage
 from arena_cli.scenario.play.run import Runner
 from arena_cli.scenario.promote.promoting import Promoted, Promotion, path_for
-from arena_cli.scenario.recording.shelf import Shelf
+from arena_cli.scenario.recording.shelf import Shelf, Wanted
 from arena_cli.scenario.result import ScenarioResult
+from arena_cli.session.outgoing import Planted
+from arena_cli.session.session import Session
 from arena_cli.session.store import find
 from arena_cli.transcript.events import MessageEvent, ReplyFinished, ReplyStarted
 
+ATTACHED = Attachment(type="file", name="a.txt", data="附件")
 GDPR = "@架构师 @合规 请帮我拆解这个需求：做一个用户管理系统，需要符合 GDPR"
 
 
@@ -70,11 +75,13 @@ def written(stage: Stage, name: str = "s") -> dict[str, Any]:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-def replayed(stage: Stage, name: str = "s", **how: Any) -> ScenarioResult:
-    """What comes of `arena run --replay`."""
+def replayed(
+    stage: Stage, name: str = "s", wanted: Wanted = "replay", **how: Any
+) -> ScenarioResult:
+    """What comes of `arena run --replay`, or another mode."""
     scenarios = stage.load_files(stage.folder / "scenarios" / f"{name}.yaml")
     told: list[ScenarioResult] = []
-    shelf = Shelf(scenarios, "replay")
+    shelf = Shelf(scenarios, wanted)
     asyncio.run(Runner(scenarios, stage.place(), told.append, shelf=shelf, **how).run())
     return told[0]
 
@@ -83,6 +90,14 @@ def refused(stage: Stage, name: str = "s", until: int | None = None, **how: Any)
     with pytest.raises(UsageError) as raised:
         promotion(stage, name, until, **how)
     return str(raised.value)
+
+
+def changed(stage: Stage, kind: str, **fields: Any) -> None:
+    """Give the first event of that type other values."""
+    path = stage.folder / "sessions" / "s" / "transcript.jsonl"
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    next(one for one in lines if one["type"] == kind).update(fields)
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in lines), encoding="utf-8")
 
 
 def test_a_session_becomes_a_scenario_that_a_person_would_have_written(stage: Stage) -> None:
@@ -136,6 +151,31 @@ def test_agents_are_shown_what_the_session_showed_them(stage: Stage) -> None:
         return [(e.agent, e.input_hash) for e in found if isinstance(e, ReplyStarted)]
 
     assert shown(again) == shown(then)
+
+
+@pytest.mark.parametrize("all_may_be_called", [False, True])
+def test_the_recording_is_what_would_have_been_recorded(
+    tmp_path: Path, all_may_be_called: bool
+) -> None:
+    stage = Stage(tmp_path)
+    part = {"type": "image", "name": "a.png", "data": "iVBORw0KGgo="}
+    usage = {"input_tokens": 10, "output_tokens": 5, "cost_usd": 0.01}
+    said = {"say": "@all 请看 @d", "next_mentions": ["maya", "ghost"], "attachments": [part]}
+    stage.agent("a", said, {"say": "又来", "usage": usage}, name="甲")
+    # A transcript has whom `@all` called, not that it was `@all`.
+    added = ["a"] if all_may_be_called else ["@all"]
+    stage.agent("b", {"say": "好 @nobody", "next_mentions": added}, name="乙")
+    stage.agent("c", {"decline": True}).agent("d", {"say": "D"}, may_mention=[])
+    stage.team(
+        humans=["maya"], agents_may_mention_all=all_may_be_called, selection="ask", max_responders=2
+    )
+    talk(stage, "@甲 @乙 @c 开始", "@a 再来")
+    made = promoted(stage)
+    recording = stage.folder / made.recording
+    own = recording.read_bytes()
+    recording.unlink()
+    assert replayed(stage, wanted="record").status == "passed"
+    assert recording.read_bytes() == own
 
 
 def test_no_agent_is_called(stage: Stage) -> None:
@@ -194,6 +234,65 @@ def test_what_todays_files_do_otherwise_is_told_and_the_files_are_kept(stage: St
     cast(stage)  # as it was when the session was had
     result = replayed(stage)
     assert [step.status for step in result.steps] == ["passed", "passed"], printed(result)
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after", "told"),
+    [
+        ("@a hi", {"chain_depth_limit": 1}, {"chain_depth_limit": 0}, ("turns", None, "2", "1")),
+        (
+            "@a @b hi",
+            {"chain_depth_limit": 0, "re_invoke_already_replied": True},
+            {"chain_depth_limit": 0},
+            ("end", None, "chain_limit", "quiet"),
+        ),
+    ],
+)
+def test_a_limit_that_is_another_is_told(
+    tmp_path: Path, text: str, before: dict[str, Any], after: dict[str, Any], told: tuple[Any, ...]
+) -> None:
+    stage = Stage(tmp_path).agent("a", {"say": "@b go"}).agent("b", {"say": "ok"})
+    stage.team(selection="none", **before)
+    talk(stage, text)
+    stage.team(selection="none", **after)
+    made = promoted(stage)
+    assert made.parting is not None
+    assert made.parting[2:] == told
+
+
+def test_a_human_who_has_another_name_is_told(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("a", {"say": "@玛雅 好了"}).team()
+    path = stage.folder / "agents" / "teams" / "crew.yaml"
+    team = json.loads(path.read_text(encoding="utf-8"))
+    for name in ("玛雅", "小玛"):
+        path.write_text(json.dumps({**team, "humans": [{"id": "maya", "name": name}]}))
+        if name == "玛雅":
+            talk(stage, "go")
+    made = promoted(stage)
+    assert made.parting is not None
+    assert made.parting[2:] == ("mentions", "a", "maya", "")
+
+
+def test_what_it_was_is_kept_where_it_is_not_that_any_more(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("a", {"say": "A"})
+    stage.agent("b", {"say": "B"}, response=_keys("测试", "用例", "方案")).team()
+    talk(stage, "@a 测试 用例 方案")
+    stage.team(selection="none")
+    made = promoted(stage)
+    assert made.parting is not None
+    assert made.parting[2:] == ("asked", None, "b", "")
+    stage.team()  # as it was when the session was had
+    assert [step.status for step in replayed(stage).steps] == ["passed"]
+
+
+def test_names_are_those_of_today(stage: Stage) -> None:
+    talk(stage, "@tester 请测", "@tester 再来")
+    path = stage.folder / "agents" / "tester.yaml"
+    profile = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**profile, "name": "检验员"}), encoding="utf-8")
+    assert promoted(stage).parting is None
+    result = replayed(stage)
+    assert (result.status, result.drift) == ("passed", []), printed(result)
 
 
 def test_another_role_prompt_is_no_difference(stage: Stage) -> None:
@@ -278,6 +377,41 @@ def test_a_chain_in_which_all_failed_is_expected_to(tmp_path: Path) -> None:
     assert promoted(stage).result.status == "passed"
     assert written(stage)["steps"][0]["expect"]["end"] == "failed"
     assert replayed(stage).status == "passed"
+
+
+def test_of_a_failure_what_came_is_kept_and_not_what_was_asked(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("a", {"fail": "error"}).team()
+    talk(stage, "go")
+    error = "a: it broke; asked: /home/me/bot --x; came: [1, 2"
+    used = Usage(input_tokens=7, output_tokens=2)
+    usage = used.model_dump()
+    changed(stage, "reply_finished", error=error, usage=usage, metadata={"partial": "half of"})
+    promoted(stage)
+    result = replayed(stage, keep="all")
+    assert (result.status, result.drift) == ("passed", []), printed(result)
+    found = events(stage, result.sessions[0])
+    (done,) = [event for event in found if isinstance(event, ReplyFinished)]
+    assert (done.error, done.metadata["partial"]) == ("a: it broke; came: [1, 2", "half of")
+    assert done.usage == used
+
+
+def test_a_call_that_was_cancelled_and_made_again_is_one(stage: Stage) -> None:
+    talk(stage, "@测试工程师 请测")
+    cut_short(stage, after="reply_started")
+    path = stage.folder / "sessions" / "s" / "transcript.jsonl"
+    begun = json.loads(path.read_bytes().splitlines()[-1])
+    kept = ("ts", "reply", "turn", "phase", "agent")
+    done = {"seq": begun["seq"] + 1, "type": "reply_finished", "status": "cancelled"}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({**done, **{name: begun[name] for name in kept}}) + "\n")
+    now = loaded(stage)
+    with Session(stage.place(), "s", now.team("crew")) as session:
+        asyncio.run(session.last(session.resume()))
+    assert promoted(stage).parting is None
+    recording = (stage.folder / "scenarios/recordings/s.jsonl").read_text(encoding="utf-8")
+    assert recording.count('"output":') == 1
+    result = replayed(stage)
+    assert (result.status, result.drift) == ("passed", []), printed(result)
 
 
 @pytest.mark.parametrize(
@@ -374,6 +508,17 @@ def test_until_takes_the_chain_to_its_end(stage: Stage) -> None:
     assert replayed(stage).status == "passed"
 
 
+def test_a_torn_line_after_until_is_not_looked_at(stage: Stage) -> None:
+    found = talk(stage, "@测试工程师 请测", "@架构师 继续")
+    path = stage.folder / "sessions" / "s" / "transcript.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    end = ends(found)[0]
+    path.write_bytes(b"".join([*lines[:end], b"{torn\n", *lines[end:]]))
+    assert refused(stage).startswith(f"session s: transcript.jsonl:{end + 1} cannot be read")
+    promoted(stage, until=end)
+    assert replayed(stage).status == "passed"
+
+
 def test_an_until_that_there_is_not(stage: Stage) -> None:
     found = talk(stage, GDPR)
     last = found[-1].seq
@@ -458,6 +603,9 @@ def test_a_long_past_keeps_what_was_attached(stage: Stage) -> None:
     promoted(stage)
     folder = stage.folder / "scenarios" / "fixtures" / "s"
     assert [path.name for path in folder.rglob("*.txt")] == ["a.txt"]
+    told = b'"metadata":{"scripted"'
+    assert told in (stage.folder / "sessions/s/transcript.jsonl").read_bytes()
+    assert told not in (folder / "past.jsonl").read_bytes()  # nobody is shown it
     shutil.rmtree(stage.folder / "sessions")
     result = replayed(stage)
     assert (result.status, result.drift) == ("passed", []), printed(result)
@@ -518,6 +666,35 @@ vars: {x: 1}
     assert [next(iter(step)) for step in data["steps"]] == ["send", "system", "say", "send"]
     again = replayed(stage, name)
     assert (again.status, again.drift) == ("passed", []), printed(again)
+
+
+@pytest.mark.parametrize("carries", [False, True])
+def test_a_planted_message_that_no_step_plants_is_past(stage: Stage, carries: bool) -> None:
+    talk(stage, "@测试工程师 请测")
+    one = Planted("tester", "测试工程师", "agent", "见附件", attachments=(ATTACHED,))
+    one = one if carries else Planted("maya", "Maya", "human", "早")
+    now = loaded(stage)
+    with Session(stage.place(), "s", now.team("crew")) as session:
+        session.plant(one)
+    talk(stage, "@架构师 继续")
+    (note,) = promotion(stage).notes
+    assert note.endswith("is the scenario's past: a message was planted that no step can plant")
+    assert promoted(stage).parting is None
+    result = replayed(stage)
+    assert (result.status, result.drift) == ("passed", []), printed(result)
+
+
+def test_who_spoke_in_a_step_must_be_there(stage: Stage) -> None:
+    talk(stage, "@测试工程师 请测")
+    now = loaded(stage)
+    with Session(stage.place(), "s", now.team("crew")) as session:
+        session.plant(Planted("compliance", "合规", "agent", "好"))
+    talk(stage, "@测试工程师 再来")
+    (stage.folder / "agents" / "compliance.yaml").unlink()
+    stage.team(humans=["maya"])
+    assert refused(stage).startswith(
+        "session s has agents that are no longer in the team: compliance\n"
+    )
 
 
 def test_a_chain_that_its_limit_stopped(tmp_path: Path) -> None:
@@ -604,14 +781,68 @@ def test_what_an_answer_attached_and_is_gone_is_told(tmp_path: Path) -> None:
     assert not (tmp_path / "scenarios").exists()
 
 
+def test_what_is_gone_of_the_past_is_told_of_as_gone(stage: Stage) -> None:
+    (stage.folder / "a.txt").write_text("附件")
+    talk(stage, "@架构师 看", files=[stage.folder / "a.txt"])
+    stage.team(humans=["maya"], max_responders=2)
+    talk(stage, "@架构师 继续")
+    shutil.rmtree(stage.folder / "sessions" / "s" / "attachments")
+    promoted(stage)
+    assert not list((stage.folder / "scenarios").rglob("*.txt"))
+    result = replayed(stage)
+    assert (result.status, result.drift) == ("passed", []), printed(result)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no file has such a name")
+def test_a_file_has_a_name_that_every_platform_takes(stage: Stage) -> None:
+    (stage.folder / "a:b.txt").write_text("附件")
+    talk(stage, "@架构师 看", files=[stage.folder / "a:b.txt"])
+    promoted(stage)
+    assert written(stage)["steps"][0]["attach"] == ["fixtures/s/a_b.txt"]
+    assert replayed(stage).status == "passed"
+
+
+def test_a_file_of_the_workspace_is_not_taken_for_it(stage: Stage) -> None:
+    (stage.folder / "a.txt").write_text("附件")
+    talk(stage, "@架构师 看", files=[stage.folder / "a.txt"])
+    other = stage.folder / "fixtures" / "s" / "a.txt"
+    other.parent.mkdir(parents=True)
+    other.write_text("另一份")
+    promoted(stage)
+    result = replayed(stage, keep="all")
+    (message, *_) = [
+        e.message for e in events(stage, result.sessions[0]) if isinstance(e, MessageEvent)
+    ]
+    assert (stage.folder / str(message.attachments[0].path)).read_text() == "附件"
+
+
 def test_a_line_that_cannot_be_read_is_told(stage: Stage) -> None:
     talk(stage, GDPR, "@架构师 继续")
     path = stage.folder / "sessions" / "s" / "transcript.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:5], b"{torn\n", *lines[6:]]))
     assert refused(stage).startswith("session s: transcript.jsonl:6 cannot be read: not JSON\n")
-    path.write_bytes(b"".join([*lines[:5], *lines[6:]]))
+
+
+@pytest.mark.parametrize(
+    "gone", [["reply_finished"], ["reply_started"], ["turn_started", "turn_finished"]]
+)
+def test_events_that_are_missing_are_told(stage: Stage, gone: list[str]) -> None:
+    talk(stage, "@测试工程师 请测")
+    path = stage.folder / "sessions" / "s" / "transcript.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if json.loads(line)["type"] not in gone))
     assert refused(stage) == "session s: events are missing in it\n  `arena doctor s` tells which"
+
+
+def test_a_chain_whose_end_is_missing_is_past(stage: Stage) -> None:
+    talk(stage, "@测试工程师 请测", "@架构师 继续")
+    path = stage.folder / "sessions" / "s" / "transcript.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if b'"chain_finished"' in line)
+    path.write_bytes(b"".join([*lines[:at], *lines[at + 1 :]]))
+    promoted(stage)
+    assert [step["send"] for step in written(stage)["steps"]] == ["@架构师 继续"]
 
 
 def test_nothing_is_written_over_without_being_told(stage: Stage) -> None:
@@ -622,6 +853,10 @@ def test_nothing_is_written_over_without_being_told(stage: Stage) -> None:
         "  `--force` writes over it, `--to FILE` writes elsewhere"
     )
     assert path.read_text() == "mine"
+    path.rename(stage.folder / "recordings.jsonl")
+    (path.parent / "recordings").mkdir()
+    (stage.folder / "recordings.jsonl").rename(path.parent / "recordings" / "s.jsonl")
+    assert refused(stage).startswith("scenarios/recordings/s.jsonl is there already\n")
     promoted(stage, to=Path("scenarios/deep/other.yaml"))
     assert refused(stage, to=Path("scenarios/OTHER.yaml")).startswith(
         "OTHER is the name of scenarios/deep/other.yaml too\n"

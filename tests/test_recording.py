@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,17 @@ def test_a_call_without_a_record_is_an_error(recorded: Program) -> None:
     assert recorded.run("run", "--replay").code == 1
 
 
+def test_a_step_that_calls_nobody_is_recorded_as_missing(recorded: Program) -> None:
+    change(recorded, "agents/teams/crew.yaml", config={"selection": "none"})
+    recorded.run("run", "--record")
+    recorded.scenario(SCENARIO + '  - send: "nobody is meant"\n', "plan")
+    done = recorded.run("run", "--record=missing", "--json")
+    assert (done.code, result(done)["modes"]) == (0, {"record": 1})
+    done = recorded.run("run", "--replay", "--json")
+    assert (done.code, causes(done)) == (0, [])
+    assert result(recorded.run("run", "--record=missing", "--json"))["modes"] == {"replay": 1}
+
+
 def test_only_what_is_missing_is_recorded(recorded: Program) -> None:
     change(recorded, "agents/critic.yaml")
     recorded.scenario(SCENARIO + '  - send: "@dev do it"\n', "plan")
@@ -301,6 +313,15 @@ def test_a_miss_cannot_be_taken_over(recorded: Program) -> None:
     assert done.code == 3
     (told,) = result(done)["scenarios"]
     assert told["unkept"] == "there are calls without a recorded answer"
+    assert recording(recorded).read_bytes() == before
+
+
+def test_what_is_recorded_of_steps_that_were_not_played_is_not_lost(recorded: Program) -> None:
+    recorded.scenario(SCENARIO.replace("{min: 1}", "7").replace("login", "start"), "plan")
+    before = recording(recorded).read_bytes()
+    done = recorded.run("run", "--update", "--json")
+    (told,) = result(done)["scenarios"]
+    assert (told["written"], told["unkept"]) == (False, "steps that are recorded were not played")
     assert recording(recorded).read_bytes() == before
 
 
@@ -478,7 +499,71 @@ def test_what_came_before_is_kept_only_as_far_as_it_was_shown(tmp_path: Path) ->
     assert program.run("run", "--replay").code == 1
 
 
+def test_a_setting_that_agents_are_shown_is_told_once(recorded: Program) -> None:
+    change(recorded, "agents/critic.yaml", context={"max_output_tokens": 1000})
+    done = recorded.run("run", "--replay", "--json")
+    assert causes(done) == [("settings", "context.max_output_tokens", "2000", "1000")]
+
+
+def test_a_message_is_told_beside_the_prompt_of_the_only_one_who_hears_it(
+    recorded: Program,
+) -> None:
+    change(recorded, "agents/critic.yaml", role_prompt="Find what is right.")
+    recorded.scenario(SCENARIO.replace("is it done", "are you done"), "plan")
+    done = recorded.run("run", "--replay", "--json")
+    assert causes(done) == [
+        ("input", "role_prompt", "Find what is wrong.", "Find what is right."),
+        ("input", "message", "user: @critic is it done?", "user: @critic are you done?"),
+    ]
+
+
+def test_a_name_that_nobody_is_called_by_any_more_is_told(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("ops", {"say": "yes"})
+    program.agent("dev", {"say": "on it"}, name="开发").team(selection="none")
+    program.scenario('scenario: S\nsteps: [{send: "@开发 hi"}]', "plan")
+    assert program.run("run", "--record").code == 0
+    change(program, "agents/dev.yaml", name="全栈")
+    done = program.run("run", "--replay", "--json")
+    assert causes(done) == [
+        ("settings", "members", "dev (开发)\nops (ops)", "dev (全栈)\nops (ops)")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "cause"),
+    [
+        (["check", "ask"], ("routing", "step", "1", "2")),
+        (["ask", "again"], ("input", "message", "", "user: @dev again")),
+        (
+            ["again"],
+            ("input", "messages[0]", "user: @dev hi\n→ dev", "user: @dev again\n→ dev"),
+        ),
+    ],
+)
+def test_a_step_that_came_or_went_is_the_cause(
+    tmp_path: Path, steps: list[str], cause: tuple[str, str, str, str]
+) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "on it"}).team()
+    known = {
+        "check": "check: {turns: {min: 0}}",
+        "ask": 'send: "@dev hi"',
+        "again": 'send: "@dev again"',
+    }
+
+    def write(names: list[str]) -> None:
+        played = "".join(f"  - {known[name]}\n" for name in names)
+        program.scenario(f"scenario: S\nsteps:\n{played}", "plan")
+
+    write(["ask"])
+    assert program.run("run", "--record").code == 0
+    write(steps)
+    assert causes(program.run("run", "--replay", "--json")) == [cause]
+
+
 BAD = [
+    (lambda text: f"<<<<<<< HEAD\n{text}=======\n>>>>>>> theirs\n", "has a merge conflict"),
     (lambda text: "", "is not JSON"),
     (lambda text: text[: len(text) // 2], "is not JSON"),
     (lambda text: "\n".join(text.split("\n")[:-3]) + "\n", "was cut: its last line is missing"),
@@ -505,6 +590,74 @@ def test_a_recording_that_is_none_is_told_before_anything_runs(
     assert recorded.run("run", "--replay").code == 0
 
 
+CASES = SCENARIO.replace("steps:", "cases: [{id: one}, {id: two}]\nsteps:")
+
+
+def test_the_record_of_a_case_that_is_gone_stays_until_that_is_taken_over(
+    program: Program,
+) -> None:
+    program.scenario(CASES, "plan")
+    assert program.run("run", "--record").code == 0
+    program.scenario(CASES.replace("two", "three"), "plan")
+    done = program.run("run", "--record=missing", "--json")
+    assert (done.code, causes(done)) == (1, [("left_over", "case", "two", "")])
+
+    def cases() -> list[str]:
+        return [one["case"] for one in lines(recording(program)) if one["type"] == "case"]
+
+    assert cases() == ["one", "three", "two"]
+    assert program.run("run", "--update").code == 0
+    assert cases() == ["one", "three"]
+    assert causes(program.run("run", "--replay", "--json")) == []
+
+
+@pytest.mark.parametrize("spoiled", ["<<<<<<< HEAD\n", "edited"])
+def test_what_cannot_be_trusted_is_recorded_anew_as_a_whole(program: Program, spoiled: str) -> None:
+    program.scenario(CASES, "plan")
+    assert program.run("run", "--record").code == 0
+    path = recording(program)
+    text = path.read_text(encoding="utf-8")
+    wrong = text.replace("fine by me", "no good") if spoiled == "edited" else spoiled + text
+    path.write_text(wrong, encoding="utf-8", newline="\n")
+    one = program.run("run", "--record", "-k", "one")
+    assert (one.code, one.stdout) == (2, "")
+    assert "`arena run --record plan`" in one.stderr
+    assert path.read_text(encoding="utf-8") == wrong
+    assert program.run("run", "--record", "plan").code == 0
+    assert path.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("option", ["--record", "--record=missing"])
+@pytest.mark.parametrize("is_file", [True, False])
+def test_what_cannot_be_written_is_known_before_agents_are_called(
+    program: Program, option: str, is_file: bool
+) -> None:
+    if is_file:
+        program.file("scenarios/recordings", "")
+    else:
+        recording(program).mkdir(parents=True)
+    done = program.run("run", option)
+    assert (done.code, done.stdout) == (2, "")
+    assert "scenarios/recordings/plan.jsonl: " in done.stderr
+    assert program.written() == ""
+
+
+def test_nothing_is_left_of_the_look_whether_it_can_be_written(program: Program) -> None:
+    program.program("planner", "exit", "3")
+    assert program.run("run", "--record").code == 3
+    assert not recording(program).parent.exists()
+
+
+def test_a_recording_that_cannot_be_written_after_all_is_an_error(program: Program) -> None:
+    spoil = "import pathlib; pathlib.Path('scenarios/recordings').write_text(''); print('hi')"
+    program.agent("planner", adapter={"type": "cli", "command": [sys.executable, "-c", spoil]})
+    done = program.run("run", "--record", "--json")
+    assert done.code == 3
+    (told,) = result(done)["scenarios"]
+    assert told["status"] == "error"
+    assert "could not write" in told["error"]
+
+
 def test_a_recording_of_another_scenario_is_told(recorded: Program) -> None:
     recorded.scenario(SCENARIO.replace("A plan, then its review", "Another"), "plan")
     done = recorded.run("run", "--replay")
@@ -518,10 +671,38 @@ def test_an_edited_recording_can_be_taken_over(recorded: Program) -> None:
     path = recording(recorded)
     text = path.read_text(encoding="utf-8").replace("fine by me", "no good")
     path.write_text(text, encoding="utf-8", newline="\n")
-    assert recorded.run("run", "--update").code == 0
+    done = recorded.run("run", "--update", "--json")
+    assert (done.code, result(done)["scenarios"][0]["written"]) == (0, True)
     done = recorded.run("run", "--replay", "--keep", "all")
     assert done.code == 0
     assert "no good" in recorded.written()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (',"must":["planner"]', "", "`must` is missing"),
+        ('"depth":0', '"depth":"x"', "turn_started: depth: Input should be a valid integer"),
+        (',"deferred":[]', "", "`deferred` is missing"),
+        ('"output":{"content":"fine by me"}', '"output":{}', "'content' is missing"),
+        ('"output":{"content":"fine by me"}', '"failure":{}', "'kind' is missing"),
+        (
+            '"content":"fine by me"',
+            '"content":"a","usage":{"input_tokens":"x"}',
+            "input_tokens: Input should be a valid integer",
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_edited_line_is_told(
+    recorded: Program, old: str, new: str, told: str
+) -> None:
+    path = recording(recorded)
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8", newline="\n")
+    done = recorded.run("run", "--update")
+    assert (done.code, done.stdout) == (2, "")
+    assert f"is no line of a recording: {told}" in done.stderr
 
 
 def test_line_ends_of_windows_are_no_edit(recorded: Program) -> None:
@@ -580,3 +761,31 @@ def test_an_interrupted_recording_leaves_what_was_there(recorded: Program) -> No
     running.send_signal(signal.SIGINT)
     assert recorded.finish(running).code == 130
     assert recording(recorded).read_bytes() == before
+
+
+def judged(program: Program, rubric: str = "it is short") -> None:
+    program.agent("judge", {"say": '{"verdict": "pass", "reason": "it is"}'}, member=False)
+    program.scenario(
+        "scenario: S\nsteps:\n  - send: '@dev hi'\n    expect:\n      replies:\n        dev:\n"
+        f"          - judge: {{rubric: {rubric}, agent: judge}}\n"
+        "          - judge: {rubric: it is polite, agent: judge}\n",
+        "judged",
+    )
+
+
+def test_a_verdict_is_not_taken_for_another_rubric(program: Program) -> None:
+    judged(program)
+    assert program.run("run", "judged", "--record").code == 0
+    assert program.run("run", "judged", "--replay").code == 0
+    judged(program, "it is long")
+    done = program.run("run", "judged", "--replay", "--json")
+    assert done.code == 1
+    [(kind, field, before, after)] = causes(done)
+    assert (kind, field) == ("input", "messages[0]")
+    assert "it is short" in before
+    assert "it is long" in after
+    (told,) = result(done)["scenarios"]
+    assert [one["status"] for one in told["steps"][0]["checks"]] == ["error", "passed"]
+    assert program.run("run", "judged", "--update").code == 3
+    assert program.run("run", "judged", "--record=missing").code == 0
+    assert program.run("run", "judged", "--replay").code == 0

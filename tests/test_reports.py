@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -205,6 +206,10 @@ def test_a_device_is_written_to_and_a_link_is_followed(program: Program) -> None
     assert Path("/dev/null").is_char_device()
     assert (program.folder / "link.xml").is_symlink()
     assert suites(program.folder / "real.xml") == [("the first", "passed")]
+    program.file("empty.xml", "")
+    args = ("run", "--junit", "empty.xml", "--html", "/dev/null")
+    program.run(*args, stdout=subprocess.DEVNULL).check()
+    assert suites(program.folder / "empty.xml") == [("the first", "passed")]
 
 
 @posix

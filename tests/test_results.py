@@ -147,6 +147,7 @@ steps:
     assert "@dev second" in text
     assert "@dev first" not in text
     assert rest[-1] == f"  its session is kept: arena show {told.sessions[0]}"
+    assert [*results.drawn(told, SAY)][-1].whole  # a command is never broken
 
 
 def test_a_failed_check_shows_the_steps_that_it_covers_once(tmp_path: Path) -> None:
@@ -401,6 +402,13 @@ def test_a_cause_is_told_once_with_its_words_and_what_to_do() -> None:
     ]
 
 
+def test_only_a_line_end_of_both_texts_is_left_out() -> None:
+    one = Drift(kind="input", agent="dev", field="role_prompt", before="a" * 90, after="b\n")
+    told = closed(drifted(drift=[one]))
+    assert "    - " + "a" * 90 in told
+    assert told.count("    + ") == 1
+
+
 def test_many_names_are_left_out_of_a_command() -> None:
     told = [drifted(file=f"s/{name}.yaml") for name in "abcdef"]
     assert "`arena run --update`" in "\n".join(closed(*told))
@@ -420,6 +428,32 @@ def test_what_no_record_answers_is_to_be_recorded() -> None:
     first, second = printed(drifted(drift=[miss, cause])).splitlines()[1:]
     assert "role_prompt" in first
     assert "no record is left" in second
+
+
+MISS = Drift(kind="miss", agent="ops", field="calls", after="must_reply", step=2)
+CASE = Drift(kind="miss", field="case", after="us")
+PLANTED = Drift(kind="input", field="message", after="system: x", step=1)
+
+
+@pytest.mark.parametrize(
+    ("drifts", "told"),
+    [
+        ([[MISS, PLANTED.model_copy(update={"step": 2})]], "`arena run --record=missing s/x.yaml`"),
+        ([[MISS, PLANTED]], "`arena run --record s/x.yaml`"),  # there was nothing, in an old step
+        ([[CASE, PLANTED]], "`arena run --record=missing s/x.yaml`"),
+        (
+            [[CASE, PLANTED], [PLANTED]],
+            "`arena run --update s/x.yaml`, `arena run --record=missing s/x.yaml`",
+        ),
+        ([[CASE, PLANTED], [PLANTED], [MISS, PLANTED]], "`arena run --record s/x.yaml`"),
+    ],
+)
+def test_what_is_missing_is_recorded_alone_where_all_else_is_new(
+    drifts: list[list[Drift]], told: str
+) -> None:
+    each = [drifted(case=str(number), drift=found) for number, found in enumerate(drifts)]
+    first = next(line for line in closed(*each) if "if it is meant" in line)
+    assert first == f"  look at it; if it is meant: {told}"
 
 
 def run(stage: Stage, wanted: Wanted) -> RunResult:
@@ -502,6 +536,8 @@ def test_an_xfail_that_fails_by_its_drift_is_told_for_that_alone() -> None:
     assert "title=drift" in only
     other = step(1, "error", failures=[Failure(agent="ops", turn=1, status="error", error="boom")])
     assert "boom" in printed(drifted(steps=[other, bad], reason="#412"))
+    crashed = drifted(steps=[bad], reason="#412", checks=[check("turns", "error")])
+    assert "FAILED  s/x.yaml:7: turns · x" in closed(crashed, crashed)
 
 
 def test_an_update_that_kept_nothing_says_why_in_place_of_a_command() -> None:

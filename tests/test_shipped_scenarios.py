@@ -15,6 +15,7 @@ from program import Program
 from pydantic import BaseModel
 from stage import Stage, broken, printed
 
+from arena_cli.scenario.expect import check_shapes
 from arena_cli.scenario.expect import shapes as expect_shapes
 from arena_cli.scenario.load import shapes
 from arena_cli.scenario.play.run import Runner
@@ -230,7 +231,7 @@ def keys_in(data: Any) -> Iterator[str]:
 def test_every_key_of_the_format_stands_in_one_of_them() -> None:
     found = [
         one
-        for module in (shapes, expect_shapes)
+        for module in (shapes, expect_shapes, check_shapes)
         for one in vars(module).values()
         if isinstance(one, type)
         and issubclass(one, BaseModel)

@@ -115,12 +115,11 @@ def _first(parting: Parting, say: Words) -> str:
     what = {
         "must": say("must reply: {who}", who=before),
         "asked": say("may reply: {who}", who=before),
-        "came": f"{who}: {say.enum(before)}",
         "mentions": say("{who} mentions {whom}", who=who, whom=before),
         "turns": say("{count} turns", count=before),
         "end": say.enum(before),
     }[parting.matter]
-    if parting.matter in ("came", "end"):
+    if parting.matter == "end":
         after = say.enum(after)
     where = (say("step {number}", number=parting.step), say("turn {turn}", turn=parting.turn))
     return f"{say(', ').join(where)}{say(': ')}{what} → {after}"

@@ -30,6 +30,6 @@ def counted(whole: RunResult) -> dict[str, int]:
 
 def why_unkept(result: ScenarioResult, say: Words) -> str:
     """Why its recording was not written, though that was wanted."""
-    if result.mode not in _UNKEPT or result.written:
+    if result.mode not in _UNKEPT:
         return ""
     return say("it was cut short") if result.status == "interrupted" else say(result.unkept)

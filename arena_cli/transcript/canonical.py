@@ -48,7 +48,8 @@ def ordered(events: Iterable[Event]) -> Iterator[Event]:
             else:
                 finished[event.reply] = event
         elif not isinstance(event, _LEFT_OUT):
-            yield from _phase(started, finished)
+            if started or finished:
+                yield from _phase(started, finished)
             yield event
     yield from _phase(started, finished)
 

@@ -89,11 +89,7 @@ def _folded(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _vote(verdict: object, reason: object) -> Vote:
-    word = (
-        patterns.form(str(verdict), ignore_case=True).strip()
-        if isinstance(verdict, (str, bool))
-        else None
-    )
+    word = patterns.form(str(verdict), ignore_case=True).strip()
     holds = True if word in PASS else False if word in FAIL else None
     return Vote(holds, " ".join(reason.split()) if isinstance(reason, str) else "")
 

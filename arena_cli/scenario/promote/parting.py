@@ -11,14 +11,14 @@ from arena_cli.scenario.expect.conversation import Conversation
 from arena_cli.scenario.promote.taken import Piece
 from arena_cli.scenario.result import ScenarioResult
 
-Matter = Literal["must", "asked", "came", "mentions", "turns", "end"]
+Matter = Literal["must", "asked", "mentions", "turns", "end"]
 
 
 class Parting(NamedTuple):
     """The first thing that is not as it was: in which step, and turn of its chain, both from 1.
 
-    `matter` is what differs: who must reply, who was asked, what came of `agent`'s call, whom
-    `agent` mentions, how many turns there are, how the chain ends.
+    `matter` is what differs: who must reply, who was asked, whom `agent` mentions, how many turns
+    there are, how the chain ends. What came of a call is the session's own.
     """
 
     step: int
@@ -52,8 +52,6 @@ def _partings(step: int, before: Conversation, after: Conversation) -> Iterator[
         if then.asked != now.asked:
             yield parting("asked", then.asked, now.asked)
         for one, other in zip(then.calls(), now.calls(), strict=False):
-            if one.done.status != other.done.status:
-                yield parting("came", one.done.status, other.done.status, one.agent)
             if one.message and other.message and one.message.mentions != other.message.mentions:
                 yield parting("mentions", one.message.mentions, other.message.mentions, one.agent)
     last = max(1, min(len(before.turns), len(after.turns)))

@@ -6,23 +6,22 @@ touches. Settings and rules come first, then what agents are shown, then who is 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from arena_cli.ground.protocol import AgentInput, Attachment
-from arena_cli.scenario.recording import answers, settings
+from arena_cli.scenario.recording import answers, facts, settings
+from arena_cli.scenario.recording.facts import MESSAGE, Fact
 from arena_cli.scenario.recording.recorded import CaseRecord, Recorded
-from arena_cli.scenario.recording.tape import Call, Stretch, Tape
+from arena_cli.scenario.recording.tape import Call, Tape
 from arena_cli.scenario.result import Drift
 from arena_cli.team.model import Member
-from arena_cli.transcript import attachments, canonical
-from arena_cli.transcript.events import SessionEvent, TurnStarted
+from arena_cli.transcript import attachments
+from arena_cli.transcript.events import SessionEvent
 
-MESSAGE = "message"
 MEMBERS = "members"
 
 
@@ -108,10 +107,11 @@ class _Difference(NamedTuple):
 def _inputs(case: CaseRecord, tape: Tape) -> Iterator[tuple[Drift, bool]]:
     """What agents are shown otherwise, and whether it can follow from nothing else."""
     found: dict[tuple[str, _Difference], list[Call]] = {}
-    for call in tape.calls:
-        if call.drifted and call.record is not None:
-            for one in _differences(call.record, case, call, tape):
-                found.setdefault((call.key.agent, one), []).append(call)
+    pairs = [(call, call.record) for call in tape.calls if call.record and call.drifted]
+    pairs += [(call, record) for call, record in tape.judged_otherwise if call.missed]
+    for call, record in pairs:
+        for one in _differences(record, case, call, tape):
+            found.setdefault((call.key.agent, one), []).append(call)
     for (agent, one), calls in found.items():
         drift = Drift(
             kind="input",
@@ -226,8 +226,8 @@ def _routing(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
     """The first thing in each session that went another way."""
     new = _new_steps(tape)
     for session in dict.fromkeys(stretch.session for stretch in tape.stretches):
-        before = [one for one in _recorded(case, tape, session) if one.step not in new]
-        after = [one for one in _played(tape, session) if one.step not in new]
+        before = [one for one in facts.recorded(case, tape, session) if one.step not in new]
+        after = [one for one in facts.played(tape, session) if one.step not in new]
         yield from _first_apart(before, after)
 
 
@@ -235,9 +235,9 @@ def _said_otherwise(case: CaseRecord, tape: Tape, roots: Sequence[Drift]) -> Ite
     """What was sent or planted otherwise, or in another step, where no root tells of it."""
     new = {0, *_new_steps(tape)}
     for session in dict.fromkeys(stretch.session for stretch in tape.stretches):
-        then = [one for one in _recorded(case, tape, session, MESSAGE) if one.step not in new]
-        now = [one for one in _played(tape, session, MESSAGE) if one.step not in new]
-        was, said = ([(one.agent, one.value) for one in facts] for facts in (then, now))
+        then = [one for one in facts.recorded(case, tape, session, MESSAGE) if one.step not in new]
+        now = [one for one in facts.played(tape, session, MESSAGE) if one.step not in new]
+        was, said = ([(one.agent, one.value) for one in found] for found in (then, now))
         for kind, *region in SequenceMatcher(None, was, said, autojunk=False).get_opcodes():
             start, end, new_start, new_end = region
             before, after = then[start:end], now[new_start:new_end]
@@ -253,7 +253,7 @@ def _said_otherwise(case: CaseRecord, tape: Tape, roots: Sequence[Drift]) -> Ite
             yield from _moved(then, now)
 
 
-def _tells(root: Drift, before: Iterable[_Fact], after: Iterable[_Fact]) -> bool:
+def _tells(root: Drift, before: Iterable[Fact], after: Iterable[Fact]) -> bool:
     """Whether an agent is shown just this otherwise."""
     return (
         root.field.startswith("messages[")
@@ -262,7 +262,7 @@ def _tells(root: Drift, before: Iterable[_Fact], after: Iterable[_Fact]) -> bool
     )
 
 
-def _moved(then: Sequence[_Fact], now: Sequence[_Fact]) -> Iterator[Drift]:
+def _moved(then: Sequence[Fact], now: Sequence[Fact]) -> Iterator[Drift]:
     """The first message that is that of another step."""
     for before, after in zip(then, now, strict=True):
         if before.step != after.step:
@@ -275,21 +275,15 @@ def _new_steps(tape: Tape) -> set[int | None]:
     """The steps for which agents were called: there is nothing to compare them with."""
     if tape.replays:
         return set()
-    called = {call.key.step for call in tape.calls if call.record is None and not call.missed}
+    called = {
+        call.key.step
+        for call in tape.calls
+        if call.record is None and not call.missed and not call.is_judge
+    }
     return called | tape.new_steps
 
 
-class _Fact(NamedTuple):
-    """Something that the rules decided: where, about whom, what."""
-
-    step: int | None
-    turn: int | None
-    field: str
-    agent: str | None
-    value: str
-
-
-def _first_apart(before: Sequence[_Fact], after: Sequence[_Fact]) -> Iterator[Drift]:
+def _first_apart(before: Sequence[Fact], after: Sequence[Fact]) -> Iterator[Drift]:
     if before == after:
         return
     at = next(
@@ -312,94 +306,13 @@ def _first_apart(before: Sequence[_Fact], after: Sequence[_Fact]) -> Iterator[Dr
     )
 
 
-def _value(fact: _Fact | None, where: _Fact, *, same: bool) -> str:
+def _value(fact: Fact | None, where: Fact, *, same: bool) -> str:
     if fact is None:
         return ""
     if same or fact[:4] == where[:4]:
         return fact.value
     who = f" {fact.agent}" if fact.agent else ""
     return f"{fact.field}{who}: {fact.value}"
-
-
-def _recorded(case: CaseRecord, tape: Tape, session: str | None, only: str = "") -> Iterator[_Fact]:
-    """What was decided when it was recorded; `only` messages, or all but these."""
-    step: int | None = 0
-    current: str | None = None
-    turn: int | None = None
-    for line in case.lines:
-        if line["type"] == "step":
-            step, current, turn = line["step"], line["session"], None
-        elif current == session and tape.was_played(step):
-            if line["type"] == "turn_started":
-                turn = line["depth"] + 1
-            for field, agent, value in _decided(line["type"], line.get):
-                if (field == MESSAGE) == (only == MESSAGE):
-                    yield _Fact(step, turn, field, agent, value)
-
-
-def _played(tape: Tape, session: str | None, only: str = "") -> Iterator[_Fact]:
-    """What is decided now; `only` as above."""
-    for stretch in tape.stretches:
-        if stretch.session == session:
-            for fact in _of_stretch(stretch):
-                if (fact.field == MESSAGE) == (only == MESSAGE):
-                    yield fact
-
-
-def _of_stretch(stretch: Stretch) -> Iterator[_Fact]:
-    turn: int | None = None
-    for event in canonical.ordered(stretch.events):
-        if isinstance(event, TurnStarted):
-            turn = event.depth + 1
-        for field, agent, value in _decided(event.type, functools.partial(getattr, event)):
-            yield _Fact(stretch.step, turn, field, agent, value)
-
-
-def _decided(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | None, str]]:
-    """What the rules decided by one event, each with the agent whom it is about.
-
-    `get` gives a field of the event, or of its record.
-    """
-    if kind == "turn_started":
-        yield "must", None, ", ".join(get("must"))
-        if deferred := get("deferred"):
-            yield "deferred", None, ", ".join(deferred)
-    elif kind == "candidates":
-        yield "asked", None, ", ".join(get("asked"))
-        for who, why in sorted(get("passed_over").items()):
-            yield "passed_over", who, _passing(why if isinstance(why, dict) else dict(why))
-    elif kind == "reply_finished":
-        yield "status", get("agent"), get("status")
-        if calls := "; ".join(_calls(get)):
-            yield "calls", get("agent"), calls
-    elif kind == "turn_finished":
-        yield "next", None, ", ".join(get("next"))
-    elif kind == "chain_finished":
-        yield "end", None, get("end")
-        if awaits := get("awaits"):
-            yield "awaits", None, ", ".join(awaits)
-    elif kind == "message":
-        message = get("message")
-        said = message if isinstance(message, dict) else dict(message)
-        if said["author_type"] == "system":
-            yield "system", None, said["content"]
-        else:
-            yield MESSAGE, said["author_id"], said["content"]
-
-
-def _passing(why: Mapping[str, Any]) -> str:
-    if why.get("threshold") is not None:
-        return f"relevance {why['relevance']:g} < {why['threshold']:g}"
-    return f"relevance {why['relevance']:g}, {why.get('reason')}"
-
-
-def _calls(get: Callable[[str], Any]) -> Iterator[str]:
-    if called := get("next_mentions"):
-        yield ", ".join(called)
-    for who, why in get("refused").items():
-        yield f"not {who} ({why})"
-    for name in get("unresolved"):
-        yield f"nobody is @{name}"
 
 
 def _misses(tape: Tape) -> Iterator[Drift]:

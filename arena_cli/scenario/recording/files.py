@@ -16,9 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pydantic import ValidationError
+
+from arena_cli.adapters.runtime import Heard
 from arena_cli.ground.errors import DiskRefused, Fault, FileFaults, UsageError
-from arena_cli.scenario.recording import taking
+from arena_cli.ground.redact import Redactor
+from arena_cli.scenario.recording import answers, taking
 from arena_cli.scenario.recording.recorded import CaseRecord, Key, Recorded, Recording
+from arena_cli.transcript import events
 
 FOLDER = "recordings"
 SUFFIX = ".jsonl"
@@ -27,6 +32,24 @@ VERSION = 1
 _HEAD = "recording"
 _END = "end"
 _CONFLICT = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")
+_LEFT_OUT: dict[str, Any] = {
+    "seq": 0,
+    "ts": "",
+    "version": 1,
+    "session": "",
+    "scenario": None,
+    "attempt": 1,
+    "attempts": 1,
+    "input_hash": "",
+    "input_tokens": 0,
+    "latency_ms": 0,
+    "agent_session": None,
+    "error": None,
+    "metadata": {},
+    "usage": {},
+    "session_usage": {},
+}
+_LEFT_OUT_OF_MESSAGE = {"timestamp": "", "content": ""}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -133,12 +156,38 @@ def _name(shown: str) -> str:
     return shlex.quote(PurePosixPath(shown).stem)
 
 
+def _check(record: Mapping[str, Any]) -> None:
+    """Raises ValueError, KeyError or TypeError where something in an edited line is wrong."""
+    shape = events.EventTypes.by_name.get(record["type"])
+    if shape is not None:
+        whole = {**_LEFT_OUT, **record}
+        if record.get("message"):
+            whole["message"] = {**_LEFT_OUT_OF_MESSAGE, **record["message"]}
+        for name in shape.model_fields:
+            if name not in whole:
+                raise ValueError(f"`{name}` is missing")
+        events.parse(whole)
+    heard = Heard(Redactor(), lambda _: None)
+    if "output" in record:
+        answers.answered(record["output"], heard)
+    if "failure" in record:
+        answers.failed(record["failure"], "", heard)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
 class _Reader:
     """Reads one file, line by line."""
 
     def __init__(self, shown: str, *, strict: bool) -> None:
         self._shown = shown
         self._strict = strict
+        self._is_edited = False
         self._step: int | None = 0
         self._session: str | None = None
         self._said: dict[str, Mapping[str, Any]] = {}
@@ -157,9 +206,9 @@ class _Reader:
                 else:
                     self._take(record, number, case)
             except (KeyError, TypeError, AttributeError, ValueError) as error:
-                what = f"is no line of a recording: {type(error).__name__}: {error}"
+                what = f"is no line of a recording: {_why(error)}"
                 raise self._wrong(number, what) from error
-        return Recording(str(head["scenario"]), cases)
+        return Recording(str(head["scenario"]), cases, is_edited=self._is_edited)
 
     def _decoded(self, text: str, number: int) -> dict[str, Any]:
         if text.startswith(_CONFLICT):
@@ -184,7 +233,8 @@ class _Reader:
     def _check_end(self, texts: Sequence[str], records: Sequence[Mapping[str, Any]]) -> None:
         if records[-1]["type"] != _END:
             raise self._wrong(len(texts), "was cut: its last line is missing")
-        if self._strict and records[-1].get("sha256") != _checksum(texts[:-1]):
+        self._is_edited = records[-1].get("sha256") != _checksum(texts[:-1])
+        if self._strict and self._is_edited:
             fault = Fault(
                 self._shown,
                 len(texts),
@@ -197,6 +247,8 @@ class _Reader:
 
     def _take(self, record: dict[str, Any], number: int, case: CaseRecord) -> None:
         kind = record["type"]
+        if self._is_edited:
+            _check(record)
         if kind == "agent":
             case.agents[record["agent"]] = record
             return

@@ -94,10 +94,14 @@ class CaseRecord:
 
 @dataclass
 class Recording:
-    """The recording of a scenario file: its title then, and its cases by id."""
+    """The recording of a scenario file: its title then, and its cases by id.
+
+    `is_edited`: it is not as arena wrote it.
+    """
 
     scenario: str
     cases: dict[str | None, CaseRecord]
+    is_edited: bool = False
 
 
 def ranges(ids: Sequence[str]) -> list[str]:

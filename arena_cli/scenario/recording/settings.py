@@ -29,7 +29,7 @@ def record(member: Member, redactor: Redactor) -> dict[str, Any]:
     }
     told["adapter"] = redactor.value(dict(profile.adapter))
     for name in ("response", "context"):
-        told[name] = getattr(profile, name).model_dump(mode="json")
+        told[name] = dict(getattr(profile, name))
     for name in ("skills", "aliases", "timeout_s", "on_failure", "retries", "may_mention"):
         value = getattr(profile, name)
         if value not in (None, []):

@@ -30,6 +30,7 @@ class _Volume:
     scenarios are still to be played.
     """
 
+    path: Path
     shown: str
     before: Recording | None = None
     changed: dict[str | None, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
@@ -59,11 +60,12 @@ class Shelf:
         self._told: set[Path] = set()
         scenarios = list(scenarios)
         faults: dict[Fault, None] = {}
-        for path, found in _by_path(scenarios).items():
-            volume = self._volumes[path] = _Volume(_shown(path, found[0]))
+        for path, found in _by_file(scenarios).items():
+            recording = files.path_of(path)
+            volume = self._volumes[path] = _Volume(recording, _shown(recording, found[0]))
             volume.left = sum(one.skip is None for one in found)
             try:
-                volume.before = self._read(found, path, volume.shown)
+                volume.before = self._read(found, recording, volume.shown)
             except FileFaults as error:
                 faults.update(dict.fromkeys(error.faults))
         if wanted == "replay" and not faults:
@@ -71,8 +73,8 @@ class Shelf:
         if faults:
             raise FileFaults(list(faults))
         if wanted in ("record", "missing"):
-            for path, volume in self._volumes.items():
-                files.check_writable(path, volume.shown)
+            for volume in self._volumes.values():
+                files.check_writable(volume.path, volume.shown)
 
     def _read(self, scenarios: Sequence[Scenario], path: Path, shown: str) -> Recording | None:
         """The recording of these, which are all of its file that were selected."""
@@ -99,7 +101,7 @@ class Shelf:
     def _unrecorded(self, scenarios: Iterable[Scenario]) -> Iterable[Fault]:
         """Whoever has no recording cannot be replayed; a script needs none."""
         for scenario in scenarios:
-            volume = self._volumes[files.path_of(scenario.path)]
+            volume = self._volume(scenario)
             if volume.before is None and scenario.skip is None and not _is_scripted(scenario):
                 mend = f"record it: `arena run --record {scenario.path.stem}`"
                 _, line = scenario.place(("scenario",))
@@ -143,13 +145,13 @@ class Shelf:
 
     def drift_of_cases(self, scenario: Scenario) -> list[Drift]:
         """That a case is not in its recording, and, told once, which recorded ones are gone."""
-        path = files.path_of(scenario.path)
-        before = self._volumes[path].before
-        if before is None or self.mode_of(scenario) == "record":
+        path = scenario.path
+        before = self._volume(scenario).before
+        if before is None or self._wanted == "record":
             return []
         case = _case(scenario)
         found = []
-        if case not in before.cases:
+        if case not in before.cases and self._wanted != "missing":
             found.append(Drift(kind="miss", field="case", after=case or "without cases"))
         if path in self._told:
             return found
@@ -174,7 +176,8 @@ class Shelf:
         if lines is not None:
             case = _case(scenario)
             before = volume.before.cases.get(case) if volume.before else None
-            anew = before is None or files.lines_of(before) != list(lines)
+            is_edited = volume.before is not None and volume.before.is_edited
+            anew = before is None or is_edited or files.lines_of(before) != list(lines)
             volume.changed[case] = lines
         if volume.left <= 0:
             self._write(scenario)
@@ -195,18 +198,20 @@ class Shelf:
         before = volume.before.cases if volume.before else {}
         kept = {case: files.lines_of(one) for case, one in before.items()}
         whole: dict[str | None, Sequence[Mapping[str, Any]]] = {**kept, **volume.changed}
-        lines = [whole[case] for case in scenario.cases if case in whole]
+        # What the file has no case for any more goes when that is taken over.
+        gone = [one for one in before if self._wanted == "missing" and one not in scenario.cases]
+        lines = [whole[case] for case in (*scenario.cases, *gone) if case in whole]
         volume.changed.clear()  # what is refused once is told once
-        files.write(files.path_of(scenario.path), files.written(scenario.file.scenario, lines))
+        files.write(volume.path, files.written(scenario.file.scenario, lines))
 
     def _volume(self, scenario: Scenario) -> _Volume:
-        return self._volumes[files.path_of(scenario.path)]
+        return self._volumes[scenario.path]
 
 
-def _by_path(scenarios: Iterable[Scenario]) -> dict[Path, list[Scenario]]:
+def _by_file(scenarios: Iterable[Scenario]) -> dict[Path, list[Scenario]]:
     found: dict[Path, list[Scenario]] = {}
     for scenario in scenarios:
-        found.setdefault(files.path_of(scenario.path), []).append(scenario)
+        found.setdefault(scenario.path, []).append(scenario)
     return found
 
 

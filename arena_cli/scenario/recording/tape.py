@@ -3,7 +3,8 @@ them.
 
 The key of a call is step, agent and invocation (and the repeat, of which there is one so far). A
 call gets the first unused record of its key whose input has the same hash; else the next unused one
-of its key, which is drift; where none is left it is a miss. Routing is never read from a recording.
+of its key, which is drift; where none is left it is a miss. A judge's is a miss as soon as it is
+asked something else: a verdict is about what was judged. Routing is never read from a recording.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ class Call:
     reply: int | None = None
     record: Recorded | None = None
     came: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_judge(self) -> bool:
+        """Whether a judge was asked."""
+        return self.reply is None
 
     @property
     def drifted(self) -> bool:
@@ -109,10 +115,24 @@ class Tape:
 
     @property
     def left_over(self) -> list[Recorded]:
-        """The records that no call was answered from, in order; of steps that were played."""
+        """The records that no call was answered from, in order; of steps that were played.
+
+        Those are left out in whose place a judge was asked something else.
+        """
+        replaced = {record.number for _, record in self.judged_otherwise}
         left = [one for records in self._unused.values() for one in records]
         played = [one for one in left if self.was_played(one.key.step)]
-        return sorted(played, key=lambda one: one.number)
+        return sorted(
+            [one for one in played if one.number not in replaced], key=lambda one: one.number
+        )
+
+    @property
+    def judged_otherwise(self) -> list[tuple[Call, Recorded]]:
+        """What a judge was asked that has no record, each with what it was asked then instead."""
+        asked = [call for call in self.calls if call.is_judge and call.record is None]
+        left = {call.key: iter(self._unused.get(call.key, ())) for call in asked}
+        pairs = ((call, next(left[call.key], None)) for call in asked)
+        return [(call, record) for call, record in pairs if record is not None]
 
     def was_played(self, step: int | None) -> bool:
         """Whether a step of the recording was, or will not be any more."""
@@ -152,19 +172,19 @@ class Tape:
             now.judged.append(call)
         else:
             call.reply = self._started.get((session, member.id))
-        call.record = self._taken(key, call.input_hash)
+        call.record = self._taken(key, call.input_hash, only_same=is_judge)
         if call.record is not None:
             call.came = call.record.came
         self.calls.append(call)
         self.members.setdefault(member.id, member)
         return call
 
-    def _taken(self, key: Key, input_hash: str) -> Recorded | None:
-        left = self._unused.get(key)
-        if not left:
+    def _taken(self, key: Key, input_hash: str, *, only_same: bool) -> Recorded | None:
+        left = self._unused.get(key, [])
+        same = next((at for at, one in enumerate(left) if one.input_hash == input_hash), None)
+        if same is None and (only_same or not left):
             return None
-        same = (at for at, one in enumerate(left) if one.input_hash == input_hash)
-        return left.pop(next(same, 0))
+        return left.pop(same or 0)
 
     def may_call(self) -> bool:
         """Whether an agent may be called where nothing is recorded."""

@@ -1,0 +1,104 @@
+"""What the rules decided and what was sent, by step: of a recording, and of what is played now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from arena_cli.scenario.recording.recorded import CaseRecord
+from arena_cli.scenario.recording.tape import Stretch, Tape
+from arena_cli.transcript import canonical
+from arena_cli.transcript.events import TurnStarted
+
+MESSAGE = "message"
+
+
+class Fact(NamedTuple):
+    """Something that the rules decided: where, about whom, what."""
+
+    step: int | None
+    turn: int | None
+    field: str
+    agent: str | None
+    value: str
+
+
+def recorded(case: CaseRecord, tape: Tape, session: str | None, only: str = "") -> Iterator[Fact]:
+    """What was decided when it was recorded; `only` messages, or all but these."""
+    step: int | None = 0
+    current: str | None = None
+    turn: int | None = None
+    for line in case.lines:
+        if line["type"] == "step":
+            step, current, turn = line["step"], line["session"], None
+        elif current == session and tape.was_played(step):
+            if line["type"] == "turn_started":
+                turn = line["depth"] + 1
+            for field, agent, value in _decided(line["type"], line.__getitem__):
+                if (field == MESSAGE) == (only == MESSAGE):
+                    yield Fact(step, turn, field, agent, value)
+
+
+def played(tape: Tape, session: str | None, only: str = "") -> Iterator[Fact]:
+    """What is decided now; `only` as above."""
+    for stretch in tape.stretches:
+        if stretch.session == session:
+            for fact in _of_stretch(stretch):
+                if (fact.field == MESSAGE) == (only == MESSAGE):
+                    yield fact
+
+
+def _of_stretch(stretch: Stretch) -> Iterator[Fact]:
+    turn: int | None = None
+    for event in canonical.ordered(stretch.events):
+        if isinstance(event, TurnStarted):
+            turn = event.depth + 1
+        for field, agent, value in _decided(event.type, vars(event).__getitem__):
+            yield Fact(stretch.step, turn, field, agent, value)
+
+
+def _decided(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | None, str]]:
+    """What the rules decided by one event, each with the agent whom it is about.
+
+    `get` gives a field of the event, or of its record.
+    """
+    if kind == "turn_started":
+        yield "must", None, ", ".join(get("must"))
+        if deferred := get("deferred"):
+            yield "deferred", None, ", ".join(deferred)
+    elif kind == "candidates":
+        yield "asked", None, ", ".join(get("asked"))
+        for who, why in sorted(get("passed_over").items()):
+            yield "passed_over", who, _passing(why if isinstance(why, dict) else vars(why))
+    elif kind == "reply_finished":
+        yield "status", get("agent"), get("status")
+        if calls := "; ".join(_calls(get)):
+            yield "calls", get("agent"), calls
+    elif kind == "turn_finished":
+        yield "next", None, ", ".join(get("next"))
+    elif kind == "chain_finished":
+        yield "end", None, get("end")
+        if awaits := get("awaits"):
+            yield "awaits", None, ", ".join(awaits)
+    elif kind == "message":
+        message = get("message")
+        said = message if isinstance(message, dict) else vars(message)
+        if said["author_type"] == "system":
+            yield "system", None, said["content"]
+        else:
+            yield MESSAGE, said["author_id"], said["content"]
+
+
+def _passing(why: Mapping[str, Any]) -> str:
+    if why.get("threshold") is not None:
+        return f"relevance {why['relevance']:g} < {why['threshold']:g}"
+    return f"relevance {why['relevance']:g}, {why.get('reason')}"
+
+
+def _calls(get: Callable[[str], Any]) -> Iterator[str]:
+    if called := get("next_mentions"):
+        yield ", ".join(called)
+    for who, why in get("refused").items():
+        yield f"not {who} ({why})"
+    for name in get("unresolved"):
+        yield f"nobody is @{name}"
