@@ -789,3 +789,17 @@ def test_a_verdict_is_not_taken_for_another_rubric(program: Program) -> None:
     assert program.run("run", "judged", "--update").code == 3
     assert program.run("run", "judged", "--record=missing").code == 0
     assert program.run("run", "judged", "--replay").code == 0
+
+
+def test_snapshots_are_taken_with_a_recording(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "one"}).team()
+    steps = "[{send: '@dev hi', expect: {replies: {dev: [{snapshot: true}]}}}, {send: '@dev on'}]"
+    program.scenario(f"scenario: S\nsteps: {steps}\n", "plan")
+    assert program.run("run", "--record").code == 0
+    assert program.run("run", "--replay").code == 0
+    assert program.run("run", "--live").code == 0
+    program.agent("dev", {"say": "two"})
+    assert program.run("run", "--live").code == 1
+    assert program.run("run", "--record").code == 0
+    assert program.run("run", "--live").code == 0

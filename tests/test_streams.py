@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -136,3 +137,15 @@ def test_a_busy_session_exits_5_and_nothing_is_written(program: Program) -> None
         assert program.run("show", "s").check().stdout
         program.run("doctor", "s").check()
     assert program.transcript().read_bytes() == before
+
+
+def test_json_holds_no_command_for_a_ci_runner(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "##vso[task.complete] and # #[error]"}).team()
+    sent = program.run("send", "--session", "s", "--json", "hi ##[group]x")
+    shown = program.run("show", "s", "--json")
+    for done in (sent, shown):
+        assert "##" not in done.stdout
+        said = [json.loads(line) for line in done.stdout.splitlines()]
+        contents = [one["message"]["content"] for one in said if one.get("message")]
+        assert contents == ["hi ##[group]x", "##vso[task.complete] and # #[error]"]

@@ -115,7 +115,9 @@ def say(text: str) -> None:
 def say_json(value: Any) -> None:
     """A value as JSON on stdout; see `say`."""
     streams.speak_utf8()
-    say(json.dumps(value, ensure_ascii=False, indent=2))
+    from arena_cli.ground.text import shown_json
+
+    say(shown_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 def warn_of(transcript: Path, problems: Iterable[Problem]) -> None:

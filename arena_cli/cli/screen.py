@@ -100,10 +100,11 @@ class Printer:
 
     def event(self, event: Event) -> None:
         """Print one event, which is on disk."""
+        from arena_cli.ground.text import shown_json
         from arena_cli.transcript import events
 
         if self._as_json:
-            self.out.write(events.line_of(event).decode("utf-8"))
+            self.out.write(shown_json(events.line_of(event).decode("utf-8")))
         elif self._screen:
             self._began = True
             self._screen.show(self._timeline.drawn(event), event)

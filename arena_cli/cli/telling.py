@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Iterable
@@ -15,6 +14,7 @@ from arena_cli.cli import common, streams
 from arena_cli.cli.screen import Screen
 from arena_cli.cli.streams import Stdout
 from arena_cli.ground.errors import DiskRefused
+from arena_cli.ground.text import shown_json
 
 if TYPE_CHECKING:
     from arena_cli.cli.reports import Reports
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from arena_cli.report.terminal import Ticker
     from arena_cli.scenario.load.scenario import Scenario
     from arena_cli.scenario.result import RunResult, ScenarioResult, ScenarioStatus
-
-# Two in a row, what cannot be seen between them left aside.
-_HASHES = re.compile(r"#(?=[^\w\s]*#)")
 
 
 class Teller:
@@ -122,7 +119,7 @@ class Teller:
         text = whole.model_dump_json(indent=2)
         if self._explain:
             text = self._explained(text, whole)
-        return _HASHES.sub(r"\\u0023", text)
+        return shown_json(text)
 
     def _explained(self, text: str, whole: RunResult) -> str:
         from arena_cli.report import reasons

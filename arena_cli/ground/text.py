@@ -31,6 +31,7 @@ _ESCAPED = re.compile(f"{_TAG_FLAG}|\r\n|[{_UNSAFE}]")
 # A CI runner compares by the rules of a language, to which these characters are not there.
 _UNSEEN = "\u180b-\u180d\u180f\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _COMMAND_LINE = re.compile(f"^((?:[^\\S\n]|[{_UNSEEN}])*)(?=:[{_UNSEEN}]*:)", re.MULTILINE)
+_HASHES = re.compile(r"#(?=[^\w\s]*#)")  # two, what cannot be seen between them left aside
 _COMMAND_MARK = re.compile(f"(#[{_UNSEEN}]*#[a-z{_UNSEEN}]{{0,20}})\\[", re.IGNORECASE)
 
 
@@ -114,6 +115,11 @@ def shown(text: str) -> str:
 def shown_line(text: str) -> str:
     """`shown` in one line: line ends and tabs are written as `\\n` and `\\t`."""
     return shown(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def shown_json(text: str) -> str:
+    """JSON as it may be printed: the same data, and no command to a CI runner (`##[...]`)."""
+    return _HASHES.sub(r"\\u0023", text) if "#" in text else text
 
 
 def cut(text: str, limit: int) -> str:

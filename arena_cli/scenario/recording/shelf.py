@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,8 +110,8 @@ class Shelf:
 
     @property
     def updates(self) -> bool:
-        """Whether what differs is taken over."""
-        return self._wanted == "update"
+        """Whether snapshots are taken as they come: where they are accepted, or all is anew."""
+        return self._wanted in ("update", "record")
 
     def mode_of(self, scenario: Scenario) -> Mode:
         """How a scenario is played."""
@@ -140,7 +141,11 @@ class Shelf:
             recorded,
             live=mode == "record" or self._wanted == "missing",
             ignore=[one.regex for one in scenario.file.ignore],
-            mend=f"record it: `arena run --record=missing {stem}`",
+            mend=(
+                f"record it: `arena run --record {shlex.quote(stem)}`"
+                if self.drift == "ignore"
+                else "what drifted tells how to record it"
+            ),
         )
 
     def drift_of_cases(self, scenario: Scenario) -> list[Drift]:
