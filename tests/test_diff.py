@@ -397,6 +397,22 @@ def test_whatever_differs_in_canonical_form_is_told(tmp_path: Path) -> None:
     assert tried > 150
 
 
+def test_what_only_a_recording_has_is_told(tmp_path: Path) -> None:
+    lines = records(tmp_path)
+    at = next(n for n, line in enumerate(lines) if line["type"] == "reply_started")
+    call = {**lines[at], "input": {"messages": ["m1-m5", "m7"]}, "output": {"content": "x"}}
+    overloaded = {**call, "attempt": 1, "failure": {"kind": "AgentOverloaded"}}
+    del overloaded["output"]
+    one = [*lines[:at], call, *lines[at + 1 :]]
+    other = [*lines[:at], overloaded, {**call, "input": {"messages": ["m1"]}}, *lines[at + 1 :]]
+    difference = diff.between(A, B, [built(one)], [built(other)])
+    (reply,) = difference.conversations[0].entries[0].turns[0].replies
+    assert {field.field: (field.a, field.b) for field in reply.fields} == {
+        "input.messages": (6, 1),
+        "earlier_attempts": (None, [{"kind": "AgentOverloaded"}]),
+    }
+
+
 def other_than(key: str, value: Any) -> Any:
     if isinstance(value, bool):
         return not value

@@ -803,3 +803,20 @@ def test_snapshots_are_taken_with_a_recording(tmp_path: Path) -> None:
     assert program.run("run", "--live").code == 1
     assert program.run("run", "--record").code == 0
     assert program.run("run", "--live").code == 0
+
+
+def test_a_past_that_was_planted_is_no_drift(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "ok"}).team(selection="none")
+    past = "{messages: [{user: hi}, {system: there}]}"
+    program.scenario(f"scenario: S\ngiven: {past}\nsteps: [{{send: hello}}, {{send: '@dev hi'}}]")
+    assert program.run("run", "--record").code == 0
+    assert program.run("run", "--replay").code == 0
+
+
+def test_a_fixture_is_no_scenario(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "ok"}).team()
+    program.file("scenarios/fixtures/deep/config.yaml", "a: [1")
+    program.scenario("scenario: S\nsteps: [{send: '@dev hi', attach: [fixtures/deep/config.yaml]}]")
+    assert program.run("run").code == 0

@@ -12,6 +12,7 @@ from arena_cli.scenario.load import include
 from arena_cli.scenario.load.include import Reader
 
 FOLDER = "scenarios"
+FIXTURES = "fixtures"
 SUFFIX = ".yaml"
 OTHER_SUFFIX = ".yml"
 
@@ -93,7 +94,12 @@ def _meant(root: Path, name: str, start: Path) -> Path:
 
 
 def _inside(folder: Path, suffix: str = SUFFIX) -> list[Path]:
-    paths = (path.resolve() for path in folder.rglob(f"*{suffix}") if path.is_file())
+    """The files with that end below a folder; those in `fixtures` are sent or read by scenarios."""
+    paths = (
+        path.resolve()
+        for path in folder.rglob(f"*{suffix}")
+        if path.is_file() and FIXTURES not in path.relative_to(folder).parts[:-1]
+    )
     return sorted(paths, key=lambda path: path.as_posix())
 
 
