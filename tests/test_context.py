@@ -226,7 +226,7 @@ def test_where_and_when_an_input_was_asked_is_not_in_its_hash() -> None:
 def test_an_input_as_it_is_built() -> None:
     call = a_call("m7", "m10", mentioned_by=["compliance", "developer"], deadline_s=9.5)
     built = window.build(a_head("tester"), a_history(*WORKED_EXAMPLE), call)
-    assert built.input == an_input(deadline_s=9.5)
+    assert built.input == an_input(deadline_s=9.5, input_hash=built.input_hash)
     assert built.input == AgentInput.model_validate(built.input.model_dump())
     assert built.input_hash == hashed(an_input())
     system, prompt = render.render(built.input)

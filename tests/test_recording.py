@@ -12,6 +12,8 @@ import pytest
 import yaml
 from program import Done, Program
 
+from arena_cli.scenario.recording.ignoring import Ignoring
+
 SCENARIO = """\
 scenario: A plan, then its review
 steps:
@@ -295,6 +297,17 @@ def test_what_is_missing_is_not_asked_for_once_something_drifted(recorded: Progr
     assert recording(recorded).read_bytes() == before
 
 
+def test_nothing_is_added_to_what_drifted(recorded: Program) -> None:
+    recorded.scenario(SCENARIO + '  - system: "15 minutes without an answer"\n', "plan")
+    change(recorded, "agents/critic.yaml", role_prompt="Another.")
+    before = recording(recorded).read_bytes()
+    done = recorded.run("run", "--record=missing", "--json")
+    (told,) = result(done)["scenarios"]
+    assert (done.code, told["written"]) == (1, False)
+    assert told["unkept"] == "it drifted: take that over first, with --update"
+    assert recording(recorded).read_bytes() == before
+
+
 def test_drift_that_was_looked_at_is_taken_over(recorded: Program) -> None:
     change(recorded, "agents/critic.yaml", role_prompt="Find what is right.")
     done = recorded.run("run", "--update", "--json")
@@ -411,6 +424,10 @@ def test_what_varies_in_a_prompt_is_declared(program: Program) -> None:
     )
 
 
+def test_a_pattern_that_finds_nothing_changes_nothing() -> None:
+    assert Ignoring(["(?=a)", "b+"]).text("a bb a") == "a [ignored] a"
+
+
 def test_no_secret_is_in_a_recording(program: Program) -> None:
     secret = "hunter2-hunter2-hunter2"
     program.env["BOT_KEY"] = secret
@@ -514,6 +531,21 @@ def test_a_message_is_told_beside_the_prompt_of_the_only_one_who_hears_it(
     assert causes(done) == [
         ("input", "role_prompt", "Find what is wrong.", "Find what is right."),
         ("input", "message", "user: @critic is it done?", "user: @critic are you done?"),
+    ]
+
+
+def test_all_that_an_agent_is_shown_otherwise_is_told(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("ops", {"say": "yes"})
+    program.agent("dev", {"say": "on it"}).team(selection="none")
+    program.scenario('scenario: S\nsteps: [{send: "@dev hi"}]', "plan")
+    assert program.run("run", "--record").code == 0
+    change(program, "agents/dev.yaml", role_prompt="Build.")
+    change(program, "agents/ops.yaml", name="Operations")
+    done = program.run("run", "--replay", "--json")
+    assert causes(done) == [
+        ("input", "role_prompt", "", "Build."),
+        ("input", "members", "dev (dev)\nops (ops)", "dev (dev)\nops (Operations)"),
     ]
 
 

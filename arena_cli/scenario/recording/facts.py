@@ -83,7 +83,7 @@ def _decided(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | 
     elif kind == "message":
         message = get("message")
         said = message if isinstance(message, dict) else vars(message)
-        if said["author_type"] == "system":
+        if said["author_type"] == "system" and not get("planted"):
             yield "system", None, said["content"]
         else:
             yield MESSAGE, said["author_id"], said["content"]
