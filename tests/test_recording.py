@@ -12,6 +12,16 @@ import pytest
 import yaml
 from program import Done, Program
 
+from arena_cli.adapters.runtime import Heard
+from arena_cli.ground.errors import (
+    AgentError,
+    AgentOverloaded,
+    AgentProtocolError,
+    AgentRefused,
+    AgentUnavailable,
+)
+from arena_cli.ground.redact import Redactor
+from arena_cli.scenario.recording import answers
 from arena_cli.scenario.recording.ignoring import Ignoring
 
 SCENARIO = """\
@@ -405,6 +415,23 @@ def test_attempts_that_failed_are_replayed_without_waiting(tmp_path: Path) -> No
     assert (done.code, causes(done)) == (0, [])
     change(program, "agents/teams/crew.yaml", config={"on_failure": "skip"})
     assert program.run("run", "--replay").code == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AgentUnavailable("dev", "it is gone", came="exit code 3", mend="start it", again=False),
+        AgentOverloaded("dev", "too many", retry_after=7.0),
+        AgentRefused("dev", "no"),
+        AgentProtocolError("dev", "that is no answer", came="<html>"),
+    ],
+)
+def test_a_failure_is_raised_again_as_it_was(error: AgentError) -> None:
+    heard = Heard(Redactor(), lambda _: None)
+    raised = answers.failed(json.loads(json.dumps(answers.failure(error, heard))), "dev", heard)
+    assert isinstance(raised, AgentError)
+    assert (type(raised), str(raised), raised.again) == (type(error), str(error), error.again)
+    assert getattr(raised, "retry_after", None) == getattr(error, "retry_after", None)
 
 
 def test_what_varies_in_a_prompt_is_declared(program: Program) -> None:
