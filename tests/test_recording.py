@@ -879,3 +879,15 @@ def test_a_fixture_is_no_scenario(tmp_path: Path) -> None:
     program.file("scenarios/fixtures/deep/config.yaml", "a: [1")
     program.scenario("scenario: S\nsteps: [{send: '@dev hi', attach: [fixtures/deep/config.yaml]}]")
     assert program.run("run").code == 0
+
+
+def test_a_prompt_that_two_agents_share_is_one_cause(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "ok"}, role_prompt="Be kind.")
+    program.agent("ops", {"say": "ok"}, extends="dev").team()
+    program.scenario('scenario: S\nsteps: [{send: "@dev @ops hi"}]', "plan")
+    assert program.run("run", "--record").code == 0
+    change(program, "agents/dev.yaml", role_prompt="Be brief.")
+    done = program.run("run", "--replay", "--json")
+    assert causes(done) == [("input", "role_prompt", "Be kind.", "Be brief.")]
+    assert result(done)["drift"][0]["agents"] == ["dev", "ops"]

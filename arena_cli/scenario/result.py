@@ -29,8 +29,8 @@ WRONG: frozenset[str] = frozenset({"failed", "error", "interrupted"})
 """What makes a scenario, a step or a check one that is looked at."""
 
 
-_OWN = frozenset({"role_prompt", "memory_context", "invocation", "mentioned_by"})
-"""What an agent is shown that the others are not."""
+_SHARED = frozenset({"input", "settings"})
+"""What may be one text for several agents: a message, a prompt that one extends."""
 
 
 class CheckResult(Shape):
@@ -236,10 +236,10 @@ def causes(results: Iterable[ScenarioResult]) -> list[Cause]:
 
 
 def _same_cause(drift: Drift) -> tuple[str, str | None, str, str, str]:
-    """What makes two one: what everybody is shown alike is nobody's own."""
-    own = drift.field in _OWN or drift.kind != "input"
-    field = drift.field if own else drift.field.partition("[")[0]
-    return (drift.kind, drift.agent if own else None, field, drift.before, drift.after)
+    """What makes two one: the same text that differs, whoever has it."""
+    shared = drift.kind in _SHARED and drift.field != "mentioned_by"
+    field = drift.field.partition("[")[0] if shared else drift.field
+    return (drift.kind, None if shared else drift.agent, field, drift.before, drift.after)
 
 
 def _cause(met: Sequence[tuple[ScenarioResult, Drift]]) -> Cause:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -84,13 +85,17 @@ def _meant(root: Path, name: str, start: Path) -> Path:
     for path in (Path(start, name), root / FOLDER / name, root / FOLDER / (name + SUFFIX)):
         if path.is_dir() or path.is_file():
             return path
-    by_stem = [path for path in of_workspace(root) if path.stem == name]
+    by_stem = [path for path in of_workspace(root) if _nfc(path.stem) == _nfc(name)]
     if len(by_stem) == 1:
         return by_stem[0]
     reader = Reader(root)
     played = [path for path in of_workspace(root) if not include.is_part(reader.document(path))]
     known = [path.stem for path in played]
     raise UsageError(f"there is no scenario `{name}`", nearest.hint(name, known))
+
+
+def _nfc(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
 
 
 def _inside(folder: Path, suffix: str = SUFFIX) -> list[Path]:
