@@ -52,10 +52,14 @@ def what(drift: Drift | Cause, say: Words) -> str:
             return say("the file has a case {case} that was not recorded", case=case_id)
         case "miss":
             return say("{who} is called, and no record is left for it", who=who)
+        case "input" if len(agents) > 1:
+            told = say("{who} are shown another {field}", who=who, field=field)
         case "input" if who:
             told = say("{who} is shown another {field}", who=who, field=field)
         case "input":
             told = say("another message is sent")
+        case "settings" if len(agents) > 1:
+            told = say("{who} have another {field}", who=who, field=field)
         case "settings" if who:
             told = say("{who} has another {field}", who=who, field=field)
         case "settings":
