@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from arena_cli.ground import text as texts
+from arena_cli.ground import wholefile
 from arena_cli.ground.errors import DiskRefused
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import checks, patterns
@@ -167,17 +167,12 @@ def _write(path: Path, entries: dict[Key, str]) -> None:
         for key, text in sorted(entries.items())
     ]
     content = json.dumps({"version": VERSION, "snapshots": listed}, ensure_ascii=False, indent=2)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         if not entries:
             path.unlink(missing_ok=True)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            beside.write_bytes(f"{content}\n".encode())
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        wholefile.replace(path, f"{content}\n".encode())
     except OSError as error:
         raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
 

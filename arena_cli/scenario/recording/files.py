@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -19,6 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from arena_cli.adapters.runtime import Heard
+from arena_cli.ground import wholefile
 from arena_cli.ground.errors import DiskRefused, Fault, FileFaults, UsageError
 from arena_cli.ground.redact import Redactor
 from arena_cli.scenario.recording import answers, taking
@@ -72,12 +72,7 @@ def write(path: Path, content: bytes) -> bool:
         if path.is_file() and path.read_bytes() == content:
             return False
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = _beside(path)
-        try:
-            beside.write_bytes(content)
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        wholefile.replace(path, content)
     except OSError as error:
         raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
     return True
@@ -90,7 +85,7 @@ def check_writable(path: Path, shown: str) -> None:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
         path.parent.mkdir(exist_ok=True)
-        beside = _beside(path)
+        beside = wholefile.beside(path)
         beside.touch()
         beside.unlink()
         if is_new:
@@ -98,10 +93,6 @@ def check_writable(path: Path, shown: str) -> None:
     except OSError as error:
         why = error.strerror or str(error)
         raise UsageError(f"{shown}: this recording could not be written: {why}") from error
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 def is_there(path: Path) -> bool:
