@@ -433,7 +433,7 @@ def test_replies_that_are_gone_differ(tmp_path: Path) -> None:
 class Stream(io.StringIO):
     """A terminal's stream, of which only the encoding counts."""
 
-    encoding = "utf-8"  # type: ignore[assignment]
+    encoding = "utf-8"  # type: ignore[assignment]  # in the base it is a property
 
 
 @pytest.mark.parametrize("width", [40, 100])

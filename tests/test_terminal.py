@@ -28,7 +28,7 @@ LONG_NAME = "名" * 100 + "x" * 100
 class Stream(io.StringIO):
     """A terminal's stream, of which only the encoding counts."""
 
-    encoding = "utf-8"  # type: ignore[assignment]
+    encoding = "utf-8"  # type: ignore[assignment]  # in the base it is a property
 
 
 class Seen:

@@ -223,8 +223,8 @@ def _as_text(value: Any) -> str:
 
 
 def _routing(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
-    """The first thing in each session that went another way; a planted past decides nothing."""
-    new = {0, *_new_steps(tape)}
+    """The first thing in each session that went another way."""
+    new = _new_steps(tape)
     for session in dict.fromkeys(stretch.session for stretch in tape.stretches):
         before = [one for one in facts.recorded(case, tape, session) if one.step not in new]
         after = [one for one in facts.played(tape, session) if one.step not in new]
