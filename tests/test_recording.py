@@ -868,7 +868,7 @@ def test_a_past_that_was_planted_is_no_drift(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.agent("dev", {"say": "ok"}).team(selection="none")
     past = "{messages: [{user: hi}, {system: there}]}"
-    program.scenario(f"scenario: S\ngiven: {past}\nsteps: [{{send: hello}}, {{send: '@dev hi'}}]")
+    program.scenario(f"scenario: S\ngiven: {past}\nsteps: [{{send: hello}}]")
     assert program.run("run", "--record").code == 0
     assert program.run("run", "--replay").code == 0
 
