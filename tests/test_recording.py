@@ -866,7 +866,7 @@ def test_snapshots_are_taken_with_a_recording(tmp_path: Path) -> None:
 
 def test_a_past_that_was_planted_is_no_drift(tmp_path: Path) -> None:
     program = Program(tmp_path)
-    program.agent("dev", {"say": "ok"}).team(selection="none")
+    program.agent("dev", {"say": "ok"}).agent("ops", {"say": "ok"}).team(selection="none")
     past = "{messages: [{user: hi}, {system: there}]}"
     program.scenario(f"scenario: S\ngiven: {past}\nsteps: [{{send: hello}}]")
     assert program.run("run", "--record").code == 0
