@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena_cli.context import digest, render, tokens, window
+from arena_cli.context.history import History
 from arena_cli.ground.protocol import (
     AgentInput,
     Attachment,
@@ -73,8 +74,8 @@ def a_head(agent_id: str, window_tokens: int = 32_000, role: str = "") -> window
     return window.Head.of(team, member)
 
 
-def a_history(*messages: Message, max_tokens: int | None = None) -> window.History:
-    history = window.History(max_tokens)
+def a_history(*messages: Message, max_tokens: int | None = None) -> History:
+    history = History(max_tokens)
     for one in messages:
         history.append(one)
     return history
@@ -108,24 +109,6 @@ WORKED_EXAMPLE = (
     message(7, "compliance", "GDPR 要求：用户同意、数据可删除 @测试工程师 请准备测试用例"),
     message(10, "developer", "收到，先做认证模块 @测试工程师 完成后请做冒烟测试"),
 )
-
-
-# Tokens
-
-
-@pytest.mark.parametrize(
-    ("text", "estimate"),
-    [("", 0), ("a", 1), ("four", 1), ("fives", 2), ("用户认证", 4), ("用户 ok", 3), ("тест", 2)],
-)
-def test_estimate(text: str, estimate: int) -> None:
-    assert tokens.estimate(text) == estimate
-
-
-@settings(deadline=None)
-@given(st.text(), st.text())
-def test_the_estimate_of_two_texts_is_that_of_both(first: str, second: str) -> None:
-    apart = tokens.estimate(first) + tokens.estimate(second)
-    assert apart - 1 <= tokens.estimate(first + second) <= apart
 
 
 # The hash
@@ -271,7 +254,7 @@ def test_the_newest_whole_messages_within_the_window() -> None:
     assert ids == [f"m{number}" for number in range(50 - len(ids), 50)]
     assert 5 < len(ids) < 50
     assert built.input_tokens <= 2000
-    wider = window.build(a_head("tester", window_tokens=2150), a_history(*said), a_call("m49"))
+    wider = window.build(a_head("tester", window_tokens=2075), a_history(*said), a_call("m49"))
     assert len(wider.input.messages) == len(ids) + 1
 
 
@@ -284,7 +267,7 @@ def test_triggers_are_shown_even_if_they_do_not_fit() -> None:
     )
     built = window.build(a_head("tester", window_tokens=1000), history, a_call("m2", "m4"))
     assert [one.id for one in built.input.messages] == ["m2", "m4"]
-    assert built.input_tokens > 45_000
+    assert built.input_tokens > 25_000
     small = window.build(a_head("tester", window_tokens=1), history, a_call("m3", "m9"))
     assert [one.id for one in small.input.messages] == ["m3"]
 
@@ -305,27 +288,29 @@ def test_what_is_selected_is_the_most_that_fits_beside_the_triggers(
     def selected(start: int) -> list[int]:
         return [at for at in wanted if at < start] + list(range(start, len(said)))
 
-    costs = [a_history(one).select("tester", 10_000, [])[2] for one in said]
+    costs = [a_history(one).select("tester", 10_000, []).tokens for one in said]
     candidates = [selected(start) for start in range(len(said) + 1)]
     fitting = [rows for rows in candidates if sum(costs[at] for at in rows) <= budget]
     expected = fitting[0] if fitting else wanted
-    messages, digests, used = history.select("tester", budget, [f"m{at}" for at in wanted])
-    assert [one.id for one in messages] == [f"m{at}" for at in expected]
-    assert digests == [digest.message_digest(one) for one in messages]
-    assert used == sum(costs[at] for at in expected)
+    found = history.select("tester", budget, [f"m{at}" for at in wanted])
+    assert [one.id for one in found.messages] == [f"m{at}" for at in expected]
+    assert found.digests == [digest.message_digest(one) for one in found.messages]
+    assert found.tokens == sum(costs[at] for at in expected)
 
 
 def test_what_no_window_reaches_is_forgotten_and_nothing_else() -> None:
     head = a_head("tester", window_tokens=3000)
-    history = window.History(3000)
-    whole = window.History()
+    history = History(3000)
+    whole = History()
     for number in range(5000):
         said = message(number, "tester" if number % 4 == 0 else "user", f"message {number}")
         for one in (history, whole):
             one.append(said)
         if number % 97 == 0 or number > 4990:
             call = a_call(f"m{number}", f"m{number - 100}")
-            assert window.build(head, history, call) == window.build(head, whole, call)
+            built, expected = (window.build(head, one, call) for one in (history, whole))
+            assert built.input == expected.input
+            assert built.input_tokens == expected.input_tokens
     assert len(history) < 1200
     assert len(whole) == 5000
 

@@ -30,7 +30,9 @@ def previewed(talk: Talk, content: str, **sent: Any) -> Preview:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """All but the index of notes, which is derived of them."""
+    kept = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".sqlite")
+    return {str(path): path.read_bytes() for path in kept}
 
 
 MESSAGES = [

@@ -18,7 +18,7 @@ from program import Program
 from stage import Stage, printed
 
 from arena_cli.ground.errors import UsageError
-from arena_cli.ground.protocol import Attachment, Usage
+from arena_cli.ground.protocol import Attachment, Message, Usage
 from arena_cli.scenario.play.run import Runner
 from arena_cli.scenario.promote.promoting import Promoted, Promotion, path_for
 from arena_cli.scenario.recording.shelf import Shelf, Wanted
@@ -348,7 +348,7 @@ def test_what_came_with_messages_and_answers_comes_again(tmp_path: Path) -> None
                 [(p.type, p.name, p.sha256) for p in m.attachments],
             )
             for m in (getattr(event, "message", None) for event in found)
-            if m is not None
+            if isinstance(m, Message)
         ]
 
     again = events(stage, result.sessions[0])

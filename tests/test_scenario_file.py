@@ -13,8 +13,6 @@ from arena_cli.scenario.load import file, select
 # Every key that the format has and that is not built yet, where it stands.
 NOT_BUILT = {
     "": "repeat pass_rate",
-    "given": "notes",
-    "expect": "shown notes shown_notes deviations compactions",
     "check": "tool",
 }
 PLACES = {

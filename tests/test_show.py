@@ -19,6 +19,7 @@ from support import WORKED_MESSAGE, Puppets, Talk, member, puppet, team, worked_
 from arena_cli.ground.errors import AgentOverloaded, UsageError
 from arena_cli.ground.protocol import AgentInput
 from arena_cli.session import recall, store
+from arena_cli.session.session import Place
 from arena_cli.transcript import concerning, follow, index, passage, read
 from arena_cli.transcript.events import Event, SessionEvent
 
@@ -263,7 +264,8 @@ def test_another_file_in_its_place_is_told_from_its_beginning(
 
 def shown_again(talk: Talk, agent: str, turn: int | None = None) -> recall.Recalled:
     stored = store.find(talk.workspace, str(talk.name))
-    return recall.recall(stored, agent, turn, team_of=lambda _: talk.team)
+    place = Place(talk.workspace)
+    return recall.recall(stored, agent, turn, place=place, team_of=lambda _: talk.team)
 
 
 def test_every_call_is_made_again_as_it_was(tmp_path: Path) -> None:

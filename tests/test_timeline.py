@@ -262,6 +262,10 @@ def hostile_events() -> Iterable[dict[str, Any]]:
     yield {"type": "candidates", "turn": 1, "asked": [HOSTILE], "passed_over": passed}
     yield ended("awaiting_human", awaits=[HOSTILE])
     yield {"type": "recovered", "what": HOSTILE, "bytes": 1, "kept_in": HOSTILE}
+    note = {"kind": HOSTILE, "title": HOSTILE, "status": HOSTILE, "reason": HOSTILE}
+    yield {"type": "note", "note": HOSTILE, "act": "added", "by": HOSTILE, **note}
+    ignored = {"reply": 1, "agent": HOSTILE, "kind": HOSTILE, "level": "warning", "reason": HOSTILE}
+    yield {"type": "deviation", "note": HOSTILE, **ignored}
 
 
 @pytest.mark.parametrize("event", list(hostile_events()), ids=lambda event: event["type"])

@@ -153,10 +153,11 @@ def test_c35_both_halves_of_a_torn_join_are_saved(tmp_path: Path) -> None:
 def test_c35_the_session_goes_on_after_a_torn_end(tmp_path: Path) -> None:
     talk = Talk(tmp_path, worked_team())
     talk.send(WORKED_MESSAGE)
+    written = len(talk.records())
     with talk.transcript.open("ab") as file:
         file.write(b'{"seq":99,"te')
     talk.send("@测试工程师 再来")
-    assert talk.last("recovered").kept_in == "transcript.torn-18"
+    assert talk.last("recovered").kept_in == f"transcript.torn-{written + 1}"
     assert talk.last("chain_finished").chain == 2
     assert [one["seq"] for one in talk.records()] == list(range(1, len(talk.records()) + 1))
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from arena_cli.ground.chat import Render, RenderChat
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
+from arena_cli.team.model import ModelFacts
 
 
 class Settings(BaseModel):
@@ -57,7 +58,8 @@ class Setup:
     start from; `scratch` is a folder of the session for files that a call needs; `records` one of
     the workspace for the records of running programs (`strays`); `render` turns an input into
     (system text, prompt text), `chat` into turns; `used` tells which scripted entries this agent's
-    earlier replies of the session used up; `environ` is the process environment with `.env` below.
+    earlier replies of the session used up; `environ` is the process environment with `.env` below;
+    `models` is what `arena.yaml` knows of models, by name.
     """
 
     agent_id: str
@@ -69,6 +71,7 @@ class Setup:
     chat: RenderChat
     used: Callable[[], frozenset[int]] = frozenset
     environ: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, ModelFacts] = field(default_factory=dict)
 
 
 class Health(NamedTuple):

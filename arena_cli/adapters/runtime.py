@@ -38,7 +38,7 @@ from arena_cli.ground.protocol import (
 )
 from arena_cli.ground.redact import Redactor
 from arena_cli.team import environ
-from arena_cli.team.model import Member
+from arena_cli.team.model import Member, ModelFacts
 
 HEALTH_LIMIT_S = 20.0
 MOST_RAW_CHARS = 16_384
@@ -132,7 +132,7 @@ class Calls(Protocol):
 class Runtime:
     """Adapters by agent. `used` tells which scripted entries an agent has used up."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is a thing of its own
         self,
         *,
         workspace: Path,
@@ -141,6 +141,7 @@ class Runtime:
         renderer: Renderer,
         redactor: Redactor,
         environ: Mapping[str, str],
+        models: Mapping[str, ModelFacts] | None = None,
         used: Callable[[str], frozenset[int]] = lambda _: frozenset(),
         adapter_type: Callable[[str], type[Adapter]] = registry.adapter_type,
     ) -> None:
@@ -150,6 +151,7 @@ class Runtime:
         self._records = records
         self._renderer = renderer
         self._environ = environ
+        self._models = models or {}
         self._used = used
         self._adapter_type = adapter_type
         self._running: dict[str, Adapter] = {}
@@ -230,6 +232,7 @@ class Runtime:
             chat=self._renderer.chat,
             used=lambda: self._used(member.id),
             environ=self._environ,
+            models=self._models,
         )
         return adapter_type(setup)
 

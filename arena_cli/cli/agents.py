@@ -14,6 +14,7 @@ from arena_cli.ground import exits
 from arena_cli.ground.errors import UsageError
 
 if TYPE_CHECKING:
+    from arena_cli.adapters.api.models import Known
     from arena_cli.team.model import AgentProfile
     from arena_cli.team.newcomer import Newcomer
     from arena_cli.team.search import Match
@@ -153,8 +154,38 @@ def check(context: typer.Context) -> None:
     loaded, _ = common.scenarios_of(context, select.everything(common.root_of(context)))
     for warning in loaded.warnings:
         common.warn(f"warning: {warning}")
-    if not print_health(loaded):
+    sound = print_health(loaded)
+    _tell_models(loaded)
+    if not sound:
         raise typer.Exit(exits.NOT_HELD)
+
+
+def _tell_models(loaded: Workspace) -> None:
+    """A line per agent behind an API: what is known of its model, and from where."""
+    from arena_cli.adapters.api import models
+    from arena_cli.ground.text import shown_line
+
+    for agent_id, profile in loaded.profiles.items():
+        known = models.known(profile.adapter, loaded.file.models)
+        if known is None:
+            continue
+        agent, model = shown_line(agent_id), shown_line(known.model)
+        common.say(f"       {agent} · model {model} · {_told_of(known)}")
+        asked = profile.context.window_tokens
+        if known.window_tokens is not None and asked > known.window_tokens:
+            common.warn(
+                f"warning: {agent}: its `context.window_tokens` is {asked}, more than the"
+                f" {known.window_tokens} tokens that {model} takes, by {known.window_from}"
+            )
+
+
+def _told_of(known: Known) -> str:
+    window = "window unknown"
+    if known.window_tokens is not None:
+        window = f"window {known.window_tokens} tokens ({known.window_from})"
+    price = f"price from {known.price_from}" if known.price_from else "price unknown"
+    is_all = known.window_from and known.price_from
+    return f"{window} · {price}" + ("" if is_all else " (set `models` in arena.yaml)")
 
 
 def print_health(loaded: Workspace, *agents: str) -> bool:

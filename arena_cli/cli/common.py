@@ -94,6 +94,11 @@ def place_of(loaded: Workspace, *, wait_s: float) -> Place:
         redact=loaded.file.redact,
         environ={**environ.read_dotenv(loaded.root), **os.environ},
         wait_s=wait_s,
+        models=loaded.file.models,
+        memory=loaded.file.memory,
+        summarizer=loaded.summarizer,
+        extractor=loaded.extractor,
+        on_problem=lambda problem: warn(str(problem)),
     )
 
 

@@ -198,7 +198,9 @@ def _show_context(
 
     number = None if turn is None else passage.turn_number(stored.transcript, turn)
     loaded = common.workspace_of(context)
-    _print_context(recall.recall(stored, agent, number, team_of=loaded.team), as_json=as_json)
+    place = common.place_of(loaded, wait_s=0)
+    recalled = recall.recall(stored, agent, number, place=place, team_of=loaded.team)
+    _print_context(recalled, as_json=as_json)
 
 
 def _print_context(recalled: Recalled, *, as_json: bool) -> None:

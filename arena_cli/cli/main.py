@@ -14,15 +14,18 @@ from arena_cli import __version__
 from arena_cli.cli import (
     agents,
     common,
+    context,
     diff,
+    export,
     interrupt,
+    knowledge,
     look,
-    messages,
     pages,
     promote,
     scenarios,
     streams,
     talk,
+    usage,
     workspace,
 )
 from arena_cli.cli.common import Options
@@ -39,13 +42,17 @@ app = typer.Typer(
 )
 
 app.command("init")(workspace.init)
-app.command("send", cls=messages.Command)(talk.send)
+app.command("send", cls=talk.Command)(talk.send)
 app.command("resume")(talk.resume)
 app.command("run", cls=scenarios.Command)(scenarios.run)
 app.command("promote")(promote.promote)
 app.command("show", cls=pages.Command)(look.show)
+app.command("context")(context.context)
+app.command("usage")(usage.usage)
 app.command("diff")(diff.diff)
+app.command("export")(export.export)
 app.command("sessions")(look.sessions)
+app.add_typer(knowledge.knowledge_app, name="knowledge")
 app.add_typer(agents.agents_app, name="agents")
 app.command("teams")(workspace.teams)
 app.command("doctor")(look.doctor)

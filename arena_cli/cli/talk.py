@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -60,6 +60,16 @@ FromFile = Annotated[Path | None, typer.Option("--file", "-f", help="Read the me
 Attach = Annotated[
     list[Path] | None, typer.Option("--attach", "-a", help="A file to attach; repeat for more.")
 ]
+AttachAudit = Annotated[
+    str | None,
+    typer.Option(
+        "--attach-audit",
+        metavar="[=SESSION]",
+        help="Attach the audit (`arena export --audit`) of the session that is gone on with, or of "
+        "another: `--attach-audit=NAME`.",
+        autocompletion=complete.complete_sessions,
+    ),
+]
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -77,6 +87,16 @@ EventsAsJson = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but problems.")]
 
 
+class Command(messages.Command):
+    """`arena send`, whose `--attach-audit` may stand without a session."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, as every command does."""
+        end = args.index("--") if "--" in args else len(args)
+        options = [f"{arg}=" if arg == "--attach-audit" else arg for arg in args[:end]]
+        return super().parse_args(ctx, [*options, *args[end:]])
+
+
 def send(
     context: typer.Context,
     message: TheMessage = None,
@@ -87,6 +107,7 @@ def send(
     author: Author = None,
     file: FromFile = None,
     attach: Attach = None,
+    attach_audit: AttachAudit = None,
     as_json: EventsAsJson = False,
     quiet: Quiet = False,
     dry_run: DryRun = False,
@@ -102,7 +123,10 @@ def send(
     content = messages.given(message, file)
     sent = outgoing.outgoing(members, content, author=author, to=to or (), files=attach or ())
     name = stored.name if stored else session
+    audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
     if dry_run:
+        if audited:
+            sent = _with_audit(sent, audited)
         if not quiet:
             _preview(common.place_of(loaded, wait_s=0), name, members, sent, as_json=as_json)
         return
@@ -114,6 +138,8 @@ def send(
                 f"session {opened.name}: the chain that was cut short is closed as interrupted "
                 "(`arena resume` would have gone on with it)"
             )
+        if audited:  # only now is it known that nobody else is writing there
+            sent = _with_audit(sent, audited)
         chain = opened.last(opened.send(sent))
         finished = interrupt.run(chain, hint=_resume_hint(opened.name))
     _exit(finished)
@@ -165,6 +191,26 @@ def _stored(
     if must_exist or (there and (there / store.TRANSCRIPT).is_file()):
         return store.find(loaded.root, session)
     return None
+
+
+def _audited(loaded: Workspace, name: str, stored: Stored | None) -> Stored:
+    """The session whose audit is attached; an empty name is the one that is gone on with."""
+    from arena_cli.session import store
+
+    if name:
+        return store.find(loaded.root, name)
+    if stored is None:
+        raise UsageError(
+            "--attach-audit: a new session has nothing to report yet",
+            "Go on with one (`-c`, `--session NAME`), or name one: `--attach-audit=NAME`.",
+        )
+    return stored
+
+
+def _with_audit(sent: Outgoing, audited: Stored) -> Outgoing:
+    from arena_cli.cli import export
+
+    return sent._replace(attachments=(*sent.attachments, export.attachment(audited)))
 
 
 def _team(loaded: Workspace, name: str | None, stored: Stored | None) -> Team:

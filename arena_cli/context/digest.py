@@ -69,9 +69,15 @@ class HeadDigest:
         message_digests: Sequence[str],
         *,
         mentioned_by: Sequence[str] = (),
+        memory_context: str | None = None,
+        prefer_concise: bool = False,
     ) -> str:
         """The hash of one input, in hexadecimal."""
         fields = {**self._common, "invocation": _canonical(invocation), "turn": str(turn)}
+        if memory_context is not None:
+            fields["memory_context"] = _canonical(memory_context)
+        if prefer_concise:
+            fields["prefer_concise"] = "true"
         if mentioned_by:
             fields["mentioned_by"] = _canonical(list(mentioned_by))
         if message_digests:
@@ -83,7 +89,14 @@ def input_digest(input: AgentInput) -> str:
     """The hash of one input by itself, in hexadecimal; that of its head is made anew."""
     head = HeadDigest(input.agent_id, input.role_prompt, input.members, input.max_output_tokens)
     digests = [message_digest(message) for message in input.messages]
-    return head.of(input.invocation, input.turn, digests, mentioned_by=input.mentioned_by)
+    return head.of(
+        input.invocation,
+        input.turn,
+        digests,
+        mentioned_by=input.mentioned_by,
+        memory_context=input.memory_context,
+        prefer_concise=input.prefer_concise,
+    )
 
 
 @lru_cache(maxsize=64)

@@ -1,44 +1,39 @@
-"""What an agent is shown of a conversation: the newest messages that fit, and always the triggers.
+"""What an agent is shown of a conversation, in four layers, within the room that its window has.
 
-Everything that can be made once per message or per member is made once: building an input costs the
-same however long the session is.
+The newest messages whole; those that are pinned always; the older part as a summary; the notes that
+bear on this call. It is a function of what was said and noted, the member, and the call alone
+(design of the layers: docs/context.md).
 """
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from arena_cli.context import digest, render, tokens
-from arena_cli.ground.protocol import (
-    AgentInput,
-    Invocation,
-    MemberInfo,
-    Message,
-    ShownMessage,
-)
+from arena_cli.context import digest, remembered, render, tokens
+from arena_cli.context.history import History, Selection
+from arena_cli.context.remembered import NOTHING, Found, Memory, Pinned
+from arena_cli.ground.protocol import AgentInput, Invocation, MemberInfo, Message
+from arena_cli.memory.note import Note
 from arena_cli.team.model import Member, Team
 
 # For what stands around the messages in a prompt, the question at its end above all.
 _PROMPT_TOKENS = 120
 
-# What tells of an attachment, its name apart: its type, path and size.
-_ATTACHMENT_TOKENS = 40
-
 # The least that the line above a message takes up.
 _FRAME_TOKENS = 4
 
-# Never forgotten, however small the windows: a deferred agent's triggers may lie this far back.
-_KEPT_AT_LEAST = 512
+# What the summary, the pinned messages and the notes may take at most of the room for messages.
+_SUMMARY_SHARE = 0.5
+_PINNED_SHARE = 0.5
+_NOTES_SHARE = 0.15
 
 
 class Head(NamedTuple):
     """What all inputs of one member in one team have in common.
 
-    `tokens` is the estimate for all but the messages, `budget` what remains for them.
+    `room` is its window less what its answer needs, `tokens` the estimate for all but the messages.
     """
 
     agent_id: str
@@ -46,23 +41,23 @@ class Head(NamedTuple):
     members: list[MemberInfo]
     max_output_tokens: int
     tokens: int
-    budget: int
+    room: int
     digest: digest.HeadDigest
 
     @classmethod
-    def of(cls, team: Team, member: Member) -> Head:
-        """The head for a member of the team."""
+    def of(cls, team: Team, member: Member, model_window: int | None = None) -> Head:
+        """The head for a member of the team; `model_window` is what its model takes, if known."""
         members = team.infos
         settings = member.profile.context
+        window = min(settings.window_tokens, model_window or settings.window_tokens)
         system = render.system_text(member.id, member.role_prompt, members)
-        used = tokens.estimate(system) + _PROMPT_TOKENS
         return cls(
             agent_id=member.id,
             role_prompt=member.role_prompt,
             members=members,
             max_output_tokens=settings.max_output_tokens,
-            tokens=used,
-            budget=settings.window_tokens - settings.reserved_output_tokens - used,
+            tokens=tokens.estimate(system) + _PROMPT_TOKENS,
+            room=window - settings.reserved_output_tokens,
             digest=digest.HeadDigest(
                 member.id, member.role_prompt, members, settings.max_output_tokens
             ),
@@ -82,147 +77,85 @@ class Call(NamedTuple):
     deadline_s: float | None = None
 
 
+class Limits(NamedTuple):
+    """What decides how much fits beside the head.
+
+    `factor` is what the agent's model counts over what is estimated; from `concise_from` of the
+    room on the agent is asked to be concise. `most`, in estimated tokens, is a nearer limit.
+    """
+
+    factor: float = 1.0
+    concise_from: float = 1.0
+    most: int | None = None
+
+
+UNLIMITED = Limits()
+
+
+class Chosen(NamedTuple):
+    """What an agent is shown, and what not. Tokens are estimates, uncorrected.
+
+    `pinned` are those that are shown beside the newest messages, `titles` those for which there is
+    no more room than for their title. `withheld` are notes with the reason.
+    """
+
+    selection: Selection
+    has_summary: bool
+    pinned: list[Pinned]
+    titles: list[Note]
+    notes: list[Found]
+    withheld: list[tuple[Found, str]]
+    stable: str
+    stable_tokens: int
+    noted: str
+    noted_tokens: int
+
+
 class Built(NamedTuple):
-    """An input, its hash, those of its messages (`digest`), and the estimate of its tokens."""
+    """An input, its hash, those of its messages (`digests`), and the estimate of its tokens."""
 
     input: AgentInput
     input_hash: str
     input_tokens: int
     digests: Sequence[str]
+    chosen: Chosen
 
 
-@dataclass
-class _View:
-    """The newest of the history as one agent is shown it, from message number `first` on."""
-
-    first: int
-    shown: list[ShownMessage] = field(default_factory=list)
-    digests: list[str] = field(default_factory=list)
+SHOWN_WHOLE = "the message that it comes from is shown whole"
+NO_ROOM = "there is no room"
 
 
-class History:
-    """The messages of a session in their order, oldest first, ready to be shown.
-
-    What no window of `max_tokens` reaches is forgotten (None: nothing is).
-    """
-
-    def __init__(self, max_tokens: int | None = None) -> None:
-        self._max_tokens = max_tokens
-        self._messages: list[ShownMessage] = []
-        self._digests: list[str | None] = []
-        self._before: list[int] = []
-        self._total = 0
-        self._views: dict[str, _View] = {}
-        self._forgotten = 0
-        self._number: dict[str, int] = {}
-
-    @classmethod
-    def of(cls, team: Team) -> History:
-        """An empty one that reaches as far as the widest window of the team's members."""
-        return cls(budget_of(team))
-
-    def __len__(self) -> int:
-        return len(self._messages)
-
-    def append(self, message: Message) -> None:
-        """Takes the next message."""
-        shown = _shown(message)
-        self._number[message.id] = self._forgotten + len(self._messages)
-        self._messages.append(shown)
-        self._digests.append(None)
-        self._before.append(self._total)
-        self._total += _weight(shown)
-        if self._max_tokens is not None:
-            self._forget(self._max_tokens)
-
-    def select(
-        self, agent_id: str, budget: int, trigger: Sequence[str]
-    ) -> tuple[list[ShownMessage], list[str], int]:
-        """What an agent is shown within a budget of tokens, the hashes, and the tokens.
-
-        It is the triggers, and as many of the newest messages as fit beside them.
-        """
-        start = self._fitting(budget)
-        numbers = {self._number.get(message_id) for message_id in trigger}
-        wanted = sorted(number - self._forgotten for number in numbers if number is not None)
-        older = [at for at in wanted if at < start]
-        extra = 0
-        while older and (more := sum(map(self._cost, older))) != extra:
-            extra = more
-            start = self._fitting(budget - extra)
-            older = [at for at in wanted if at < start]
-        messages, digests = self._newest(agent_id, start)
-        if older:
-            pairs = [self._as_shown(at, agent_id) for at in older]
-            messages = [*(shown for shown, _ in pairs), *messages]
-            digests = [*(hashed for _, hashed in pairs), *digests]
-        left_out = self._before[start] if start < len(self._before) else self._total
-        return messages, digests, self._total - left_out + extra
-
-    def _fitting(self, budget: int) -> int:
-        return bisect.bisect_left(self._before, self._total - max(budget, 0))
-
-    def _cost(self, at: int) -> int:
-        after = self._before[at + 1] if at + 1 < len(self._before) else self._total
-        return after - self._before[at]
-
-    def _newest(self, agent_id: str, start: int) -> tuple[list[ShownMessage], list[str]]:
-        """The messages from index `start` on as an agent is shown them, and their hashes."""
-        view = self._views.get(agent_id)
-        if view is None or view.first - self._forgotten > start:
-            # Windows move forwards, so that a view is made from scratch once, as a rule.
-            view = self._views[agent_id] = _View(start + self._forgotten)
-        for at in range(view.first - self._forgotten + len(view.shown), len(self._messages)):
-            shown, hashed = self._as_shown(at, agent_id)
-            view.shown.append(shown)
-            view.digests.append(hashed)
-        skipped = start - (view.first - self._forgotten)
-        return view.shown[skipped:], view.digests[skipped:]
-
-    def _as_shown(self, at: int, agent_id: str) -> tuple[ShownMessage, str]:
-        shown = self._messages[at]
-        if shown.author_id == agent_id and shown.author_type == "agent":
-            own = shown.model_copy(update={"role": "assistant"})
-            return own, digest.message_digest(own)
-        hashed = self._digests[at]
-        if hashed is None:
-            hashed = self._digests[at] = digest.message_digest(shown)
-        return shown, hashed
-
-    def _forget(self, max_tokens: int) -> None:
-        """Forgets what is out of reach, once that is half of what is remembered."""
-        most = len(self._messages) - _KEPT_AT_LEAST
-        if most < len(self._messages) // 2:
-            return
-        count = min(most, self._fitting(max_tokens))
-        if count < len(self._messages) // 2:
-            return
-        for shown in self._messages[:count]:
-            self._number.pop(shown.id, None)
-        self._forgotten += count
-        for agent_id, view in list(self._views.items()):
-            gone = self._forgotten - view.first
-            if gone > len(view.shown):
-                del self._views[agent_id]
-            elif gone > 0:
-                del view.shown[:gone], view.digests[:gone]
-                view.first = self._forgotten
-        del self._messages[:count], self._digests[:count], self._before[:count]
+def history_of(team: Team) -> History:
+    """An empty one that reaches as far as the widest window of the team's members."""
+    return History(budget_of(team))
 
 
 @lru_cache(maxsize=256)
-def head_of(team: Team, agent_id: str) -> Head:
+def head_of(team: Team, agent_id: str, model_window: int | None = None) -> Head:
     """The head for a member of the team, made once."""
     member = team.member(agent_id)
     if member is None:
         raise KeyError(agent_id)
-    return Head.of(team, member)
+    return Head.of(team, member, model_window)
 
 
-def build(head: Head, history: History, call: Call) -> Built:
+def build(
+    head: Head, history: History, call: Call, memory: Memory = NOTHING, limits: Limits = UNLIMITED
+) -> Built:
     """What an agent is shown at one call."""
-    messages, digests, used = history.select(head.agent_id, head.budget, call.trigger)
-    input_hash = head.digest.of(call.invocation, call.turn, digests, mentioned_by=call.mentioned_by)
+    chosen = _chosen(head, history, call, memory, limits)
+    selection = chosen.selection
+    digests = selection.digests
+    memory_context = "\n\n".join(part for part in (chosen.stable, chosen.noted) if part) or None
+    is_concise = usage_ratio(head, history, memory, limits.factor) >= limits.concise_from
+    input_hash = head.digest.of(
+        call.invocation,
+        call.turn,
+        digests,
+        mentioned_by=call.mentioned_by,
+        memory_context=memory_context,
+        prefer_concise=is_concise,
+    )
     built = AgentInput(
         session_id=call.session_id,
         turn_id=call.turn_id,
@@ -234,12 +167,140 @@ def build(head: Head, history: History, call: Call) -> Built:
         invocation=call.invocation,
         mentioned_by=list(call.mentioned_by),
         members=head.members,
-        messages=messages,
+        messages=selection.messages,
+        memory_context=memory_context,
         max_output_tokens=head.max_output_tokens,
+        prefer_concise=is_concise,
         deadline_s=call.deadline_s,
+        memory_stable=len(chosen.stable),
         input_hash=input_hash,
     )
-    return Built(built, input_hash, head.tokens + used, digests)
+    used = head.tokens + chosen.stable_tokens + chosen.noted_tokens + selection.tokens
+    return Built(built, input_hash, round(used * limits.factor), digests, chosen)
+
+
+def usage_ratio(head: Head, history: History, memory: Memory, factor: float = 1.0) -> float:
+    """What all that is not summarised takes, over what the window has room for."""
+    return usage_of(head, history, memory, factor) / max(head.room, 1)
+
+
+def usage_of(head: Head, history: History, memory: Memory, factor: float = 1.0) -> int:
+    """The tokens that an agent would be shown if all that is not summarised were."""
+    used = head.tokens + tokens.estimate(memory.summary) + history.tokens_after(memory.upto)
+    return round(used * max(factor, 1.0))
+
+
+def _chosen(head: Head, history: History, call: Call, memory: Memory, limits: Limits) -> Chosen:
+    # What is estimated too high only leaves room unused; and what is loaded reaches no further.
+    room = int(head.room / max(limits.factor, 1.0)) - head.tokens
+    if limits.most is not None:
+        room = min(room, limits.most - head.tokens)
+    has_summary = bool(memory.summary) and (
+        tokens.estimate(memory.summary) <= room * _SUMMARY_SHARE
+    )
+    summary = memory.summary if has_summary else ""
+    pinned, titles, selection = _pinned(head.agent_id, history, call, memory, summary, room)
+    stable = remembered.stable(summary, memory.summarised, titles)
+    stable_tokens = tokens.estimate(stable)
+    notes: list[Found] = []
+    withheld: list[tuple[Found, str]] = []
+    noted = ""
+    noted_tokens = 0
+    if memory.notes:
+        shown = {message.id for message in selection.messages}
+        notes, withheld = _notes(memory.notes, shown, int(room * _NOTES_SHARE))
+        noted = "\n".join(remembered.noted(found.note) for found in notes)
+        noted_tokens = tokens.estimate(noted)
+        if notes:
+            left = room - stable_tokens - noted_tokens
+            selection = _select(head.agent_id, history, call, memory, pinned, left)
+    return Chosen(
+        selection=selection,
+        has_summary=has_summary,
+        pinned=pinned,
+        titles=titles,
+        notes=notes,
+        withheld=withheld,
+        stable=stable,
+        stable_tokens=stable_tokens,
+        noted=noted,
+        noted_tokens=noted_tokens,
+    )
+
+
+def _pinned(
+    agent_id: str, history: History, call: Call, memory: Memory, summary: str, room: int
+) -> tuple[list[Pinned], list[Note], Selection]:
+    """The pinned messages that are shown beside the newest, those that only have a title, and
+    the messages that are shown.
+
+    The newest pinned ones stay, if there is no room for all.
+    """
+    by_id = {one.message.id: one for one in memory.pinned}
+    beside: list[Pinned] = []
+    while True:
+        kept, titles = _within(beside, history, int(room * _PINNED_SHARE))
+        stable = tokens.estimate(remembered.stable(summary, memory.summarised, titles))
+        selection = _select(agent_id, history, call, memory, kept, room - stable)
+        older = history.older(by_id, selection.start) if by_id else []
+        # What is shown beside the newest pushes others out of them: until nothing more is.
+        if len(older) <= len(beside):
+            return kept, titles, selection
+        beside = [by_id[message_id] for message_id in older]
+
+
+def _within(
+    pinned: Sequence[Pinned], history: History, most: int
+) -> tuple[list[Pinned], list[Note]]:
+    """The newest that take so many tokens together, and the notes of the others, oldest first."""
+    at = len(pinned)
+    while at and (most := most - history.weight_of(pinned[at - 1].message)) >= 0:
+        at -= 1
+    return list(pinned[at:]), [one.note for one in pinned[:at]]
+
+
+def _select(
+    agent_id: str,
+    history: History,
+    call: Call,
+    memory: Memory,
+    pinned: Sequence[Pinned],
+    budget: int,
+) -> Selection:
+    """The messages that are shown, with those of the pinned ones that are remembered no more."""
+    far = [one.message for one in pinned if history.message(one.message.id) is None]
+    near = [one.message.id for one in pinned if history.message(one.message.id) is not None]
+    extra = sum(map(history.weight_of, far))
+    selection = history.select(
+        agent_id, budget - extra, [*call.trigger, *near] if near else call.trigger, memory.upto
+    )
+    if not far:
+        return selection
+    pairs = [history.far(message, agent_id) for message in far]
+    return selection._replace(
+        messages=[*(shown for shown, _ in pairs), *selection.messages],
+        digests=[*(hashed for _, hashed in pairs), *selection.digests],
+        tokens=selection.tokens + extra,
+        older=selection.older + len(far),
+    )
+
+
+def _notes(
+    found: Sequence[Found], shown: set[str], most: int
+) -> tuple[list[Found], list[tuple[Found, str]]]:
+    """The notes that are shown, within so many tokens, and the others with the reason."""
+    notes: list[Found] = []
+    withheld: list[tuple[Found, str]] = []
+    for one in found:
+        cost = tokens.estimate(remembered.noted(one.note))
+        if not one.note.is_shared and one.note.source in shown:
+            withheld.append((one, SHOWN_WHOLE))
+        elif cost > most:
+            withheld.append((one, NO_ROOM))
+        else:
+            most -= cost
+            notes.append(one)
+    return notes, withheld
 
 
 def budget_of(team: Team) -> int:
@@ -250,17 +311,3 @@ def budget_of(team: Team) -> int:
 def weigh(message: Message) -> int:
     """How many tokens a message takes up in a prompt at least, by a quick look."""
     return tokens.estimate(message.content) + _FRAME_TOKENS
-
-
-def _weight(shown: ShownMessage) -> int:
-    # Where an attachment lies has the message's id in it, which follows the order of arrival.
-    bare = shown.model_copy(update={"attachments": []}) if shown.attachments else shown
-    names = "".join(part.name for part in shown.attachments)
-    extra = len(shown.attachments) * _ATTACHMENT_TOKENS + tokens.estimate(names)
-    return tokens.estimate(render.frame(bare)) + extra + 1
-
-
-def _shown(message: Message) -> ShownMessage:
-    """The message as everyone but its author is shown it."""
-    role = "system" if message.author_type == "system" else "user"
-    return ShownMessage.model_validate({**vars(message), "metadata": {}, "role": role})

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from arena_cli.engine import milestones, planning, reply, rules
+from arena_cli.engine import keeping, milestones, planning, reply, rules
 from arena_cli.engine.scene import Room
-from arena_cli.team.model import Language
 from arena_cli.transcript.events import ChainFinished, Phase
 from arena_cli.transcript.fold import ChainState
 
@@ -18,9 +17,8 @@ from arena_cli.transcript.fold import ChainState
 class Engine:
     """Runs the open chain of one session to its end, one chain after the other."""
 
-    def __init__(self, room: Room, *, language: Language) -> None:
+    def __init__(self, room: Room) -> None:
         self._room = room
-        self._language = language
 
     async def run(self) -> ChainFinished:
         """Do step after step until the chain is finished.
@@ -40,15 +38,18 @@ class Engine:
                     chosen = rules.choose(chain.turns[-1], chain, team, self._room.roster)
                     write(partial(milestones.candidates, chain, *chosen))
                 case rules.FinishTurn() as step:
+                    await keeping.after_turn(self._room)
                     write(partial(milestones.turn_finished, step, chain))
                 case rules.TellLimit(due):
-                    write(partial(milestones.limit_told, due, team, self._language))
+                    write(partial(milestones.limit_told, due, team, self._room.language))
                 case rules.FinishChain(end, awaits):
+                    await keeping.before_end(self._room)
                     return write(partial(milestones.chain_finished, chain, end, awaits, fold))
         raise ValueError("no chain is open")
 
     async def _call(self, phase: Phase, agents: tuple[str, ...], chain: ChainState) -> None:
         """Call the agents of a phase at once; each reply is written as it arrives."""
+        await self._recall(phase, agents, chain)
         planned = []
         for agent in agents:
             planned.append(planning.plan(agent, phase, chain, self._room.scene))
@@ -68,3 +69,13 @@ class Engine:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
             raise
+
+    async def _recall(self, phase: Phase, agents: tuple[str, ...], chain: ChainState) -> None:
+        """Find what bears on the calls of a phase, at the notes' files as they are now."""
+        recollection = self._room.scene.recollection
+        if recollection is None:
+            return
+        recollection.follow()
+        about = {planning.about(agent, phase, chain) for agent in agents}
+        if recollection.waits:
+            await asyncio.to_thread(recollection.find, about)

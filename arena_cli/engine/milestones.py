@@ -102,6 +102,8 @@ def chain_finished(
         awaits=list(awaits),
         turns=len(chain.turns),
         replies=sum(done.status == "success" for done in results),
-        usage=Usage.total(done.usage for done in results if done.usage is not None),
+        usage=Usage.total(
+            [*(done.usage for done in results if done.usage is not None), *chain.remembering]
+        ),
         session_usage=fold.spent(),
     )

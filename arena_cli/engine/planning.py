@@ -21,8 +21,10 @@ from arena_cli.transcript.fold import ChainState
 class Planned:
     """One reply that is to be called: by whom, as what, with which input.
 
-    `attempt` is the number of its next attempt, `failed` how many attempts failed before; `digests`
-    are the hashes of the input's messages.
+    `attempt` is the number of its next attempt, `failed` how many attempts failed before,
+    `shrunk` how many of them because it was shown too much; `digests`
+    are the hashes of the input's messages, `notes` the ids of the notes in it. `held` is
+    what the session that the agent goes on in holds already, in estimated tokens.
     """
 
     agent: str
@@ -34,21 +36,33 @@ class Planned:
     input_hash: str
     input_tokens: int
     digests: Sequence[str]
+    notes: Sequence[str]
     opener: str
     reply_to: str | None
+    held: int = 0
     attempt: int = 1
     failed: int = 0
+    shrunk: int = 0
 
 
-def plan(agent: str, phase: Phase, chain: ChainState, scene: Scene) -> Planned:
-    """The next call of an agent in the last turn of the open chain."""
+def plan(
+    agent: str, phase: Phase, chain: ChainState, scene: Scene, *, most: int | None = None
+) -> Planned:
+    """The next call of an agent in the last turn of the open chain.
+
+    `most`, in estimated tokens, is a limit of its input that is nearer than its window.
+    """
     turn = chain.turns[-1]
     earlier = turn.replies.get(agent)
     team = scene.team
     member = team.member(agent)
     trigger = rules.trigger_for(agent, chain, phase=phase)
+    limits = scene.limits(agent)
+    if most is not None:
+        limits = limits._replace(most=most)
+    memory = scene.memory(_said(trigger, chain))
     built = window.build(
-        window.head_of(team, agent) if member else window.Head.of(team, _gone(agent)),
+        scene.head(agent) if member else window.Head.of(team, _gone(agent)),
         scene.history,
         window.Call(
             session_id=scene.session_id,
@@ -60,10 +74,11 @@ def plan(agent: str, phase: Phase, chain: ChainState, scene: Scene) -> Planned:
             mentioned_by=turn.started.mentioned_by.get(agent, []) if phase == "A" else [],
             deadline_s=attempt_limit_s(limit_s(member, team), team),
         ),
+        memory,
+        limits,
     )
-    own_session = member and own_sessions.usable(
-        scene.fold.agent_sessions.get(agent), built.input, built.digests, member
-    )
+    kept = scene.fold.agent_sessions.get(agent)
+    own_session = member and own_sessions.usable(kept, built.input, built.digests, member)
     return Planned(
         agent=agent,
         member=member,
@@ -78,11 +93,22 @@ def plan(agent: str, phase: Phase, chain: ChainState, scene: Scene) -> Planned:
         input_hash=built.input_hash,
         input_tokens=built.input_tokens,
         digests=built.digests,
+        notes=[found.note.id for found in built.chosen.notes],
         opener=chain.opening.message.author_id,
         reply_to=_reply_to(agent, trigger, chain),
+        held=own_sessions.held(kept) if own_session else 0,
         attempt=earlier.attempt + 1 if earlier else 1,
         failed=earlier.failed_attempts if earlier else 0,
     )
+
+
+def about(agent: str, phase: Phase, chain: ChainState) -> str:
+    """What an agent's next call is about: the text of what is new to it."""
+    return _said(rules.trigger_for(agent, chain, phase=phase), chain)
+
+
+def _said(trigger: Sequence[str], chain: ChainState) -> str:
+    return "\n".join(chain.messages[name].content for name in trigger)
 
 
 def limit_s(member: Member | None, team: Team) -> float:

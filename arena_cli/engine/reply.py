@@ -28,11 +28,20 @@ from arena_cli.transcript.events import (
     ReplyStatus,
     StatusReported,
 )
+from arena_cli.transcript.fold import FITS
 from arena_cli.transcript.log import Stamp
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
 LONGEST_RETRY_AFTER_S = 60.0
+
+# What an agent that is told too much is shown instead, and how often it is tried.
+_SHRINK = 0.6
+_MOST_SHRUNK = 3
+_TOO_MUCH = (
+    "it was shown about {} tokens, and less is not possible: set its context.window_tokens to what"
+    " its model takes, or say it shorter"
+)
 
 
 @dataclass
@@ -63,6 +72,7 @@ def announce(planned: Planned, room: Room) -> None:
             attempt=planned.attempt,
             input_hash=planned.input_hash,
             input_tokens=planned.input_tokens,
+            notes=list(planned.notes),
         )
 
     room.journal.write(started)
@@ -103,6 +113,11 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
         try:
             answer = await _attempt(planned, planned.member, room, heard, left)
         except AgentError as error:
+            if isinstance(error, AgentRefused) and error.overflow:
+                if planned.shrunk < _MOST_SHRUNK and _smaller(planned, room):
+                    _again(planned, room, heard)
+                    continue
+                error.mend = _TOO_MUCH.format(planned.input_tokens)
             wait = _wait_before_retry(error, planned.failed, retries, room.clock)
             left = limit - (room.clock.monotonic() - began)
             if wait is None or wait >= left:
@@ -111,24 +126,59 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
                     status, str(error), metadata={**heard.metadata(failed=True), **error.metadata}
                 )
             await room.clock.sleep(wait)
-            planned.failed += 1
-            planned.attempt += 1
-            announce(planned, room)
-            heard.forget()
+            _again(planned, room, heard)
             continue
         for status_event in answer.output.status_updates:
             _report(status_event, planned, room)
         metadata = {**heard.metadata(failed=False), **answer.output.metadata}
+        if planned.shrunk:
+            metadata[FITS] = planned.input_tokens
         return _Ending(
             "declined" if answer.declined else "success",
             answer=answer,
             agent_session=own_sessions.record(
-                heard.session_id, planned.input, planned.digests, planned.member
+                heard.session_id,
+                planned.input,
+                planned.digests,
+                planned.member,
+                tokens=_held(planned, answer.output),
             )
             if heard.session_id
             else None,
             metadata=metadata,
         )
+
+
+def _again(planned: Planned, room: Room, heard: Heard) -> None:
+    planned.failed += 1
+    planned.attempt += 1
+    announce(planned, room)
+    heard.forget()
+
+
+def _held(planned: Planned, output: AgentOutput) -> int:
+    """What the agent's own session holds after an answer, in estimated tokens."""
+    said = tokens.estimate(output.content)
+    if planned.input.own_session is None or planned.failed:
+        return planned.input_tokens + said
+    new = sum(tokens.estimate(message.content) for message in planned.input.unseen())
+    return planned.held + new + said
+
+
+def _smaller(planned: Planned, room: Room) -> bool:
+    """Whether less of the conversation can be shown at the next attempt; it is planned so then."""
+    chain = room.scene.fold.open
+    if chain is None:
+        return False
+    most = round(planned.input_tokens * _SHRINK / room.scene.limits(planned.agent).factor)
+    again = planning.plan(planned.agent, planned.phase, chain, room.scene, most=most)
+    if again.input_tokens >= planned.input_tokens:
+        return False
+    planned.input, planned.input_hash = again.input, again.input_hash
+    planned.input_tokens, planned.digests = again.input_tokens, again.digests
+    planned.notes, planned.held = again.notes, again.held
+    planned.shrunk += 1
+    return True
 
 
 async def _attempt(

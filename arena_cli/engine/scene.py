@@ -2,35 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from arena_cli.adapters.runtime import Calls
 from arena_cli.context import window
+from arena_cli.context.history import History
+from arena_cli.context.remembered import NOTHING, Memory
+from arena_cli.engine.recalling import Recollection
 from arena_cli.ground.clock import Clock
 from arena_cli.ground.protocol import Attachment
 from arena_cli.team.mentions import Roster
-from arena_cli.team.model import Team
+from arena_cli.team.model import Language, Member, Team
 from arena_cli.transcript.fold import Fold
 from arena_cli.transcript.journal import Journal
+
+NO_WINDOWS: Mapping[str, int] = MappingProxyType({})
 
 Keep = Callable[[Sequence[Attachment], str], list[Attachment]]
 
 
 class Scene(NamedTuple):
-    """A session as plans are made of it; `history` is told of messages by the fold."""
+    """A session as plans are made of it; `history` is told of messages by the fold.
+
+    `recollection` None: nothing is remembered but messages. `windows` are the tokens that the
+    models of agents take, of those that are known.
+    """
 
     session_id: str
     team: Team
     fold: Fold
-    history: window.History
+    history: History
+    recollection: Recollection | None = None
+    windows: Mapping[str, int] = NO_WINDOWS
+
+    def head(self, agent: str) -> window.Head:
+        """What all inputs of a member have in common."""
+        return window.head_of(self.team, agent, self.windows.get(agent))
+
+    def limits(self, agent: str) -> window.Limits:
+        """What decides how much of the conversation an agent is shown."""
+        factor = self.fold.counts.factor(agent)
+        fits = self.fold.fits.get(agent)
+        most = None if fits is None else round(fits / factor)
+        return window.Limits(factor, self.team.config.memory.warn_at, most)
+
+    def room(self, agent: str) -> int:
+        """What a member may be shown at most, in tokens as its model counts them; at least 1."""
+        room = self.head(agent).room
+        return max(min(room, self.fold.fits.get(agent, room)), 1)
+
+    def memory(self, new: str) -> Memory:
+        """What is remembered for a call that is about the text `new`."""
+        if self.recollection is None:
+            return NOTHING
+        return self.recollection.memory(new, self.fold, self.history)
 
 
 class Room(NamedTuple):
     """A session in which agents are called; `journal` moves the scene's fold.
 
     `keep` stores attachments of a message id. `on_text` is told an agent's id and the end of its
-    text so far.
+    text so far. `summarizer` and `extractor` are agents that work for the team's memory.
     """
 
     scene: Scene
@@ -39,4 +73,7 @@ class Room(NamedTuple):
     runtime: Calls
     clock: Clock
     keep: Keep
+    language: Language
     on_text: Callable[[str, str], None] | None = None
+    summarizer: Member | None = None
+    extractor: Member | None = None

@@ -139,9 +139,13 @@ class AgentTimeout(AgentError):
 
 
 class AgentRefused(AgentError):
-    """The agent, or whoever serves it, will not answer this; trying again does not help."""
+    """The agent, or whoever serves it, will not answer this; trying again does not help.
+
+    `overflow`: what it was shown is more than its model takes; shown less, it may answer.
+    """
 
     kind = "refused"
+    overflow = False
 
 
 class AgentOverloaded(AgentError):

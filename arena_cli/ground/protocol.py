@@ -75,7 +75,9 @@ class Attachment(Shape):
 class StructuredContent(Shape):
     """A part of a message that is data, not prose; the timeline draws each type."""
 
-    type: Literal["task_list", "code_block", "architecture_diagram", "diff", "approval_request"]
+    type: Literal[
+        "task_list", "code_block", "architecture_diagram", "diff", "approval_request", "note"
+    ]
     data: Any = None
 
 
@@ -160,9 +162,11 @@ class AgentInput(Shape):
 
     `turn` counts the chain's turns from 1; `call` is 1 + this agent's finished calls in the
     session; `trigger` names the turn's new messages; `deadline_s` is the time left, in seconds.
-    `own_session` is where an agent that keeps a session may go on, None where it is to begin
-    afresh. `input_hash` is the hash of all that is shown (`context.digest`). Both are in no dump,
-    so in no hash and no recording.
+    `memory_context` is what the team remembers: the summary of what stands before the messages,
+    which seldom changes, then the notes that bear on this call; `memory_stable` is how many
+    characters of it the first part is. `own_session` is where an agent that keeps a session may go
+    on, None where it is to begin afresh. `input_hash` is the hash of all that is shown
+    (`context.digest`). These last three are in no dump, so in no hash and no recording.
     """
 
     session_id: str
@@ -180,6 +184,7 @@ class AgentInput(Shape):
     max_output_tokens: int = 2000
     prefer_concise: bool = False
     deadline_s: float | None = None
+    memory_stable: int = Field(default=0, exclude=True)
     own_session: AgentSession | None = Field(default=None, exclude=True)
     input_hash: str = Field(default="", exclude=True)
 

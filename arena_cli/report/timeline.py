@@ -18,8 +18,12 @@ from arena_cli.report.words import Words
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
+    Compacted,
+    ContextUsage,
+    Deviation,
     Event,
     MessageEvent,
+    NoteEvent,
     Recovered,
     ReplyFinished,
     ReplyStarted,
@@ -30,6 +34,8 @@ from arena_cli.transcript.events import (
 )
 
 AGENT_STYLES = 10
+
+RULES = "rules"  # who takes notes that nobody wrote
 
 _HEADING = 3
 _UNDER_THE_NAME = len("00:00:00  ")
@@ -81,6 +87,8 @@ class Timeline:
                 yield EMPTY
             case ChainFinished():
                 yield from self._chain_finished(event)
+            case NoteEvent() | ContextUsage() | Compacted() | Deviation():
+                yield self._remembered(event)
             case Recovered():
                 yield from self._recovered(event)
             case Resumed():
@@ -223,6 +231,56 @@ class Timeline:
         if self._config.get("selection") == "none":
             return self._say("not asked (selection: none)")
         return self._say("not asked (it answers only when it is named)")
+
+    def _remembered(self, event: NoteEvent | ContextUsage | Compacted | Deviation) -> Line:
+        match event:
+            case NoteEvent():
+                return self._note(event)
+            case ContextUsage():
+                return self._context_usage(event)
+            case Compacted():
+                return self._compacted(event)
+            case Deviation():
+                return self._deviation(event)
+
+    def _note(self, event: NoteEvent) -> Line:
+        said = {"note": shown_line(event.note), "act": self._say.enum(event.act)}
+        by = [self._short(event.by)] if event.by in self._names else shown_line(event.by)
+        if event.by == RULES:
+            by = self._say("rules")
+        title = shown_line(f"{event.title} ({event.reason})" if event.reason else event.title)
+        told = self._say.spans(
+            "note {note} {act} by {who}: {title}", "dim", **said, who=by, title=title
+        )
+        return line(INDENT, told)
+
+    def _context_usage(self, event: ContextUsage) -> Line:
+        share = f"{event.usage_ratio * 100:.0f}"
+        who = [self._short(event.agent)]
+        said = "the window of {who} is {share} % full"
+        return line(INDENT, self._say.spans(said, "dim", who=who, share=share))
+
+    def _compacted(self, event: Compacted) -> Line:
+        by = [self._short(event.by)] if event.by in self._names else shown_line(event.by)
+        told = {"before": event.tokens_before, "after": event.tokens_after}
+        said = "summary of {count} messages by {who}: {before} → {after} tokens"
+        if event.rolled_back:
+            said = "summary of {count} messages by {who} rolled back: {why}"
+            told = {}
+        why = shown_line(event.rolled_back)
+        spans = self._say.spans(said, "dim", count=event.messages, who=by, why=why, **told)
+        return line(INDENT, spans)
+
+    def _deviation(self, event: Deviation) -> Line:
+        style = "failed" if event.level == "replan_required" else "warned"
+        spans = self._say.spans(
+            "{level}: {who} did not heed {note}: {reason}",
+            level=[Span(self._say.enum(event.level), style)],
+            who=[self._short(event.agent)],
+            note=shown_line(event.note),
+            reason=shown_line(event.reason),
+        )
+        return line(INDENT, spans, hang=4)
 
     def _recovered(self, event: Recovered) -> Iterator[Line]:
         told: dict[str, object] = {"what": shown_line(event.what), "bytes": event.bytes}

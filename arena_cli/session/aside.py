@@ -124,7 +124,7 @@ class Aside:
     async def _asked(self, member: Member, text: str, calls: Calls) -> Asked:
         team = self._teams.setdefault(member.id, Team(None, (member,), config=self._config))
         folder = self._folder()
-        history = window.History.of(team)
+        history = window.history_of(team)
         fold = Fold(history.append)
         fold.calls, fold.scripted_used = self._called, self.used
         heard: list[Event] = []
@@ -137,6 +137,7 @@ class Aside:
             keep=lambda parts, message_id: attachments.store(
                 parts, message_id, session=folder, workspace=folder
             ),
+            language=self._place.language,
         )
         planned = _planned(room, member.id, text)
         reply.announce(planned, room)

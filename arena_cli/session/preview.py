@@ -14,7 +14,7 @@ from arena_cli.engine import milestones, planning, rules
 from arena_cli.engine.scene import Scene
 from arena_cli.ground.clock import timestamp
 from arena_cli.ground.protocol import Message
-from arena_cli.session import lock, outgoing, session, store
+from arena_cli.session import lock, outgoing, remembering, session, store
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import Place
 from arena_cli.team import mentions, relevance
@@ -81,7 +81,7 @@ def of(place: Place, name: str | None, team: Team, sent: Outgoing) -> Preview:
     folder = store.sessions_of(place.workspace) / (name or NEW)
     is_new = name is None or not (folder / store.TRANSCRIPT).is_file()
     busy = name is not None and lock.is_held(folder)
-    scene = _scene(folder, team, is_new=is_new)
+    scene = scene_of(place, folder, team, is_new=is_new)
     cut_short = None if busy else scene.fold.open
     clean = outgoing.redacted(
         sent, session.redactor_of(place, [one.profile for one in team.members])
@@ -106,11 +106,13 @@ def of(place: Place, name: str | None, team: Team, sent: Outgoing) -> Preview:
     )
 
 
-def _scene(folder: Path, team: Team, *, is_new: bool) -> Scene:
-    """The session as it is."""
-    history = window.History.of(team)
+def scene_of(place: Place, folder: Path, team: Team, *, is_new: bool) -> Scene:
+    """The session of that folder as it is; of a new one nothing is read."""
+    history = window.history_of(team)
+    recollection = remembering.of(place, folder, team)
+    windows = remembering.windows(place, team.members)
     if is_new:
-        return Scene(folder.name, team, Fold(history.append), history)
+        return Scene(folder.name, team, Fold(history.append), history, recollection, windows)
     fold = loading.fold_of(
         folder / store.TRANSCRIPT,
         on_message=history.append,
@@ -118,7 +120,7 @@ def _scene(folder: Path, team: Team, *, is_new: bool) -> Scene:
         budget=window.budget_of(team),
         keep=False,
     )
-    return Scene(folder.name, team, fold, history)
+    return Scene(folder.name, team, fold, history, recollection, windows)
 
 
 def _opened(scene: Scene, sent: Outgoing, folder: Path, place: Place) -> ChainState:

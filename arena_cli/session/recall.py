@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena_cli.context import window
+from arena_cli.context.history import History
 from arena_cli.engine import planning
 from arena_cli.engine.planning import Planned
 from arena_cli.engine.scene import Scene
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.text import shown_line
+from arena_cli.session import remembering
+from arena_cli.session.session import Place
 from arena_cli.session.store import Stored
 from arena_cli.team.model import Member, Team
 from arena_cli.transcript import loading, passage, read
@@ -28,7 +31,12 @@ class Recalled(NamedTuple):
 
 
 def recall(
-    stored: Stored, agent: str, turn: int | None, *, team_of: Callable[[str | None], Team]
+    stored: Stored,
+    agent: str,
+    turn: int | None,
+    *,
+    place: Place,
+    team_of: Callable[[str | None], Team],
 ) -> Recalled:
     """The last attempt at that agent's call in a turn, else at its last call.
 
@@ -44,7 +52,7 @@ def recall(
             f"{shown_line(agent)} is no longer in the team: what it was shown cannot be made again",
             "`arena show --json` still tells all that was said.",
         )
-    scene = _scene(stored, started, member, team)
+    scene = _scene(place, stored, started, member, team)
     if scene.fold.open is None or not scene.fold.open.turns:
         raise UsageError(
             f"turn {started.turn} cannot be read", f"`arena doctor {stored.name}` tells more."
@@ -55,8 +63,10 @@ def recall(
     return Recalled(replace(planned, input=shown), planned.input_hash == started.input_hash)
 
 
-def _scene(stored: Stored, started: ReplyStarted, member: Member, team: Team) -> Scene:
-    """The session as it was at that call.
+def _scene(
+    place: Place, stored: Stored, started: ReplyStarted, member: Member, team: Team
+) -> Scene:
+    """The session as it was at that call, its notes as they are now.
 
     It is made from the newest end: of what came before the chain only the messages that the agent
     may have been shown, and its calls, which are all calls less those since.
@@ -64,7 +74,7 @@ def _scene(stored: Stored, started: ReplyStarted, member: Member, team: Team) ->
     transcript = stored.transcript
     since = passage.from_chain_of(transcript, started.seq).events
     budget = member.profile.context.window_tokens
-    history = window.History(budget)
+    history = History(budget)
     fold = Fold(history.append)
     if since:
         before = passage.offset_after(transcript, since[0].seq - 1)
@@ -76,11 +86,28 @@ def _scene(stored: Stored, started: ReplyStarted, member: Member, team: Team) ->
     later = Fold()
     for event in since:
         later.apply(event)
+    if since and (whole.summary or whole.fits or whole.counts.record()):
+        before_chain = _fold_before(transcript, since[0].seq)
+        fold.summary, fold.fits = before_chain.summary, before_chain.fits
+        fold.counts = before_chain.counts
     fold.calls[member.id] = whole.calls.get(member.id, 0) - later.calls.get(member.id, 0)
     for event in since:
         if event.seq <= started.seq:
             fold.apply(event)
-    return Scene(stored.name, team, fold, history)
+    recollection = remembering.of(place, stored.folder, team)
+    windows = remembering.windows(place, [member])
+    return Scene(stored.name, team, fold, history, recollection, windows)
+
+
+def _fold_before(transcript: Path, seq: int) -> Fold:
+    """The session before that event, read from its beginning."""
+    fold = Fold()
+    for line in read.lines(transcript):
+        for event in line.events:
+            if event.seq >= seq:
+                return fold
+            fold.apply(event)
+    return fold
 
 
 def _call(transcript: Path, agent: str, turn: int | None) -> ReplyStarted:

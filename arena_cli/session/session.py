@@ -20,12 +20,21 @@ from arena_cli.engine.loop import Engine
 from arena_cli.engine.scene import Room, Scene
 from arena_cli.ground.chat import Renderer
 from arena_cli.ground.clock import Clock, SystemClock
+from arena_cli.ground.errors import Fault
 from arena_cli.ground.protocol import Attachment
 from arena_cli.ground.redact import Redactor
-from arena_cli.session import lock, outgoing, store
+from arena_cli.session import lock, outgoing, remembering, store
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.team import environ, mentions
-from arena_cli.team.model import AgentProfile, Durability, Language, Team
+from arena_cli.team.model import (
+    AgentProfile,
+    Durability,
+    Language,
+    Member,
+    ModelFacts,
+    Team,
+    WorkspaceMemory,
+)
 from arena_cli.transcript import attachments, index, loading, log, read
 from arena_cli.transcript.events import (
     ChainFinished,
@@ -43,7 +52,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a session lives and how it is written; the same for every session of a run."""
+    """Where a session lives and how it is written; the same for every session of a run.
+
+    `models` is what `arena.yaml` knows of models, by name. `summarizer` and `extractor` are the
+    agents that `memory` names. Without `shared_notes` the
+    notes of the workspace are neither read nor written. `on_problem` is told of notes that cannot
+    be read.
+    """
 
     workspace: Path
     durability: Durability = "fsync"
@@ -53,6 +68,12 @@ class Place:
     clock: Clock = field(default_factory=SystemClock)
     wait_s: float = 600.0
     adapter_type: Callable[[str], type[Adapter]] = registry.adapter_type
+    models: Mapping[str, ModelFacts] = field(default_factory=dict)
+    memory: WorkspaceMemory = field(default_factory=WorkspaceMemory)
+    summarizer: Member | None = None
+    extractor: Member | None = None
+    shared_notes: bool = True
+    on_problem: Callable[[Fault], None] = lambda _: None
 
 
 def as_it_is(runtime: Runtime) -> Calls:
@@ -108,7 +129,7 @@ class Session:
         place, team = self._place, self.team
         self._roster = mentions.roster_of(team)
         self._redactor = redactor_of(place, [member.profile for member in team.members])
-        self._history = window.History.of(team)
+        self._history = window.history_of(team)
         strays.end_recorded(records_of(place))
         transcript = self.folder / store.TRANSCRIPT
         repair = log.repair(transcript, read.last_seq(transcript) + 1)
@@ -130,16 +151,21 @@ class Session:
                 used=lambda agent: frozenset(fold.scripted_used.get(agent, ())),
             )
         )
+        recollection = remembering.of(place, self.folder, team)
+        held.callback(recollection.close)
         room = Room(
-            scene=Scene(self.name, team, fold, self._history),
+            scene=Scene(self.name, team, fold, self._history, recollection, self._windows()),
             roster=self._roster,
             journal=self.journal,
             runtime=self._runtime,
             clock=place.clock,
             keep=self._keep,
+            language=place.language,
             on_text=on_text,
+            summarizer=place.summarizer,
+            extractor=place.extractor,
         )
-        self._engine = Engine(room, language=place.language)
+        self._engine = Engine(room)
         self._tell_who_talks()
         if repair:
             self.journal.write(lambda stamp: log.recovered(repair, stamp))
@@ -216,6 +242,11 @@ class Session:
     ) -> None:
         self.close()
 
+    def _windows(self) -> dict[str, int]:
+        place = self._place
+        beside = [one for one in (place.summarizer, place.extractor) if one is not None]
+        return remembering.windows(place, [*self.team.members, *beside])
+
     def _tell_who_talks(self) -> None:
         members = self.team.infos
         config = self.team.config.model_dump()
@@ -261,6 +292,7 @@ def runtime_of(
         renderer=Renderer(render.render, render.chat),
         redactor=redactor,
         environ=place.environ,
+        models=place.models,
         used=used,
         adapter_type=place.adapter_type,
     )

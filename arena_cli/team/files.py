@@ -85,9 +85,29 @@ def judge_faults(
         return []
     if not isinstance(judge, str):
         return [part.fault((), "must be the id of an agent")]
-    if ids.normal(judge) in (*loaded, *broken):
+    return _agent_faults(part, (), judge, loaded, broken)
+
+
+def memory_faults(
+    document: Document, file: WorkspaceFile, loaded: Collection[str], broken: Collection[str]
+) -> list[Fault]:
+    """What is wrong with the agents that `memory` names."""
+    part = Part(document, ("memory",))
+    named = {"summarizer": file.memory.summarizer, "extractor": file.memory.extractor}
+    return [
+        fault
+        for key, agent in named.items()
+        if agent is not None
+        for fault in _agent_faults(part, (key,), agent, loaded, broken)
+    ]
+
+
+def _agent_faults(
+    part: Part, loc: tuple[str, ...], agent: str, loaded: Collection[str], broken: Collection[str]
+) -> list[Fault]:
+    if ids.normal(agent) in (*loaded, *broken):
         return []
-    return [part.fault((), f"there is no agent `{judge}`", nearest.hint(judge, loaded))]
+    return [part.fault(loc, f"there is no agent `{agent}`", nearest.hint(agent, loaded))]
 
 
 def common_rules(document: Document) -> Sequence[Part]:

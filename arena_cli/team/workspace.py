@@ -15,7 +15,7 @@ from arena_cli.ground.errors import Fault, FileFaults, UsageError
 from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.ground.yamlfiles.yamlfile import Document, Part
 from arena_cli.team import files, ids, profiles, teams
-from arena_cli.team.model import AgentProfile, Human, Team, WorkspaceFile
+from arena_cli.team.model import AgentProfile, Human, Member, Team, WorkspaceFile
 from arena_cli.team.profiles import Kinds, Loaded, Source
 from arena_cli.team.teams import Draft, Findings
 
@@ -84,6 +84,24 @@ class Workspace:
         """The id of the agent that judges where nobody else is named, if there is one."""
         judge = self.file.defaults.get(files.JUDGE)
         return None if judge is None else ids.normal(judge)
+
+    @property
+    def summarizer(self) -> Member | None:
+        """The agent that summarises what agents need no longer be shown whole, if one is named."""
+        return self._alone(self.file.memory.summarizer)
+
+    @property
+    def extractor(self) -> Member | None:
+        """The agent that looks for what is worth a note, if one is named."""
+        return self._alone(self.file.memory.extractor)
+
+    def _alone(self, agent: str | None) -> Member | None:
+        """An agent outside of any team."""
+        if agent is None:
+            return None
+        one = self.loaded[ids.normal(agent)]
+        name = one.profile.name or one.profile.agent_id
+        return Member(one.profile, name, role_prompt=one.role_prompt)
 
     def team(
         self,
@@ -204,6 +222,8 @@ def load(root: Path, *, kinds: Kinds, unsaved: files.Unsaved = files.NOTHING) ->
     broken = [agent_id for agent_id in sources if agent_id not in loaded]
     found.faults += profiles.reference_faults(loaded, broken)
     found.faults += files.judge_faults(document, loaded, broken)
+    if file is not None:
+        found.faults += files.memory_faults(document, file, loaded, broken)
     drafts, broken_teams = files.drafts(root, document, found.faults, unsaved)
     built: dict[str, Team] = {}
     for name, draft in drafts.items():

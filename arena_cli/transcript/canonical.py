@@ -3,7 +3,8 @@
 Left out is what differs from run to run: `recovered`, `resumed`, `status`; times, `seq`, `attempt`,
 `attempts`, `latency_ms`, `agent_session`, `metadata`, attachments' `path`; replies that were
 cancelled, and every attempt of a reply but its last. Within a phase replies stand in order of call,
-begun before finished; messages are numbered `m1`, `m2`, ... in the order that comes of it.
+begun before finished, and deviations after them; messages are numbered `m1`, `m2`, ... in the order
+that comes of it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from arena_cli.transcript.events import (
+    Deviation,
     Event,
     Recovered,
     ReplyFinished,
@@ -23,6 +25,7 @@ from arena_cli.transcript.events import (
 _LEFT_OUT = (Recovered, Resumed, StatusReported)
 _VARIES = frozenset({"seq", "ts", "attempt", "attempts", "latency_ms", "agent_session", "metadata"})
 _VARIES_IN_MESSAGE = frozenset({"timestamp", "metadata"})
+_MESSAGE_IDS = ("message", "upto")  # fields of events that name one
 
 
 def of(events: Iterable[Event]) -> list[dict[str, Any]]:
@@ -38,6 +41,7 @@ def ordered(events: Iterable[Event]) -> Iterator[Event]:
     last = {event.reply: event for event in events if isinstance(event, ReplyStarted)}
     started: dict[int, ReplyStarted] = {}
     finished: dict[int, ReplyFinished] = {}
+    unheeded: list[Deviation] = []
     for event in events:
         if isinstance(event, ReplyStarted):
             if last[event.reply] is event:
@@ -47,32 +51,41 @@ def ordered(events: Iterable[Event]) -> Iterator[Event]:
                 started.pop(event.reply, None)
             else:
                 finished[event.reply] = event
+        elif isinstance(event, Deviation):
+            unheeded.append(event)
         elif not isinstance(event, _LEFT_OUT):
-            if started or finished:
-                yield from _phase(started, finished)
+            if started or finished or unheeded:
+                yield from _phase(started, finished, unheeded)
             yield event
-    yield from _phase(started, finished)
+    yield from _phase(started, finished, unheeded)
 
 
-def _phase(started: dict[int, ReplyStarted], finished: dict[int, ReplyFinished]) -> Iterator[Event]:
+def _phase(
+    started: dict[int, ReplyStarted], finished: dict[int, ReplyFinished], unheeded: list[Deviation]
+) -> Iterator[Event]:
     for phase in ("A", "B"):
         yield from (started[number] for number in sorted(started) if started[number].phase == phase)
         yield from (
             finished[number] for number in sorted(finished) if finished[number].phase == phase
         )
+    yield from sorted(unheeded, key=lambda event: (event.reply, event.note))
     started.clear()
     finished.clear()
+    unheeded.clear()
 
 
 def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
     """One event as a canonical record; `ids` are the new ids so far, by those of the transcript."""
     told = event.model_dump(mode="json", exclude=set(_VARIES))
     message = told.get("message")
-    if message:
+    if isinstance(message, dict):
         ids[message["id"]] = f"m{len(ids) + 1}"
         told["message"] = _message(message, ids)
     if "trigger" in told:
         told["trigger"] = [ids.get(name, name) for name in told["trigger"]]
+    for name in _MESSAGE_IDS:
+        if isinstance(told.get(name), str):
+            told[name] = ids.get(told[name], told[name])
     return told
 
 

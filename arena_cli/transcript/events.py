@@ -74,7 +74,10 @@ class TurnStarted(Event):
 
 
 class ReplyStarted(Event):
-    """One attempt at a reply begins. `input_tokens` is an estimate."""
+    """One attempt at a reply begins. `input_tokens` is an estimate.
+
+    `notes` are the ids of the notes that the agent is shown, in order.
+    """
 
     type: Literal["reply_started"] = "reply_started"
     reply: int
@@ -86,6 +89,7 @@ class ReplyStarted(Event):
     attempt: int
     input_hash: str
     input_tokens: int
+    notes: list[str] = Field(default=[], exclude_if=lambda shown: not shown)
 
 
 class StatusReported(Event):
@@ -160,6 +164,102 @@ class ChainFinished(Event):
     session_usage: Usage
 
 
+NoteAct = Literal[
+    "added",
+    "seen",
+    "edited",
+    "submitted",
+    "approved",
+    "rejected",
+    "archived",
+    "superseded",
+    "refused",
+]
+
+
+class NoteEvent(Event):
+    """Something was done to a note: by whom, and as what it stands since.
+
+    `note` is its id (see `memory.note`), `by` the id of an agent or a human, or `rules`; `status`
+    is that after it. `message` is the id of the message that it comes from, if one. What an agent
+    wrote and is no note is `refused`, for a `reason`; it has no `note`.
+    """
+
+    type: Literal["note"] = "note"
+    note: str
+    act: NoteAct
+    by: str
+    kind: str
+    title: str
+    status: str
+    message: str | None = None
+    reason: str = ""
+
+
+class ContextUsage(Event):
+    """An agent's window has filled up so far for the first time since the last compaction.
+
+    `usage_ratio` is what all that is not summarised yet would take, over what its window has room
+    for, both in tokens.
+    """
+
+    type: Literal["context_usage"] = "context_usage"
+    agent: str
+    level: Literal["warning", "saturated"]
+    usage_ratio: float
+    tokens: int
+    budget: int
+
+
+class Compacted(Event):
+    """Older messages were summarised; nothing is deleted, and they can still be found.
+
+    `by` is the agent that did it, or `extractive (<library>)`. The summary stands for `messages`
+    messages of the session, all whose seq is not greater than that of the id `upto`; an earlier
+    summary is taken up in it. `metadata` are its adapter's notes, as a reply's. `tokens_before` and
+    `tokens_after` are estimates. Where it was no good, `rolled_back` says why, and the summary
+    counts for nothing.
+    """
+
+    type: Literal["compacted"] = "compacted"
+    by: str
+    upto: str
+    messages: int
+    summary: str
+    tokens_before: int
+    tokens_after: int
+    usage: Usage | None = None
+    rolled_back: str = ""
+    metadata: dict[str, Any] = Field(default={}, exclude_if=lambda notes: not notes)
+
+
+class Deviation(Event):
+    """A reply did not heed a note that its agent was shown; `kind` is the note's."""
+
+    type: Literal["deviation"] = "deviation"
+    reply: int
+    agent: str
+    note: str
+    kind: str
+    level: Literal["replan_required", "warning"]
+    reason: str
+
+
+class Extracted(Event):
+    """An agent looked for what is worth a note, up to the message `upto`; `notes` it found.
+
+    `error` says why nothing came of it, where it failed.
+    """
+
+    type: Literal["extracted"] = "extracted"
+    by: str
+    upto: str
+    notes: int = 0
+    usage: Usage | None = None
+    error: str | None = None
+    metadata: dict[str, Any] = Field(default={}, exclude_if=lambda notes: not notes)
+
+
 class Recovered(Event):
     """What was set aside when the transcript was repaired."""
 
@@ -187,6 +287,11 @@ AnyEvent = (
     | Candidates
     | TurnFinished
     | ChainFinished
+    | NoteEvent
+    | ContextUsage
+    | Compacted
+    | Deviation
+    | Extracted
     | Recovered
     | Resumed
 )
@@ -205,6 +310,11 @@ class EventTypes:
         "candidates": Candidates,
         "turn_finished": TurnFinished,
         "chain_finished": ChainFinished,
+        "note": NoteEvent,
+        "context_usage": ContextUsage,
+        "compacted": Compacted,
+        "deviation": Deviation,
+        "extracted": Extracted,
         "recovered": Recovered,
         "resumed": Resumed,
     }

@@ -11,11 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arena_cli.ground.protocol import Message, Usage
+from arena_cli.transcript.counts import Counts
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
+    Compacted,
+    ContextUsage,
+    Deviation,
     Event,
+    Extracted,
     MessageEvent,
+    NoteEvent,
     ReplyFinished,
     ReplyStarted,
     Resumed,
@@ -25,6 +31,7 @@ from arena_cli.transcript.events import (
 )
 
 LIMIT_NOTICE = "chain_limit"
+FITS = "fits_tokens"
 MOST_UNSUMMED = 256
 
 
@@ -33,23 +40,31 @@ class ReplyState:
     """One reply of the open chain. `finished` is None until it ended as anything but cancelled.
 
     `attempt` is its last attempt; `failed_attempts` are those that ended by themselves and were
-    tried again.
+    tried again; `notes` are the ids of the notes that its agent was shown.
     """
 
     number: int
     attempt: int
     failed_attempts: int = 0
     cut_short: bool = False
+    notes: list[str] = field(default_factory=list)
     finished: ReplyFinished | None = None
 
 
 @dataclass
 class TurnState:
-    """One turn of the open chain; `replies` by agent."""
+    """One turn of the open chain; `replies` by agent, `compactions` also those rolled back.
+
+    `noted` are notes, each with the message that it was taken from; `deviations` the numbers of
+    replies, each with a note that it did not heed.
+    """
 
     started: TurnStarted
     replies: dict[str, ReplyState] = field(default_factory=dict)
     candidates: Candidates | None = None
+    compactions: list[Compacted] = field(default_factory=list)
+    noted: set[tuple[str, str]] = field(default_factory=set)
+    deviations: set[tuple[int, str]] = field(default_factory=set)
     finished: TurnFinished | None = None
 
     @property
@@ -73,7 +88,7 @@ class ChainState:
     """The open chain: its opening message and its turns so far.
 
     `messages` are those that agents see, by id; `calling` says whom each of them calls; `called`
-    is everyone who was called so far.
+    is everyone who was called so far. `remembering` is what it cost to remember, beside replies.
     """
 
     number: int
@@ -83,6 +98,7 @@ class ChainState:
     messages: dict[str, Message] = field(default_factory=dict)
     calling: dict[str, list[str]] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
+    remembering: list[Usage] = field(default_factory=list)
 
     def new_messages(self, turn: TurnState) -> list[Message]:
         """What is new in one of its turns: the trigger, and what was replied in it so far."""
@@ -102,6 +118,11 @@ class Fold:
     `on_message` is told each message that agents may be shown, in the order in which they see it:
     replies of a phase in order of call, when the phase is over. `agent_sessions` are the sessions
     that agents keep for themselves, of those whose last call ended as it should.
+
+    `summary` is the last compaction that holds, `tried` the last there was; `levels` is how full
+    the windows of agents were said to be since then; `extracted` is how many messages there were
+    when notes were last extracted, up to `extracted_upto`; `fits` is what an agent takes, in tokens, that once was shown
+    more than that; what was said up to the seq `noted` was looked at for notes.
     """
 
     def __init__(self, on_message: Callable[[Message], None] = lambda _: None) -> None:
@@ -114,6 +135,14 @@ class Fold:
         self.calls: dict[str, int] = {}
         self.scripted_used: dict[str, set[int]] = {}
         self.agent_sessions: dict[str, dict[str, Any]] = {}
+        self.summary: Compacted | None = None
+        self.tried: Compacted | None = None
+        self.levels: dict[str, str] = {}
+        self.fits: dict[str, int] = {}
+        self.extracted = 0
+        self.extracted_upto = ""
+        self.noted = 0
+        self.counts = Counts()
         self._usage: Usage | None = None
         self._unsummed: list[Usage] = []
         self.open: ChainState | None = None
@@ -123,6 +152,7 @@ class Fold:
     def apply(self, event: Event) -> None:
         """Take one event in. Events that do not fit what is open are passed over."""
         self.seq = max(self.seq, event.seq)
+        self.counts.apply(event)
         match event:
             case SessionEvent():
                 self.session = event
@@ -143,7 +173,7 @@ class Fold:
             case Resumed():
                 self._cut_short()
             case _:
-                pass
+                self._remember(event)
 
     def spent(self) -> Usage:
         """What the session's replies used in all."""
@@ -190,8 +220,9 @@ class Fold:
             return
         reply = turn.replies.get(event.agent)
         if reply is None:
-            turn.replies[event.agent] = ReplyState(event.reply, event.attempt)
+            turn.replies[event.agent] = ReplyState(event.reply, event.attempt, notes=event.notes)
             return
+        reply.notes = event.notes
         if not reply.cut_short:
             reply.failed_attempts += 1
         reply.attempt = event.attempt
@@ -214,19 +245,21 @@ class Fold:
             self.agent_sessions[event.agent] = event.agent_session
         failed = reply.failed_attempts
         self.calls[event.agent] = self.calls.get(event.agent, 0) + failed + 1
-        self._scripted(event)
+        self._scripted(event.agent, event.metadata)
+        if isinstance(fits := event.metadata.get(FITS), int):
+            self.fits[event.agent] = fits
         reply.finished = event
         if self.open and event.status == "success" and event.message is not None:
             self.open.messages[event.message.id] = event.message
             self.open.calling[event.message.id] = event.next_mentions
 
-    def _scripted(self, event: ReplyFinished) -> None:
-        """Which entries of a script its attempts used up."""
-        earlier = event.metadata.get("earlier_attempts", ())
-        for notes in (event.metadata, *(earlier if isinstance(earlier, list) else ())):
+    def _scripted(self, agent: str, metadata: dict[str, Any]) -> None:
+        """Which entries of an agent's script were used up."""
+        earlier = metadata.get("earlier_attempts", ())
+        for notes in (metadata, *(earlier if isinstance(earlier, list) else ())):
             entry = notes.get("scripted") if isinstance(notes, dict) else None
             if isinstance(entry, int):
-                self.scripted_used.setdefault(event.agent, set()).add(entry)
+                self.scripted_used.setdefault(agent, set()).add(entry)
 
     def _candidates(self, event: Candidates) -> None:
         turn = self._turn(event.turn)
@@ -236,6 +269,7 @@ class Fold:
             self._show(turn)
 
     def _turn_finished(self, event: TurnFinished) -> None:
+        self.noted = event.seq
         turn = self._turn(event.turn)
         if turn:
             turn.finished = event
@@ -249,6 +283,41 @@ class Fold:
                 if reply.finished is None and reply.failed_attempts:
                     self.calls[agent] = self.calls.get(agent, 0) + reply.failed_attempts
         self.open = None
+
+    def _remember(self, event: Event) -> None:
+        """What was done for the team's memory, at the end of a turn."""
+        turn = self.open.turns[-1] if self.open and self.open.turns else None
+        match event:
+            case NoteEvent() if turn and event.message:
+                turn.noted.add((event.note, event.message))
+            case Deviation() if turn:
+                turn.deviations.add((event.reply, event.note))
+            case ContextUsage():
+                self.levels[event.agent] = event.level
+            case Compacted():
+                self._compacted(event)
+            case Extracted():
+                self.extracted, self.extracted_upto = self.messages, event.upto
+                self._remembering(event)
+            case _:
+                pass
+
+    def _compacted(self, event: Compacted) -> None:
+        self.tried = event
+        if not event.rolled_back:
+            self.summary = event
+            self.levels.clear()
+        if self.open and self.open.turns:
+            self.open.turns[-1].compactions.append(event)
+        self._remembering(event)
+
+    def _remembering(self, event: Compacted | Extracted) -> None:
+        """What an agent did that works for the team's memory, which is no call of a reply."""
+        self._scripted(event.by, event.metadata)
+        if event.usage is not None:
+            self._unsummed.append(event.usage)
+            if self.open:
+                self.open.remembering.append(event.usage)
 
     def _cut_short(self) -> None:
         if self.open and self.open.turns:

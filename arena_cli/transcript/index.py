@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from arena_cli.ground.protocol import Usage
-from arena_cli.transcript.events import SessionEvent
+from arena_cli.transcript.events import Compacted, SessionEvent
 from arena_cli.transcript.fold import Fold
 
-FORMAT = 3
+FORMAT = 4
 CHECKED_BYTES = 4_096
 
 # A shorter transcript is folded in a few milliseconds.
@@ -59,6 +59,14 @@ def _record(fold: Fold, offset: int, check: str) -> dict[str, Any]:
         "scripted_used": {agent: sorted(used) for agent, used in fold.scripted_used.items()},
         "agent_sessions": fold.agent_sessions,
         "usage": fold.usage.model_dump() if fold.usage else None,
+        "summary": fold.summary.model_dump() if fold.summary else None,
+        "tried": fold.tried.model_dump() if fold.tried else None,
+        "levels": fold.levels,
+        "fits": fold.fits,
+        "extracted": fold.extracted,
+        "extracted_upto": fold.extracted_upto,
+        "noted": fold.noted,
+        "counts": fold.counts.record(),
     }
 
 
@@ -80,6 +88,14 @@ def _fill(fold: Fold, record: dict[str, Any]) -> None:
     usage = record["usage"] and Usage.model_validate(record["usage"])
     calls = {str(agent): int(count) for agent, count in record["calls"].items()}
     used = {str(agent): set(entries) for agent, entries in record["scripted_used"].items()}
+    summary = record["summary"] and Compacted.model_validate(record["summary"])
+    tried = record["tried"] and Compacted.model_validate(record["tried"])
+    fold.summary, fold.tried = summary, tried
+    fold.levels = {str(agent): str(level) for agent, level in record["levels"].items()}
+    fold.extracted_upto = str(record["extracted_upto"])
+    fold.fits = {str(agent): int(tokens) for agent, tokens in record["fits"].items()}
+    fold.extracted, fold.noted = int(record["extracted"]), int(record["noted"])
+    fold.counts.restore(record["counts"])
     fold.seq, fold.chain = int(record["seq"]), int(record["chain"])
     fold.turn, fold.reply = int(record["turn"]), int(record["reply"])
     fold.messages = int(record["messages"])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena_cli.ground.errors import UsageError
+from arena_cli.ground.protocol import Message
 from arena_cli.transcript import events, index, read
 from arena_cli.transcript.events import (
     ChainFinished,
@@ -18,6 +19,7 @@ from arena_cli.transcript.events import (
     EventTypes,
     MessageEvent,
     Recovered,
+    ReplyFinished,
     SessionEvent,
     TurnStarted,
 )
@@ -158,6 +160,21 @@ def offset_after(path: Path, seq: int) -> int:
             else:
                 low = file.tell()
     return low
+
+
+def message(path: Path, message_id: str) -> Message | None:
+    """The message with that id that agents may be shown; None where there is none."""
+    digits = message_id.removeprefix("m")
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    with path.open("rb") as file:
+        file.seek(offset_after(path, int(digits) - 1))
+        found = read.events_of(file.readline())
+    for event in found:
+        said = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
+        if said is not None and said.id == message_id:
+            return said
+    return None
 
 
 def _seq_of(raw: bytes) -> int | None:

@@ -71,4 +71,6 @@ def _status(said: Said, says: Mapping[str, int]) -> int | None:
             return status
     if found := _STATUS.search(said.text):
         return int(found[1])
+    if http.is_too_long(0, said.text):
+        return 400
     return next((status for words, status in _SAYS.items() if re.search(words, said.text)), None)

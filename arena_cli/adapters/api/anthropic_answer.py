@@ -145,6 +145,12 @@ def output(
     )
 
 
+def is_all_text(request: Answer) -> bool:
+    """Whether a request shows nothing but text, whose tokens can be estimated."""
+    blocks = (block for turn in request["messages"] for block in turn["content"])
+    return all(block["type"] == "text" for block in blocks)
+
+
 def not_whole(
     what: str, mend: str, parts: Sequence[Answer], progress: Progress, asked: Asked
 ) -> AgentError:

@@ -20,7 +20,7 @@ from arena_cli.adapters.api.anthropic_request import (
 from arena_cli.adapters.api.http import Asked
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentUnavailable
-from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit
+from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit
 
 if TYPE_CHECKING:
     import anthropic
@@ -56,7 +56,9 @@ class AnthropicAdapter:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._settings: AnthropicSettings = setup.settings
+        settings: AnthropicSettings = setup.settings
+        charged = pricing.given(settings.pricing, setup.models.get(settings.model))
+        self._settings = settings.model_copy(update={"pricing": charged})
         self._client: AsyncAnthropic | None = None
         url = f"POST {http.without_login(self._settings.base_url)}/v1/messages"
         key = f"`api_key` in its profile, or {KEY_VARIABLE} in the environment"
@@ -79,6 +81,7 @@ class AnthropicAdapter:
             self._setup.workspace,
             answer=input.max_output_tokens,
         )
+        emit(CallNote({"model": self._settings.model}))
         progress = Progress(emit)
         parts: list[Answer] = []
         try:
@@ -97,7 +100,10 @@ class AnthropicAdapter:
             parts.append(await self._part(request, progress))
             progress.answer = None
             if parts[-1]["stop_reason"] != "pause_turn":
-                return anthropic_answer.output(parts, progress, self._asked, self._settings)
+                output = anthropic_answer.output(parts, progress, self._asked, self._settings)
+                if len(parts) == 1 and anthropic_answer.is_all_text(request):
+                    output.metadata["input_counted"] = True
+                return output
             said = {"role": "assistant", "content": parts[-1]["content"]}
             request["messages"] = [*request["messages"], said]
         what = f"it paused {len(parts)} times and never ended"

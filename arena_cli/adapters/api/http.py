@@ -36,8 +36,15 @@ _NO_CREDIT = re.compile(r"insufficient_quota|credit balance is too low|\bArreara
 _WEB_PAGE = re.compile(r"\s*(?:<!doctype\b|<html\b|<\?xml\b)", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>([^<]{0,200})", re.IGNORECASE)
 _TOO_LONG = re.compile(
-    r"context.{0,12}(?:length|window|size)|prompt is too long|too many tokens|maximum.{0,20}tokens",
+    r"context.{0,12}(?:length|window|size)|prompt is too long|too many tokens|maximum.{0,20}tokens"
+    r"|exceeds? (?:the )?context limit"  # Anthropic's, of prompt and answer together
+    r"|input length should be"  # Qwen's
+    r"|`inputs`.{0,60}tokens",  # text-generation-inference's
     re.IGNORECASE,
+)
+# A server's own fault may speak of a context too; these say that it was too small.
+_EXCEEDED = re.compile(
+    r"exceed.{0,40}context|context.{0,40}exceed|prompt is too long", re.IGNORECASE
 )
 
 
@@ -104,13 +111,20 @@ def status_failure(
     is_page = bool(_WEB_PAGE.match(body))
     if status in (429, 503, 529) and (wait is not None or not is_page):
         return _overloaded(asked, status, wait, came, metadata)
-    kind, what, mend = _meaning(asked, status, said, is_page=is_page)
+    if not is_page and is_too_long(status, said):
+        return _overflow(asked, came, metadata)
+    kind, what, mend = _meaning(asked, status, is_page=is_page)
     return failure(kind, asked, what, came, mend, metadata)
 
 
-def _meaning(
-    asked: Asked, status: int, said: str, *, is_page: bool
-) -> tuple[type[AgentError], str, str]:
+def is_too_long(status: int, said: str) -> bool:
+    """Whether an error says that the prompt is more than the model takes; status 0: not known."""
+    if status in (400, 413, 422):
+        return status == 413 or bool(_TOO_LONG.search(said))
+    return status in (0, 500) and bool(_EXCEEDED.search(said))
+
+
+def _meaning(asked: Asked, status: int, *, is_page: bool) -> tuple[type[AgentError], str, str]:
     """The class, what happened, what to do."""
     found: tuple[type[AgentError], str, str] = (
         AgentProtocolError,
@@ -129,12 +143,6 @@ def _meaning(
     elif status == 404:
         what = f"there is no model {asked.model}, or nothing at this address"
         found = (AgentRefused, what, "see `model` and `base_url` in its profile")
-    elif status == 413 or (status == 400 and _TOO_LONG.search(said)):
-        found = (
-            AgentRefused,
-            "what it is shown is more than the model takes",
-            "lower `context.window_tokens` in its profile, or take a model with a larger window",
-        )
     elif status >= 500 or status in (408, 409):
         who = "its provider, or a proxy in between, " if is_page else "its provider "
         found = (AgentUnavailable, f"{who}failed (HTTP {status})", "try again later")
@@ -142,6 +150,19 @@ def _meaning(
         what = f"its provider refused the request (HTTP {status})"
         found = (AgentRefused, what, "see `model` and the other keys of its adapter")
     return found
+
+
+def _overflow(asked: Asked, came: str, metadata: dict[str, Any]) -> AgentRefused:
+    error = AgentRefused(
+        asked.agent_id,
+        "what it is shown is more than the model takes",
+        asked=asked.url,
+        came=came,
+        mend="lower `context.window_tokens` in its profile, or take a model with a larger window",
+        metadata=metadata,
+    )
+    error.overflow = True
+    return error
 
 
 def _overloaded(

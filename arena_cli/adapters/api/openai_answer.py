@@ -233,6 +233,11 @@ def check(asked: Asked, answer: Answer, body: dict[str, Any], notes: dict[str, A
         raise http.failure(AgentProtocolError, asked, what, _came(reason), mend, notes)
 
 
+def is_all_text(messages: list[dict[str, Any]]) -> bool:
+    """Whether a request holds nothing but text, whose tokens can be estimated."""
+    return all(isinstance(message["content"], str) for message in messages)
+
+
 def is_cut(answer: Answer) -> bool:
     """Whether the answer came to the limit of its length."""
     return answer.finish_reason in _CUT
@@ -264,10 +269,10 @@ def _truncated(
 
 def server_failure(asked: Asked, error: ServerSaidError, notes: dict[str, Any]) -> AgentError:
     """What the server's own error means."""
-    if error.status:
+    said = http.said_in(error.body)
+    if error.status or http.is_too_long(0, said):
         failure = http.status_failure(asked, error.status, error.headers, error.body)
     else:
-        said = http.said_in(error.body)
         what = "its server answered with an error"
         raw = {"raw": error.body}
         failure = http.failure(AgentUnavailable, asked, what, said, "try again later", raw)

@@ -63,7 +63,8 @@ class OpenAIAdapter:
             self._settings.model,
             "`api_key` in its profile" + (f", or {self._own}" if self._own else ""),
         )
-        self._pricing: pricing.Pricing | None = self._settings.pricing or (
+        facts = setup.models.get(self._settings.model)
+        self._pricing: pricing.Pricing | None = pricing.given(self._settings.pricing, facts) or (
             "free" if self._preset.local else None
         )
         self._client: httpx.AsyncClient | None = None
@@ -74,6 +75,7 @@ class OpenAIAdapter:
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """One request; more where the server does not know a part of it, or needs room to think."""
+        emit(CallNote({"model": self._settings.model}))
         chat = self._setup.chat(input)
         body = self._body(chat, input)
         tried = [body]
@@ -178,6 +180,8 @@ class OpenAIAdapter:
         if cut:
             call.emit(StatusEvent(status="generating", detail=cut))
             metadata["warning"] = cut
+        elif not spent and openai_answer.is_all_text(body["messages"]):
+            metadata["input_counted"] = True
         content = "".join(call.answer.text).strip()
         usage = self._spent(call.answer, spent)
         return AgentOutput(content=content, usage=usage, metadata=metadata)

@@ -1,4 +1,4 @@
-"""What a call of a model cost: the profile's own rates, else the public price list.
+"""What a call of a model cost: by the profile, else by `arena.yaml`, else by the public price list.
 
 The list comes with `genai-prices` (https://github.com/pydantic/genai-prices); nothing is fetched.
 """
@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from arena_cli.ground.protocol import Usage
+from arena_cli.team.model import ModelFacts
 
 _M = 1_000_000
 
@@ -33,6 +34,18 @@ class Rates(BaseModel):
 
 
 Pricing = Literal["free"] | Rates
+
+
+def given(pricing: Pricing | None, facts: ModelFacts | None) -> Pricing | None:
+    """What is charged by a profile's `pricing`, else by what `arena.yaml` says of the model.
+
+    None where neither says it, so that the list does.
+    """
+    if pricing is not None or facts is None:
+        return pricing
+    if facts.input_per_m is None or facts.output_per_m is None:
+        return None
+    return Rates(input_per_m=facts.input_per_m, output_per_m=facts.output_per_m)
 
 
 def load_ahead(pricing: Pricing | None) -> None:

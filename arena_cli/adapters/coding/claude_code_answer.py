@@ -98,6 +98,8 @@ class Turn:
         if any(LOST in error for error in told):
             return SessionLostError(said)
         status = result.get("api_error_status")
+        if status is None and http.is_too_long(0, said):
+            status = 400
         if isinstance(status, int) and not isinstance(status, bool):
             failure = self._status_failure(status, said)
         else:

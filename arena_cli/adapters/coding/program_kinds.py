@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pydantic import create_model
 
+from arena_cli.adapters.api import http
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.coding import launch, program_rows, program_session
 from arena_cli.adapters.coding.program_output import Failure, ProgramText
@@ -221,7 +222,11 @@ class ProgramAdapter:
         elif run.code:
             what = f"{name} {programs.how_it_ended(run.code)}"
             mend = "try the command in a shell"
-        return error(
+        overflows = http.is_too_long(status, failure.message)
+        if overflows:
+            error, what = AgentRefused, "what it is shown is more than the model takes"
+            mend = "lower `context.window_tokens` in its profile"
+        failed = error(
             self._setup.agent_id,
             what,
             asked=run.asked,
@@ -229,6 +234,9 @@ class ProgramAdapter:
             mend=mend,
             metadata=_metadata(run.output),
         )
+        if isinstance(failed, AgentRefused):
+            failed.overflow = overflows
+        return failed
 
 
 def _has_login(kind: ProgramKind, environ: Mapping[str, str]) -> bool:

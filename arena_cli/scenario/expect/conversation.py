@@ -12,8 +12,11 @@ from arena_cli.scenario.expect.folders import Folders
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
+    Compacted,
+    Deviation,
     Event,
     MessageEvent,
+    NoteEvent,
     PassedOver,
     ReplyFinished,
     ReplyStarted,
@@ -55,7 +58,7 @@ class Turn:
     must: list[str]
     asked: list[str] = field(default_factory=list)
     passed_over: dict[str, PassedOver] = field(default_factory=dict)
-    adapters: dict[str, str] = field(default_factory=dict)
+    started: dict[str, ReplyStarted] = field(default_factory=dict)
     results: dict[str, ReplyFinished] = field(default_factory=dict)
 
     def calls(self) -> Iterator[Call]:
@@ -70,16 +73,20 @@ class Turn:
         usage = call.done.usage
         if usage is not None and usage.cost_usd is not None:
             return usage.cost_usd
-        return 0.0 if self.adapters.get(call.agent) in NOT_LIVE else None
+        return 0.0 if self._adapter(call) in NOT_LIVE else None
 
     def live_ms(self) -> int | None:
         """How long its live agents took, in milliseconds; None where none was called."""
         longest: dict[str, int] = {}
         for call in self.calls():
-            if self.adapters.get(call.agent) not in NOT_LIVE:
+            if self._adapter(call) not in NOT_LIVE:
                 phase = call.done.phase
                 longest[phase] = max(longest.get(phase, 0), call.done.latency_ms)
         return sum(longest.values()) if longest else None
+
+    def _adapter(self, call: Call) -> str:
+        started = self.started.get(call.agent)
+        return started.adapter if started else ""
 
 
 @dataclass
@@ -90,7 +97,10 @@ class Conversation:
     checks name also from the folder of the file `scenario`. `step` counts from 1, None: it covers
     them all. `live` is False where answers come from a recording. `verdicts` are those of judges,
     by what they were asked; `whole` is all that was told so far, where that is more.
-    `given` are the messages that are no replies, each with the number of turns before it.
+    `given` are the messages that are no replies, each with the number of turns before it. `noted`,
+    `deviations` and `compactions` (those that hold) are in order. `inputs` are the texts that
+    agents were shown, by the hash of the input, `noted_texts` those of notes as they were then;
+    both only where something is expected of them.
     """
 
     workspace: Path
@@ -106,6 +116,11 @@ class Conversation:
     unresolved: list[str] = field(default_factory=list)
     system: list[str] = field(default_factory=list)
     given: list[tuple[int, Message]] = field(default_factory=list)
+    noted: list[NoteEvent] = field(default_factory=list)
+    deviations: list[Deviation] = field(default_factory=list)
+    compactions: list[Compacted] = field(default_factory=list)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    noted_texts: Mapping[NoteEvent, str] = field(default_factory=dict)
 
     def calls(self) -> list[Call]:
         """Every call that ended, in order of call."""
@@ -139,6 +154,20 @@ class Conversation:
         if calls:
             return calls[-1]
         return "passed_over" if self.passings(agent) else "not_called"
+
+    def shown_at(self, call: Call) -> str:
+        """What the agent was shown at a call: its system text and prompt.
+
+        Raises LookupError where that is not known.
+        """
+        return self.inputs[self.turns[call.turn - 1].started[call.agent].input_hash]
+
+    def notes_shown(self, agent: str) -> list[str] | None:
+        """The ids of the notes that the agent was shown, each once; None if it was not called."""
+        started = [turn.started[agent] for turn in self.turns if agent in turn.started]
+        if not started:
+            return None
+        return list(dict.fromkeys(note for one in started for note in one.notes))
 
     def passings(self, agent: str) -> list[PassedOver]:
         """Each time that the agent was passed over, and why."""
@@ -216,7 +245,7 @@ def of(events: Iterable[Event], workspace: Path) -> Conversation:
                 # Sessions number their turns alike, and take turns with each other.
                 by_number[event.turn] = turn
             case ReplyStarted():
-                by_number[event.turn].adapters[event.agent] = event.adapter
+                by_number[event.turn].started[event.agent] = event
             case Candidates():
                 by_number[event.turn].asked = event.asked
                 by_number[event.turn].passed_over = event.passed_over
@@ -226,6 +255,12 @@ def of(events: Iterable[Event], workspace: Path) -> Conversation:
             case ChainFinished():
                 told.end = event.end
                 told.awaits = event.awaits
+            case NoteEvent():
+                told.noted.append(event)
+            case Deviation():
+                told.deviations.append(event)
+            case Compacted() if not event.rolled_back:
+                told.compactions.append(event)
             case _:
                 pass
     told.unresolved = list(unresolved)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
-from arena_cli.scenario.expect import carried, patterns, rows, said
+from arena_cli.scenario.expect import carried, counts, patterns, remembered, rows, said
 from arena_cli.scenario.expect.checks import Check, Verdict
 from arena_cli.scenario.expect.conversation import Conversation
 from arena_cli.scenario.expect.shapes import (
@@ -44,11 +44,11 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
         yield from _at(("must", index), agents)
     yield from _at(("asked",), expect.asked)
     yield from _at(("silent",), expect.silent)
-    for key in ("outcome", "passed_over", "replies"):
+    for key in ("outcome", "passed_over", "replies", "shown", "shown_notes"):
         for agent in getattr(expect, key):
             if agent != EVERYBODY:
                 yield (key, agent), agent
-    for key in ("timeline", "timeline_exact", "structured", "attachments"):
+    for key in ("timeline", "timeline_exact", "structured", "attachments", "deviations"):
         parts = getattr(expect, key)
         for index, part in enumerate(parts if isinstance(parts, list) else ()):
             if getattr(part, "agent", ""):
@@ -141,11 +141,11 @@ def _passed_over(expected: dict[str, PassedOverBy]) -> Checks:
 def _was_passed_over(agent: str, wanted: float | Range | None, told: Conversation) -> Verdict:
     expected = "passed over"
     if wanted is not None:
-        expected += f" with relevance {_wanted(wanted)}"
+        expected += f" with relevance {counts.wanted(wanted)}"
     passings = told.passings(agent)
     if not passings:
         return Verdict(False, expected, told.outcome(agent))
-    holds = wanted is None or any(_within(wanted, one.relevance) for one in passings)
+    holds = wanted is None or any(counts.within(wanted, one.relevance) for one in passings)
     return Verdict(holds, expected, ", ".join(f"relevance {one.relevance:g}" for one in passings))
 
 
@@ -156,35 +156,19 @@ def _counted(
 
 
 def _count(expected: float | Range, actual: float | None, unit: str) -> Verdict:
-    wanted = f"{_wanted(expected)}{unit}"
+    wanted = f"{counts.wanted(expected)}{unit}"
     if actual is None:
         return Verdict(True, wanted, "not judged: no agent was called live")
-    return Verdict(_within(expected, actual), wanted, f"{actual:g}{unit}")
-
-
-def _within(expected: float | Range, actual: float) -> bool:
-    if not isinstance(expected, Range):
-        return actual == expected
-    least, most = expected.min, expected.max
-    return (least is None or actual >= least) and (most is None or actual <= most)
-
-
-def _wanted(expected: float | Range) -> str:
-    if not isinstance(expected, Range):
-        return f"{expected:g}"
-    least, most = expected.min, expected.max
-    if least is not None and most is not None:
-        return f"{least:g} to {most:g}"
-    return f"at most {most:g}" if least is None else f"at least {least:g}"
+    return Verdict(counts.within(expected, actual), wanted, f"{actual:g}{unit}")
 
 
 def _cost(expected: float | Cost) -> Checks:
     def check(told: Conversation) -> Verdict:
-        wanted, actual = f"{_wanted(expected)} USD", told.cost_usd()
+        wanted, actual = f"{counts.wanted(expected)} USD", told.cost_usd()
         if actual is None:
             passes = isinstance(expected, Cost) and expected.unknown == "pass"
             return Verdict(passes, wanted, "not known: an agent did not say what it cost")
-        return Verdict(_within(expected, actual), wanted, f"{actual:g} USD")
+        return Verdict(counts.within(expected, actual), wanted, f"{actual:g} USD")
 
     yield Check((), check)
 
@@ -247,4 +231,9 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "replies": said.replies,
     "structured": carried.structured,
     "attachments": carried.attachments,
+    "shown": said.shown,
+    "notes": remembered.notes,
+    "shown_notes": remembered.shown_notes,
+    "deviations": remembered.deviations,
+    "compactions": functools.partial(_counted, lambda told: len(told.compactions), ""),
 }

@@ -1,9 +1,11 @@
-"""Expectations about what was said: by agents, and by the system."""
+"""Expectations about texts: what agents and the system said, and what agents were shown."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import checks, kinds
@@ -13,24 +15,46 @@ from arena_cli.scenario.expect.conversation import Call, Conversation, Subject
 from arena_cli.scenario.expect.shapes import EVERYBODY, Which
 
 
+class _Texts(NamedTuple):
+    """Texts of agents, in order of call: `what` one is, and those of an agent (`"*"`: of all).
+
+    `none` is the verdict where there is none.
+    """
+
+    what: str
+    of: Callable[[str, Conversation], list[tuple[Subject, Call]]]
+    none: Callable[[str, Conversation], Verdict]
+
+
 def replies(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
     """The checks on what agents said, by agent."""
+    return _of_agents(_Texts("a reply", _replies_of, _nothing_said), expected)
+
+
+def shown(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
+    """The checks on what agents were shown at their calls, by agent."""
+    return _of_agents(_Texts("a call", _shown_to, _not_called), expected)
+
+
+def _of_agents(texts: _Texts, expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
     for agent, wanted in expected.items():
         if isinstance(wanted, list):
-            yield from _of_replies((agent,), agent, "all", wanted)
+            yield from _of_texts(texts, (agent,), agent, "all", wanted)
             continue
         for which in sorted(wanted.model_fields_set):
-            yield from _of_replies((agent, which), agent, which, getattr(wanted, which))
+            yield from _of_texts(texts, (agent, which), agent, which, getattr(wanted, which))
 
 
-def _of_replies(loc: Loc, agent: str, which: str, wanted: list[TextCheck]) -> Iterable[Check]:
+def _of_texts(
+    texts: _Texts, loc: Loc, agent: str, which: str, wanted: list[TextCheck]
+) -> Iterable[Check]:
     if which == "any" or not wanted:
         for some, warns in _by_level(wanted):
-            yield Check(loc, functools.partial(_any_passes, agent, some), warns=warns)
+            yield Check(loc, functools.partial(_any_passes, texts, agent, some), warns=warns)
         return
     for index, check in enumerate(wanted):
         place = (*loc, index, key_of(check.kind))
-        judge = functools.partial(_each_passes, agent, which, check)
+        judge = functools.partial(_each_passes, texts, agent, which, check)
         yield Check(place, judge, warns=check.level == "warn")
 
 
@@ -43,19 +67,21 @@ def _by_level(wanted: Sequence[TextCheck]) -> Iterable[tuple[Sequence[TextCheck]
         yield wanted, True
 
 
-def _each_passes(agent: str, which: str, check: TextCheck, told: Conversation) -> Verdict:
-    """The replies that are meant pass the check, and there is one; shows the first that fails."""
-    replies = _replies_of(agent, told)
-    if not replies:
-        return _nothing_said(agent, told)
-    meant = {"first": replies[:1], "last": replies[-1:], "all": replies}[which]
-    verdicts = [_of_reply(reply, check, told) for reply in meant]
+def _each_passes(
+    texts: _Texts, agent: str, which: str, check: TextCheck, told: Conversation
+) -> Verdict:
+    """The texts that are meant pass the check, and there is one; shows the first that fails."""
+    there = texts.of(agent, told)
+    if not there:
+        return texts.none(agent, told)
+    meant = {"first": there[:1], "last": there[-1:], "all": there}[which]
+    verdicts = [_of_text(subject, call, check) for subject, call in meant]
     return next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
 
 
-def _of_reply(reply: Call, check: TextCheck, told: Conversation) -> Verdict:
-    verdict = kinds.one(Subject(reply.text, told, reply), check.kind, check)
-    return verdict._replace(actual=_by(_who(reply), verdict.actual))
+def _of_text(subject: Subject, call: Call, check: TextCheck) -> Verdict:
+    verdict = kinds.one(subject, check.kind, check)
+    return verdict._replace(actual=_by(_who(call), verdict.actual))
 
 
 def _by(who: str, actual: str) -> str:
@@ -64,13 +90,15 @@ def _by(who: str, actual: str) -> str:
     return f"{lines}\n({who}: {note}" if found else f"{who}: {actual}"
 
 
-def _any_passes(agent: str, wanted: Sequence[TextCheck], told: Conversation) -> Verdict:
-    """One reply passes all checks; shows the first one that does, or why each does not."""
-    replies = _replies_of(agent, told)
-    if not replies:
-        return _nothing_said(agent, told)
-    said = ((Subject(reply.text, told, reply), _who(reply)) for reply in replies)
-    return _one_passes(said, wanted, "a reply", "")
+def _any_passes(
+    texts: _Texts, agent: str, wanted: Sequence[TextCheck], told: Conversation
+) -> Verdict:
+    """One text passes all checks; shows the first one that does, or why each does not."""
+    there = texts.of(agent, told)
+    if not there:
+        return texts.none(agent, told)
+    named = ((subject, _who(call)) for subject, call in there)
+    return _one_passes(named, wanted, texts.what, "")
 
 
 def _one_passes(
@@ -90,8 +118,27 @@ def _one_passes(
     return Verdict(False, expected, "; ".join(reasons) or nothing)
 
 
-def _replies_of(agent: str, told: Conversation) -> list[Call]:
-    return told.replies(None if agent == EVERYBODY else agent)
+def _replies_of(agent: str, told: Conversation) -> list[tuple[Subject, Call]]:
+    replies = told.replies(None if agent == EVERYBODY else agent)
+    return [(Subject(reply.text, told, reply), reply) for reply in replies]
+
+
+def _shown_to(agent: str, told: Conversation) -> list[tuple[Subject, Call]]:
+    """What was shown at each call that ended, whatever came of it."""
+    calls = [call for call in told.calls() if agent in (EVERYBODY, call.agent)]
+    counted: Counter[str] = Counter()
+    found = []
+    for call in calls:
+        counted[call.agent] += 1
+        part = ("shown", call.agent, counted[call.agent])
+        found.append((Subject(told.shown_at(call), told, part=part), call))
+    return found
+
+
+def _not_called(agent: str, told: Conversation) -> Verdict:
+    if agent == EVERYBODY:
+        return Verdict(False, "a call", "no call of anybody")
+    return Verdict(False, f"a call of {agent}", f"no call of {agent}: {told.outcome(agent)}")
 
 
 def _nothing_said(agent: str, told: Conversation) -> Verdict:

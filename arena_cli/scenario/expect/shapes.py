@@ -6,6 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from arena_cli.memory.note import Kind as NoteKind
+from arena_cli.memory.note import Status as NoteStatus
 from arena_cli.scenario.expect.check_shapes import CheckKeys, Sparse, TextCheck, Wanted, listed
 from arena_cli.team import ids
 from arena_cli.team.model import FileShape
@@ -14,7 +16,9 @@ from arena_cli.transcript.events import End, Phase, ReplyStatus
 Outcome = Literal[
     "success", "declined", "timeout", "error", "cancelled", "passed_over", "not_called"
 ]
-Structured = Literal["task_list", "code_block", "architecture_diagram", "diff", "approval_request"]
+Structured = Literal[
+    "task_list", "code_block", "architecture_diagram", "diff", "approval_request", "note"
+]
 EVERYBODY = "*"
 
 
@@ -137,18 +141,88 @@ class CarriedFile(CheckKeys):
     agent: AgentId = ""
 
 
+class NoteRow(CheckKeys):
+    """A note that was taken, or changed: what it is now, with checks on its title and text.
+
+    `note` is its id, in which `*` stands for anything; `by` did something to it.
+    """
+
+    note: Wanted = ""
+    kind: NoteKind = "decision"
+    title: Wanted = ""
+    status: NoteStatus = "draft"
+    by: Wanted = ""
+
+    @model_validator(mode="after")
+    def _is_something(self) -> NoteRow:
+        if not self.model_fields_set - {"ignore_case"}:
+            raise ValueError("a note needs its id, a kind, a title, a status, by whom, or a check")
+        return self
+
+
+class Noted(Sparse):
+    """How many notes there are of each kind; `exactly`: these, in any order, and no other."""
+
+    exactly: list[NoteKind | NoteRow] = Field(default_factory=list)
+    decision: Count = 0
+    requirement: Count = 0
+    task: Count = 0
+    issue: Count = 0
+    summary: Count = 0
+    progress: Count = 0
+    conclusion: Count = 0
+    blocker: Count = 0
+    next_action: Count = 0
+    reference: Count = 0
+    pit: Count = 0
+    pattern: Count = 0
+    solution: Count = 0
+
+    @model_validator(mode="after")
+    def _is_something(self) -> Noted:
+        if not self.model_fields_set:
+            raise ValueError("needs a kind of note, or `exactly`")
+        return self
+
+
+class NotesShown(FileShape):
+    """Notes that an agent was shown, by id, in which `*` stands for anything; or all of them."""
+
+    include: list[Wanted] = Field(default_factory=list)
+    exclude: list[Wanted] = Field(default_factory=list)
+    exactly: list[Wanted] | None = None
+
+    @model_validator(mode="after")
+    def _is_something(self) -> NotesShown:
+        if self.exactly is None and not self.include and not self.exclude:
+            raise ValueError("needs `include`, `exclude`, or `exactly`")
+        if self.exactly is not None and (self.include or self.exclude):
+            raise ValueError("`exactly` says all; take `include` and `exclude` out")
+        return self
+
+
+class DeviationRow(Sparse):
+    """A note that was not heeded: by whom, which (`*` stands for anything), of what kind."""
+
+    agent: AgentId = ""
+    note: Wanted = ""
+    kind: NoteKind = "blocker"
+    level: Literal["replan_required", "warning"] = "warning"
+
+    @model_validator(mode="after")
+    def _is_something(self) -> DeviationRow:
+        if not self.model_fields_set:
+            raise ValueError("needs an agent, a note, a kind, or a level")
+        return self
+
+
 class Expect(Sparse):
     """What must have come of a step, or of all steps."""
 
     not_built: ClassVar[frozenset[str]] = frozenset(
         {
-            "compactions",
-            "deviations",
             "end: approval",
             "end: budget",
-            "notes",
-            "shown",
-            "shown_notes",
         }
     )
 
@@ -176,3 +250,8 @@ class Expect(Sparse):
     attachments: list[Wanted | CarriedFile] | dict[str, list[TextCheck]] = Field(
         default_factory=list
     )
+    shown: ByAgent[list[TextCheck] | Which] = Field(default_factory=dict, min_length=1)
+    notes: list[NoteKind | NoteRow] | Noted = Field(default_factory=list)
+    shown_notes: ByAgent[list[Wanted] | NotesShown] = Field(default_factory=dict, min_length=1)
+    deviations: Count | list[DeviationRow] = 0
+    compactions: Count = 0

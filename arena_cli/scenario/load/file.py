@@ -14,7 +14,16 @@ from arena_cli.ground.yamlfiles.document import Document
 from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect.folders import Folders
-from arena_cli.scenario.load import beside, cast, include, judges, named, placeholders, select
+from arena_cli.scenario.load import (
+    beside,
+    cast,
+    include,
+    judges,
+    named,
+    notes,
+    placeholders,
+    select,
+)
 from arena_cli.scenario.load.given import Pasts
 from arena_cli.scenario.load.include import Reader
 from arena_cli.scenario.load.parts import tried
@@ -221,6 +230,7 @@ class _Loader:
         if file is None or team is None:
             return None, faults
         past = self._pasts.of(file.given, team, parts, faults)
+        noted = notes.of(file.given, self._path, self._reader, parts, faults)
         waits = any(part.document.has_placeholders for part in parts)
         waiting = list(placeholders.saved_names(data)) if waits else []
         later = {loc[1] for loc, _ in waiting if loc[0] == "steps" and loc[2] not in _JUDGED}
@@ -246,6 +256,7 @@ class _Loader:
             team=team,
             profiles=workspace.loaded,
             judges=judging,
+            notes=noted,
             past=tuple(past),
             sent=tuple(sent),
             waiting=frozenset(loc for loc, _ in waiting),

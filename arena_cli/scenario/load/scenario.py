@@ -16,6 +16,7 @@ from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.scenario.load import placeholders
 from arena_cli.scenario.load.include import Reader
+from arena_cli.scenario.load.notes import GivenNote
 from arena_cli.scenario.load.parts import below_all
 from arena_cli.scenario.load.shapes import Case, FromFile, ScenarioFile, Step
 from arena_cli.session import outgoing
@@ -34,8 +35,8 @@ class Scenario:
     `cases` are the ids of all cases of its file, None alone where it has none. `parts` are its file
     and what that includes, the nearest first; `sent` is what each step sends or plants, None for a
     `check` and for a step that waits for something saved; `waiting` are the places of all that
-    waits so. `past` is planted first. `profiles` are all that its team was made of; `judges` go by
-    the name that its checks give them, empty for the workspace's own.
+    waits so. `notes` are there, and `past` is planted, first. `profiles` are all that its team
+    was made of; `judges` go by the name that its checks give them, empty for the workspace's own.
     """
 
     file: ScenarioFile
@@ -48,6 +49,7 @@ class Scenario:
     team: Team
     profiles: Mapping[str, Loaded]
     judges: Mapping[str, Member]
+    notes: tuple[GivenNote, ...]
     past: tuple[Planted, ...]
     sent: tuple[Sent, ...]
     waiting: frozenset[Loc]
@@ -73,6 +75,13 @@ class Scenario:
         """Why it must fail, if it must."""
         own = self.case.xfail if self.case else None
         return self.file.xfail if own is None else own
+
+    def as_played(self, agent: Member | None) -> Member | None:
+        """An agent of the workspace that works for the team's memory, as its profile is here."""
+        one = self.profiles.get(agent.id) if agent else None
+        if agent is None or one is None:
+            return agent
+        return agent._replace(profile=one.profile, role_prompt=one.role_prompt)
 
     def place(self, loc: Loc) -> tuple[str, int]:
         """The file and the line of what stands at `loc`."""

@@ -39,6 +39,23 @@ def _reason(text: str) -> str:
     return text
 
 
+def _inline(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema with its definitions in the places that refer to them: it stands within another."""
+    definitions = schema.pop("$defs", {})
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, list):
+            return [filled(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        name = str(value.get("$ref", "")).rpartition("/")[2]
+        rest = {key: filled(one) for key, one in value.items() if key != "$ref"}
+        return {**filled(definitions[name]), **rest} if name else rest
+
+    found: dict[str, Any] = filled(schema)
+    return found
+
+
 def _finds_something(pattern: str) -> str:
     if patterns.compiled(pattern).search(""):
         raise ValueError("it matches the empty text, which is everywhere; write what varies")
@@ -119,15 +136,14 @@ class Fill(FileShape):
 
 class Given(FileShape):
     """The past that a scenario starts from: `fill`, then what was said in a session up to event
-    `until` (`transcript`), then `messages` (author: text).
+    `until` (`transcript`), then `messages` (author: text); and the files of `notes`.
     """
-
-    not_built: ClassVar[frozenset[str]] = frozenset({"notes"})
 
     messages: list[Annotated[dict[str, str], Field(min_length=1, max_length=1)]] = []
     fill: Fill | None = None
     transcript: str | None = None
     until: int | None = Field(default=None, ge=1)
+    notes: list[str] = []
 
     @model_validator(mode="after")
     def _until_an_event_of_something(self) -> Given:
@@ -161,7 +177,7 @@ class TeamPart(FileShape):
     humans: list[Human] | None = None
     config: dict[str, Any] = Field(
         default_factory=dict,
-        json_schema_extra=lambda schema: schema.update(TeamConfig.model_json_schema()),
+        json_schema_extra=lambda schema: schema.update(_inline(TeamConfig.model_json_schema())),
     )
     profiles: ByAgent[dict[str, Any]] = Field(default_factory=dict)
 

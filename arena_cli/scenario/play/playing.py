@@ -24,6 +24,7 @@ from arena_cli.scenario.load.shapes import Step
 from arena_cli.scenario.play import neutral, saving, scripts
 from arena_cli.scenario.play.judges import Judges
 from arena_cli.scenario.play.take import Take
+from arena_cli.scenario.play.watching import Watching
 from arena_cli.scenario.recording.shelf import Shelf
 from arena_cli.scenario.result import (
     WRONG,
@@ -34,9 +35,10 @@ from arena_cli.scenario.result import (
     StepResult,
     StepStatus,
 )
+from arena_cli.session import remembering
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.session.session import Place, Session
-from arena_cli.transcript.events import ChainFinished, Event, SessionEvent
+from arena_cli.transcript.events import ChainFinished, Event, NoteEvent, SessionEvent
 
 Keep = Literal["failed", "all", "none"]
 
@@ -61,7 +63,14 @@ class Playing:
         self._take = Take(scenario, shelf)
         if self._take.replays:
             place = replace(place, clock=HastyClock(place.clock))
+        place = replace(
+            place,
+            shared_notes=False,
+            summarizer=scenario.as_played(place.summarizer),
+            extractor=scenario.as_played(place.extractor),
+        )
         self._place = place
+        self._watching = Watching(scenario.file, place.workspace)
         self._keep = keep
         self._detail = detail
         self._sessions: dict[str | None, Session] = {}
@@ -195,6 +204,8 @@ class Playing:
         first = self._session(None, opened, heard)
         self._opening = next((e for e in heard[None] if isinstance(e, SessionEvent)), None)
         given = scenario.file.given
+        for note in scenario.notes:
+            note.put(remembering.own_notes(first.folder, self._place.workspace).path)
         if given.fill:
             for planted in neutral.messages(
                 given.fill.messages, given.fill.seed, scenario.team, self._place.language
@@ -228,6 +239,8 @@ class Playing:
             def hear(event: Event) -> None:
                 events.append(event)
                 self._take.hear(name, event)
+                if isinstance(event, NoteEvent):
+                    self._watching.hear(event, self._sessions[name].folder)
 
             session = opened.enter_context(
                 Session(
@@ -236,7 +249,7 @@ class Playing:
                     self._scenario.team,
                     scenario=self._scenario.title,
                     on_event=hear,
-                    around=self._take.around(name),
+                    around=self._watching.around(self._take.around(name)),
                 )
             )
             opened.push_async_callback(session.stop)
@@ -314,6 +327,7 @@ class Playing:
         told.step = step
         told.live = self._take.mode in ("live", "record")
         told.snapshots = self._snapshots
+        told.inputs, told.noted_texts = self._watching.inputs, self._watching.noted
         return told
 
     def _result(

@@ -13,14 +13,20 @@ from arena_cli.session.store import Stored
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
+    Compacted,
     Event,
+    Extracted,
     MessageEvent,
+    NoteEvent,
     ReplyFinished,
     ReplyStarted,
     SessionEvent,
     TurnFinished,
     TurnStarted,
 )
+
+EXTRACTIVE = "extractive"
+"""How `compacted.by` begins where no agent was asked."""
 
 
 class Piece(NamedTuple):
@@ -109,6 +115,13 @@ def take(stored: Stored, until: int | None) -> Taken:
         )
     if why:
         notes.append(f"what was said up to event {cut} is the scenario's past: {why}")
+    elsewhere = _notes_from_elsewhere(pieces)
+    if elsewhere:
+        more = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
+        notes.append(
+            f"notes that were there before are left out ({', '.join(elsewhere[:3])}{more}): "
+            "`given: {notes: [FILE]}` gives them to the scenario"
+        )
     if session.scenario is not None:
         title = shown_line(session.scenario)
         notes.append(
@@ -173,9 +186,24 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
             cut, why = last, "its last chain was interrupted, which no scenario can play"
         elif not piece.is_chain and not _is_step(piece.opening):
             cut, why = last, "a message was planted that no step can plant"
+        elif any(isinstance(event, Extracted) or _asked(event) for event in piece.events):
+            cut, why = last, "an agent worked for its memory, whose answers no transcript has"
         elif piece.opening.seq < sessions[-1].seq:
             cut, why = last, "then the team, or its rules, became what they were in the rest"
     return sessions[-1], cut, why
+
+
+def _asked(event: Event) -> bool:
+    """Whether an agent summarised; a library's summary is made again."""
+    return isinstance(event, Compacted) and not event.by.startswith(EXTRACTIVE)
+
+
+def _notes_from_elsewhere(pieces: Sequence[Piece]) -> list[str]:
+    """The ids of the notes that agents were shown, and that none of these chains made."""
+    events = [event for piece in pieces for event in piece.events]
+    made = {event.note for event in events if isinstance(event, NoteEvent) and event.act == "added"}
+    shown = [note for event in events if isinstance(event, ReplyStarted) for note in event.notes]
+    return [note for note in dict.fromkeys(shown) if note not in made]
 
 
 def _is_step(planted: MessageEvent) -> bool:

@@ -42,7 +42,7 @@ class Taper:
         self._team = team
         self._redactor = redactor
         self._roster = mentions.roster_of(team)
-        history = window.History.of(team)
+        history = window.history_of(team)
         self._fold = Fold(history.append)
         self._scene = Scene(stored.name, team, self._fold, history)
 

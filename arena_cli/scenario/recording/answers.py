@@ -2,7 +2,8 @@
 
 An `output` is the answer as it was read at the edge, redacted: `content`, and of `declined`,
 `next_mentions` (names, as the agent gave them), `structured`, `attachments` (with their content),
-`usage`, `scripted` (which entry of a script it was) what there was. A `failure` is the class of
+`usage`, `scripted` (which entry of a script it was), `model` and `input_counted` (whether its
+count is that of just what was shown) what there was. A `failure` is the class of
 what was raised (`deadline` where the time ran out) with its words, `partial` text, and `usage`.
 """
 
@@ -14,7 +15,7 @@ from typing import Any
 
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.ground import errors
-from arena_cli.ground.errors import AgentError, AgentOverloaded
+from arena_cli.ground.errors import AgentError, AgentOverloaded, AgentRefused
 from arena_cli.ground.protocol import (
     AgentOutput,
     Attachment,
@@ -25,7 +26,8 @@ from arena_cli.ground.protocol import (
 
 DEADLINE = "deadline"
 
-_SCRIPTED = "scripted"
+# What of a call's metadata the session goes by later.
+_NOTED = ("scripted", "model", "input_counted")
 _BYTES = "data_base64"
 _WORDS = ("what", "came", "mend")
 _FAILURES: dict[str, type[AgentError]] = {
@@ -54,7 +56,7 @@ def output(answer: Answer, heard: Heard) -> dict[str, Any]:
         told["attachments"] = [_attachment(part) for part in said.attachments]
     if said.usage is not None:
         told["usage"] = _usage(said.usage)
-    return {**told, **_note(heard)}
+    return {**told, **_noted({**heard.notes, **said.metadata})}
 
 
 def failure(error: AgentError | None, heard: Heard) -> dict[str, Any]:
@@ -69,6 +71,8 @@ def failure(error: AgentError | None, heard: Heard) -> dict[str, Any]:
         told.update((name, text) for name in _WORDS if (text := getattr(error, name)))
         if not error.again:
             told["again"] = False
+        if isinstance(error, AgentRefused) and error.overflow:
+            told["overflow"] = True
         if isinstance(error, AgentOverloaded) and error.retry_after is not None:
             told["retry_after"] = error.retry_after
     partial = heard.metadata(failed=True).get("partial")
@@ -76,11 +80,11 @@ def failure(error: AgentError | None, heard: Heard) -> dict[str, Any]:
         told["partial"] = partial
     if heard.usage is not None:
         told["usage"] = _usage(heard.usage)
-    return {**told, **_note(heard)}
+    return {**told, **_noted(heard.notes)}
 
 
-def _note(heard: Heard) -> dict[str, Any]:
-    return {_SCRIPTED: heard.notes[_SCRIPTED]} if _SCRIPTED in heard.notes else {}
+def _noted(notes: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: notes[key] for key in _NOTED if key in notes}
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
@@ -124,12 +128,13 @@ def failed(record: Mapping[str, Any], agent_id: str, heard: Heard) -> Exception:
     error = kind(agent_id, what, came=came, mend=mend, again=record.get("again", True))
     if isinstance(error, AgentOverloaded):
         error.retry_after = record.get("retry_after")
+    if isinstance(error, AgentRefused):
+        error.overflow = record.get("overflow") is True
     return error
 
 
 def _tell(record: Mapping[str, Any], heard: Heard) -> None:
-    if _SCRIPTED in record:
-        heard.notes[_SCRIPTED] = record[_SCRIPTED]
+    heard.notes.update((key, record[key]) for key in _NOTED if key in record)
     if record.get("partial"):
         heard(TextDelta(record["partial"]))
 

@@ -1,7 +1,8 @@
 """How a replay differs from its recording, and the first thing in each that does.
 
 A cause is told once a scenario: one changed role prompt is one difference, however many calls it
-touches. Settings and rules come first, then what agents are shown, then who is called.
+touches. Settings and rules come first, then what agents are shown, then who is called. A note that
+reads otherwise is told by its name, once for all who are shown it.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from arena_cli.ground.protocol import AgentInput, Attachment
-from arena_cli.scenario.recording import answers, facts, settings
-from arena_cli.scenario.recording.facts import MESSAGE, Fact
+from arena_cli.scenario.recording import answers, facts, remembering, settings
+from arena_cli.scenario.recording.facts import MEMORY, MESSAGE, Fact
 from arena_cli.scenario.recording.recorded import CaseRecord, Recorded
 from arena_cli.scenario.recording.tape import Call, Tape
 from arena_cli.scenario.result import Drift
 from arena_cli.team.model import Member
 from arena_cli.transcript import attachments
-from arena_cli.transcript.events import SessionEvent
+from arena_cli.transcript.events import NoteEvent, SessionEvent
 
 MEMBERS = "members"
+MEMORY_CONTEXT = "memory_context"
 
 
 def of(tape: Tape, members: Sequence[Member]) -> list[Drift]:
@@ -31,7 +33,7 @@ def of(tape: Tape, members: Sequence[Member]) -> list[Drift]:
     assert case is not None
     roots = [*_settings(case, tape, members), *_rules(case, tape)]
     routing = list(_routing(case, tape))
-    followers = [*routing, *_misses(tape), *_left_over(tape)]
+    followers = [*routing, *_remembered(case, tape), *_misses(tape), *_left_over(tape)]
     for one, is_root in _inputs(case, tape):
         (roots if is_root else followers).append(one)
     if not any(root.field == MEMBERS for root in roots):
@@ -147,16 +149,29 @@ def _differences(
     after = shown.model_dump(mode="json")
     after["role_prompt"] = tape.redactor.text(after["role_prompt"])
     defaults = {name: AgentInput.model_fields[name].default for name in _FIELDS}
-    found = [
-        _Difference(name, _told(name, was), _told(name, now), name not in _FOLLOWING)
-        for name in _FIELDS
-        if (was := before.get(name, defaults[name])) != (now := after[name])
-    ]
+    found = []
+    for name in _FIELDS:
+        was, now = before.get(name, defaults[name]), after[name]
+        if was != now and name == MEMORY_CONTEXT:
+            made = _made(case, tape)
+            for piece in remembering.differences(was, now, record.notes, call.notes):
+                found.append(_Difference(*piece, is_root=remembering.is_given(piece[0], made)))
+        elif was != now:
+            found.append(
+                _Difference(name, _told(name, was), _told(name, now), name not in _FOLLOWING)
+            )
     roots = [one for one in found if one.is_root]
     if not roots:
         found = [*_messages(before["messages"], after["messages"], tape), *found]
     whole = _Difference("input", record.input_hash, call.input_hash)
     yield from roots or found[:1] or [whole]
+
+
+def _made(case: CaseRecord, tape: Tape) -> set[str]:
+    """The notes that were taken from what was said, then or now."""
+    then = {line["note"] for line in case.lines if line["type"] == "note"}
+    events = [event for stretch in tape.stretches for event in stretch.events]
+    return then | {event.note for event in events if isinstance(event, NoteEvent)}
 
 
 def _messages(
@@ -231,12 +246,23 @@ def _routing(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
         yield from _first_apart(before, after)
 
 
+def _remembered(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
+    """The first thing in each session that was remembered otherwise; of a recording that tells."""
+    new = _new_steps(tape)
+    for session in dict.fromkeys(stretch.session for stretch in tape.stretches):
+        before = [one for one in facts.recorded(case, tape, session, MEMORY) if one.step not in new]
+        after = [one for one in facts.played(tape, session, MEMORY) if one.step not in new]
+        if before:  # one that was made before anything was noted stays good
+            yield from _first_apart(before, after)
+
+
 def _said_otherwise(case: CaseRecord, tape: Tape, roots: Sequence[Drift]) -> Iterator[Drift]:
     """What was sent or planted otherwise, or in another step, where no root tells of it."""
     new = {0, *_new_steps(tape)}
     for session in dict.fromkeys(stretch.session for stretch in tape.stretches):
-        then = [one for one in facts.recorded(case, tape, session, MESSAGE) if one.step not in new]
-        now = [one for one in facts.played(tape, session, MESSAGE) if one.step not in new]
+        only = (MESSAGE,)
+        then = [one for one in facts.recorded(case, tape, session, only) if one.step not in new]
+        now = [one for one in facts.played(tape, session, only) if one.step not in new]
         was, said = ([(one.agent, one.value) for one in found] for found in (then, now))
         for kind, *region in SequenceMatcher(None, was, said, autojunk=False).get_opcodes():
             start, end, new_start, new_end = region

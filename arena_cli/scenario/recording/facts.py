@@ -1,8 +1,8 @@
-"""What the rules decided and what was sent, by step: of a recording, and of what is played now."""
+"""What the rules decided, what was sent, what was noted: of a recording, and of what is played."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from arena_cli.scenario.recording.recorded import CaseRecord
@@ -12,9 +12,12 @@ from arena_cli.transcript.events import TurnStarted
 
 MESSAGE = "message"
 
+MEMORY = ("note", "compacted", "deviation", "extracted")
+"""What the team remembered: fields of facts, which are the types of their events."""
+
 
 class Fact(NamedTuple):
-    """Something that the rules decided: where, about whom, what."""
+    """Something that was decided, said or remembered: where, about whom, what."""
 
     step: int | None
     turn: int | None
@@ -23,8 +26,10 @@ class Fact(NamedTuple):
     value: str
 
 
-def recorded(case: CaseRecord, tape: Tape, session: str | None, only: str = "") -> Iterator[Fact]:
-    """What was decided when it was recorded; `only` messages, or all but these."""
+def recorded(
+    case: CaseRecord, tape: Tape, session: str | None, only: Sequence[str] = ()
+) -> Iterator[Fact]:
+    """What was decided when it was recorded; or `only` the facts of these fields."""
     step: int | None = 0
     current: str | None = None
     turn: int | None = None
@@ -34,18 +39,22 @@ def recorded(case: CaseRecord, tape: Tape, session: str | None, only: str = "") 
         elif current == session and tape.was_played(step):
             if line["type"] == "turn_started":
                 turn = line["depth"] + 1
-            for field, agent, value in _decided(line["type"], line.__getitem__):
-                if (field == MESSAGE) == (only == MESSAGE):
+            for field, agent, value in _facts(line["type"], line.__getitem__):
+                if _is_meant(field, only):
                     yield Fact(step, turn, field, agent, value)
 
 
-def played(tape: Tape, session: str | None, only: str = "") -> Iterator[Fact]:
+def played(tape: Tape, session: str | None, only: Sequence[str] = ()) -> Iterator[Fact]:
     """What is decided now; `only` as above."""
     for stretch in tape.stretches:
         if stretch.session == session:
             for fact in _of_stretch(stretch):
-                if (fact.field == MESSAGE) == (only == MESSAGE):
+                if _is_meant(fact.field, only):
                     yield fact
+
+
+def _is_meant(field: str, only: Sequence[str]) -> bool:
+    return field in only if only else field not in (MESSAGE, *MEMORY)
 
 
 def _of_stretch(stretch: Stretch) -> Iterator[Fact]:
@@ -53,15 +62,23 @@ def _of_stretch(stretch: Stretch) -> Iterator[Fact]:
     for event in canonical.ordered(stretch.events):
         if isinstance(event, TurnStarted):
             turn = event.depth + 1
-        for field, agent, value in _decided(event.type, vars(event).__getitem__):
+        for field, agent, value in _facts(event.type, vars(event).__getitem__):
             yield Fact(stretch.step, turn, field, agent, value)
 
 
-def _decided(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | None, str]]:
-    """What the rules decided by one event, each with the agent whom it is about.
+def _facts(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | None, str]]:
+    """What one event tells, each fact with the agent whom it is about.
 
     `get` gives a field of the event, or of its record.
     """
+    if kind in MEMORY:
+        yield _remembered(kind, get)
+    else:
+        yield from _decided(kind, get)
+
+
+def _decided(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | None, str]]:
+    """What the rules decided by it."""
     if kind == "turn_started":
         yield "must", None, ", ".join(get("must"))
         if deferred := get("deferred"):
@@ -87,6 +104,20 @@ def _decided(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | 
             yield "system", None, said["content"]
         else:
             yield MESSAGE, said["author_id"], said["content"]
+
+
+def _remembered(kind: str, get: Callable[[str], Any]) -> tuple[str, str | None, str]:
+    match kind:
+        case "note":
+            what = get("title") or get("reason")
+            return kind, None, f"{get('note')} {get('act')} by {get('by')}: {what}".strip()
+        case "compacted":
+            how = f"rolled back: {get('rolled_back')}" if get("rolled_back") else "kept"
+            return kind, None, f"{get('messages')} messages by {get('by')}, {how}"
+        case "deviation":
+            return kind, get("agent"), f"{get('note')}, {get('level')}"
+        case _:
+            return kind, get("by"), f"{get('notes')} notes"
 
 
 def _passing(why: Mapping[str, Any]) -> str:

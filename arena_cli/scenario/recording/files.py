@@ -22,7 +22,7 @@ from arena_cli.ground import wholefile
 from arena_cli.ground.errors import DiskRefused, Fault, FileFaults, UsageError
 from arena_cli.ground.redact import Redactor
 from arena_cli.scenario.recording import answers, taking
-from arena_cli.scenario.recording.recorded import CaseRecord, Key, Recorded, Recording
+from arena_cli.scenario.recording.recorded import ASIDE, CaseRecord, Key, Recorded, Recording
 from arena_cli.transcript import events
 
 FOLDER = "recordings"
@@ -48,6 +48,12 @@ _LEFT_OUT: dict[str, Any] = {
     "metadata": {},
     "usage": {},
     "session_usage": {},
+    "notes": [],
+    "usage_ratio": 0,
+    "tokens": 0,
+    "budget": 0,
+    "tokens_before": 0,
+    "tokens_after": 0,
 }
 _LEFT_OUT_OF_MESSAGE = {"timestamp": "", "content": ""}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -152,7 +158,7 @@ def _check(record: Mapping[str, Any]) -> None:
     shape = events.EventTypes.by_name.get(record["type"])
     if shape is not None:
         whole = {**_LEFT_OUT, **record}
-        if record.get("message"):
+        if isinstance(record.get("message"), dict):
             whole["message"] = {**_LEFT_OUT_OF_MESSAGE, **record["message"]}
         for name in shape.model_fields:
             if name not in whole:
@@ -246,9 +252,10 @@ class _Reader:
         case.lines.append(record)
         if kind == "step":
             self._step, self._session = record["step"], record["session"]
-        elif kind == "judge" or (kind == "reply_started" and "input" in record):
+        elif kind in ASIDE or (kind == "reply_started" and "input" in record):
             case.calls.append(self._call(record, number, len(case.calls)))
-            self._said[record["agent"]] = record.get("output", {})
+            if kind not in ASIDE:
+                self._said[record["agent"]] = record.get("output", {})
         elif kind == "reply_finished" and record["message"]:
             record["message"] = {
                 "content": "",
@@ -275,6 +282,7 @@ class _Reader:
             came=came,
             turn=record["input"]["turn"],
             line=number,
+            notes=record.get("notes", ()),
         )
 
     def _wrong(self, number: int, what: str) -> FileFaults:

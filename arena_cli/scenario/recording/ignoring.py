@@ -25,7 +25,9 @@ class Ignoring:
 
     def hash_of(self, input: AgentInput) -> str:
         """The hash of an input in which nothing is left that varies."""
-        return digest.input_digest(self.input(input)) if self._patterns else input.input_hash
+        if self._patterns or not input.input_hash:  # what works for the memory has none
+            return digest.input_digest(self.input(input))
+        return input.input_hash
 
     def input(self, input: AgentInput) -> AgentInput:
         """The input without what varies in its prompt, its memory and its messages."""

@@ -6,9 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+ASIDE = ("judge", "memory")
+"""The types of lines that are a call and no event."""
+
 
 class Key(NamedTuple):
-    """Which calls are one another's: those of a step (from 1, None: of the whole scenario)."""
+    """Which calls are one another's: those of a step (from 1, None: of the whole scenario).
+
+    `invocation` is `memory` for the work of the team's memory.
+    """
 
     step: int | None
     agent: str
@@ -18,7 +24,8 @@ class Key(NamedTuple):
 class Recorded(NamedTuple):
     """One call of a case, `number` in order; `input` and `came` as they stand in its line.
 
-    `came` has `output` or `failure`; `line` is the line of the file, from 1.
+    `notes` are the ids of those that the agent was shown. `came` has `output` or `failure`; `line`
+    is the line of the file, from 1.
     """
 
     number: int
@@ -29,6 +36,7 @@ class Recorded(NamedTuple):
     came: dict[str, Any]
     turn: int | None
     line: int
+    notes: Sequence[str] = ()
 
 
 @dataclass
@@ -36,7 +44,8 @@ class CaseRecord:
     """One case of a scenario, or the scenario that has none.
 
     `lines` are its records in order, without the agents' (see `files`), each with all that was
-    said: a reply's text stands in its message. `calls` are those of agents and judges.
+    said: a reply's text stands in its message. `calls` are those of agents, of judges, and of those
+    that work for the team's memory.
     """
 
     id: str | None
@@ -65,7 +74,7 @@ class CaseRecord:
         for line in self.lines:
             if line["type"] == "step":
                 current = line["session"]
-            elif current == key and line["type"] != "judge":
+            elif current == key and line["type"] not in ASIDE:
                 yield line
 
     def shown(self, call: Recorded) -> dict[str, Any]:
@@ -75,7 +84,7 @@ class CaseRecord:
         for line in self.session(call.session):
             if line["type"] == "session":
                 members = line["members"]
-            elif line.get("message"):
+            elif isinstance(line.get("message"), dict):
                 messages[line["message"]["id"]] = line["message"]
         shown = {
             "agent_id": call.key.agent,

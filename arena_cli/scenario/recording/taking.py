@@ -5,7 +5,8 @@ and for each step a `step` line, then the step's events in canonical form. Every
 also has `input`, what the agent was shown, and `output` or `failure` (`answers`); an attempt that
 another one followed has its number. What can be made again from these is left out: estimates of
 tokens, sums, errors as text, and of a reply's message what its output holds. A judge's call is a
-`judge` line.
+`judge` line; that of an agent that works for the team's memory is a `memory` line, before the event
+that tells what came of it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from arena_cli.ground.protocol import AgentInput, ShownMessage
 from arena_cli.scenario.recording import recorded, settings
-from arena_cli.scenario.recording.tape import Call, Stretch, Tape
+from arena_cli.scenario.recording.tape import MEMORY, Call, Stretch, Tape
 from arena_cli.team.model import Member
 from arena_cli.transcript import canonical
 from arena_cli.transcript.events import Event, MessageEvent, ReplyStarted
@@ -29,6 +30,9 @@ _AGAIN = {
     "reply_started": ("input_tokens",),
     "reply_finished": ("usage", "error"),
     "chain_finished": ("usage", "session_usage"),
+    "context_usage": ("usage_ratio", "tokens", "budget"),
+    "compacted": ("tokens_before", "tokens_after", "usage"),
+    "extracted": ("usage", "error"),
 }
 _INLINE = ("author_id", "author_name", "author_type", "content", "role")
 
@@ -50,7 +54,7 @@ def lines(tape: Tape, case: str | None, members: Sequence[Member]) -> list[dict[
         if stretch.step != 0 and (stretch.step or stretch.judged):
             told.append({"type": STEP, STEP: stretch.step, "session": stretch.session})
         told += _events(stretch, by_reply, ids.setdefault(stretch.session, {}), shown, tape)
-        told += [_judged(call, tape) for call in stretch.judged]
+        told += [_aside(JUDGE, call, tape) for call in stretch.judged]
     return told
 
 
@@ -63,6 +67,8 @@ def _events(
 ) -> Iterator[dict[str, Any]]:
     """The events of a step; of the past that was planted first, only what somebody was shown."""
     for event in canonical.ordered(stretch.events):
+        about = [call for call, told in stretch.remembering if told is event]
+        yield from (_aside(MEMORY, call, tape) for call in about)
         line = record(event, ids)
         if stretch.step == 0 and isinstance(event, MessageEvent) and event.message.id not in shown:
             continue
@@ -80,6 +86,8 @@ def _events(
             } | call.came
         if not calls:  # it was no longer in the team
             yield line
+    untold = [call for call, told in stretch.remembering if told is None]
+    yield from (_aside(MEMORY, call, tape) for call in untold)
 
 
 def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
@@ -94,9 +102,10 @@ def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
     return line
 
 
-def _judged(call: Call, tape: Tape) -> dict[str, Any]:
+def _aside(kind: str, call: Call, tape: Tape) -> dict[str, Any]:
+    """The line of a call that is no reply."""
     return {
-        "type": JUDGE,
+        "type": kind,
         "agent": call.key.agent,
         "invocation": call.key.invocation,
         "input_hash": call.input_hash,

@@ -1,10 +1,11 @@
 """Stands around the agents of a scenario, at the edge of their adapters, and records or replays
 them.
 
-The key of a call is step, agent and invocation (and the repeat, of which there is one so far). A
-call gets the first unused record of its key whose input has the same hash; else the next unused one
-of its key, which is drift; where none is left it is a miss. A judge's is a miss as soon as it is
-asked something else: a verdict is about what was judged. Routing is never read from a recording.
+The key of a call is step, agent and invocation (and the repeat, of which there is one so far); that
+of an agent that works for the team's memory has `memory` instead of an invocation. A call gets the
+first unused record of its key whose input has the same hash; else the next unused one of its key,
+which is drift; where none is left it is a miss. A judge's is a miss as soon as it is asked
+something else: a verdict is about what was judged. Routing is never read from a recording.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Calls, Heard, Runtime
+from arena_cli.engine import asking
 from arena_cli.ground.errors import AgentError, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput
 from arena_cli.ground.redact import Redactor
@@ -22,31 +24,37 @@ from arena_cli.scenario.recording import answers
 from arena_cli.scenario.recording.ignoring import Ignoring
 from arena_cli.scenario.recording.recorded import CaseRecord, Key, Recorded
 from arena_cli.team.model import Member
-from arena_cli.transcript.events import Event, ReplyStarted
+from arena_cli.transcript.events import Compacted, Event, Extracted, ReplyStarted
 
 OUTPUT = "output"
 FAILURE = "failure"
+MEMORY = "memory"
+
+Work = Literal["reply", "judge", "memory"]
 
 
 @dataclass
 class Call:
-    """One call that was made: as which reply (None: of a judge), and what came of it.
+    """One call that was made: for what, as which reply if for one, and what came of it.
 
-    `record` is what it was answered from, None where the agent was called or there was none.
+    `notes` are the ids of those that a reply's agent was shown. `record` is what it was answered
+    from, None where the agent was called or there was none.
     """
 
     key: Key
     session: str | None
     input: AgentInput
     input_hash: str
+    work: Work = "reply"
     reply: int | None = None
+    notes: Sequence[str] = ()
     record: Recorded | None = None
     came: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_judge(self) -> bool:
         """Whether a judge was asked."""
-        return self.reply is None
+        return self.work == "judge"
 
     @property
     def drifted(self) -> bool:
@@ -60,12 +68,17 @@ class Call:
 
 
 class Stretch(NamedTuple):
-    """A step (from 1; 0 is what was there before, None what comes after all) in one session."""
+    """A step (from 1; 0 is what was there before, None what comes after all) in one session.
+
+    `remembering` are the calls for the team's memory, each with the event that tells what came of
+    it; None where none did.
+    """
 
     step: int | None
     session: str | None
     events: list[Event]
     judged: list[Call]
+    remembering: list[tuple[Call, Event | None]]
 
 
 class Tape:
@@ -87,7 +100,7 @@ class Tape:
         self.recorded = recorded
         self.ignoring = Ignoring(ignore)
         self.calls: list[Call] = []
-        self.stretches: list[Stretch] = [Stretch(0, None, [], [])]
+        self.stretches: list[Stretch] = [Stretch(0, None, [], [], [])]
         self.members: dict[str, Member] = {}
         self.called_agents = False
         self.finished = False
@@ -95,7 +108,7 @@ class Tape:
         self._mend = mend
         self.redactor = Redactor()
         self._unused = recorded.unused() if recorded else {}
-        self._started: dict[tuple[str | None, str], int] = {}
+        self._started: dict[tuple[str | None, str], ReplyStarted] = {}
 
     @property
     def replays(self) -> bool:
@@ -140,39 +153,42 @@ class Tape:
 
     def begin(self, step: int | None, session: str | None = None) -> None:
         """What comes from now on belongs to that step (from 1), None: to the whole scenario."""
-        self.stretches.append(Stretch(step, session, [], []))
+        self.stretches.append(Stretch(step, session, [], [], []))
 
     def hear(self, session: str | None, event: Event) -> None:
         """An event of a session of the scenario was written."""
         self.stretches[-1].events.append(event)
         if isinstance(event, ReplyStarted):
-            self._started[session, event.agent] = event.reply
+            self._started[session, event.agent] = event
+        elif isinstance(event, (Compacted, Extracted)):
+            now = self.stretches[-1].remembering
+            now[:] = [(call, told or event) for call, told in now]
 
     def around(self, session: str | None) -> Callable[[Runtime], Calls]:
         """What the agents of a session are called through."""
 
         def taped(runtime: Runtime) -> Calls:
             self.redactor = runtime.redactor
-            return _Taped(self, runtime, session, is_judge=False)
+            return _Taped(self, runtime, session, _work_of)
 
         return taped
 
     def around_judge(self, runtime: Runtime) -> Calls:
         """What a judge is called through."""
-        return _Taped(self, runtime, None, is_judge=True)
+        return _Taped(self, runtime, None, lambda _: "judge")
 
-    def opened(
-        self, member: Member, input: AgentInput, session: str | None, *, is_judge: bool
-    ) -> Call:
+    def opened(self, member: Member, input: AgentInput, session: str | None, work: Work) -> Call:
         """A call begins: its record is taken at once, so that the order of calls decides."""
         now = self.stretches[-1]
-        key = Key(now.step, member.id, input.invocation)
-        call = Call(key, session, input, self.ignoring.hash_of(input))
-        if is_judge:
+        key = Key(now.step, member.id, MEMORY if work == "memory" else input.invocation)
+        call = Call(key, session, input, self.ignoring.hash_of(input), work)
+        if work == "judge":
             now.judged.append(call)
-        else:
-            call.reply = self._started.get((session, member.id))
-        call.record = self._taken(key, call.input_hash, only_same=is_judge)
+        elif work == "memory":
+            now.remembering.append((call, None))
+        elif started := self._started.get((session, member.id)):
+            call.reply, call.notes = started.reply, started.notes
+        call.record = self._taken(key, call.input_hash, only_same=call.is_judge)
         if call.record is not None:
             call.came = call.record.came
         self.calls.append(call)
@@ -199,22 +215,31 @@ class Tape:
         return AgentUnavailable(key.agent, what, mend=self._mend, again=False)
 
 
+def _work_of(input: AgentInput) -> Work:
+    """What an agent of a session is called for."""
+    return "memory" if input.turn_id == asking.ASIDE else "reply"
+
+
 class _Taped:
     """The runtime of one session, with the tape around it."""
 
     def __init__(
-        self, tape: Tape, runtime: Runtime, session: str | None, *, is_judge: bool
+        self,
+        tape: Tape,
+        runtime: Runtime,
+        session: str | None,
+        work_of: Callable[[AgentInput], Work],
     ) -> None:
         self.redactor = runtime.redactor
         self._tape = tape
         self._runtime = runtime
         self._session = session
-        self._is_judge = is_judge
+        self._work_of = work_of
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
         """One call: from its record, else of the agent itself, which is recorded."""
         tape = self._tape
-        call = tape.opened(member, input, self._session, is_judge=self._is_judge)
+        call = tape.opened(member, input, self._session, self._work_of(input))
         if OUTPUT in call.came:
             return answers.answered(call.came[OUTPUT], heard)
         if FAILURE in call.came:

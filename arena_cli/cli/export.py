@@ -1,0 +1,190 @@
+"""`arena export`: a session's conversation, or the audit of every call, as md, csv or json.
+
+`arena send --attach-audit` attaches the same audit, so that an agent reports from the real record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from arena_cli.cli import common, complete, streams
+from arena_cli.ground import wholefile
+from arena_cli.ground.errors import DiskRefused, UsageError
+from arena_cli.ground.text import shown_line
+
+if TYPE_CHECKING:
+    from arena_cli.ground.protocol import Attachment
+    from arena_cli.report.audit.record import Format, Record
+    from arena_cli.session.store import Stored
+    from arena_cli.transcript.events import Event
+    from arena_cli.transcript.read import Problem
+
+STDOUT = "-"
+FORMATS: tuple[Format, ...] = ("md", "csv", "json")
+_CHUNK = 65_536  # characters that are written at once
+
+OneSession = Annotated[
+    str | None,
+    typer.Argument(
+        help="The session; without one, the last.", autocompletion=complete.complete_sessions
+    ),
+]
+Audit = Annotated[
+    bool,
+    typer.Option(
+        "--audit",
+        help="Every call: who was asked what (by hash), with which notes, its tokens, cost, "
+        "latency, status, and the answer.",
+    ),
+]
+InFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="md|csv|json",
+        help="How it is written; without it by the ending of --output, else md.",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write it here, not to stdout."),
+]
+
+
+def export(
+    context: typer.Context,
+    session: OneSession = None,
+    audit: Audit = False,
+    as_format: InFormat = None,
+    output: Output = None,
+) -> None:
+    """Write a session's conversation, or the audit of every call, for people and programs."""
+    from arena_cli.session import store
+
+    chosen = _format(as_format, output)
+    root = common.root_of(context)
+    stored = store.find(root, session) if session is not None else store.last(root)
+
+    def tell(problem: Problem) -> None:
+        common.warn_of(stored.transcript, [problem])
+
+    pieces = _writer(chosen)(_record(stored, audit=audit, tell=tell))
+    if output is None or str(output) == STDOUT:
+        _print(pieces)
+        return
+    _write(output, pieces, stored)
+
+
+def _format(given: str | None, output: Path | None) -> Format:
+    """The format that is asked for. Raises UsageError."""
+    if given is None:
+        ending = output.suffix[1:].casefold() if output else ""
+        return next((one for one in FORMATS if one == ending), "md")
+    chosen = next((one for one in FORMATS if one == given.casefold()), None)
+    if chosen is None:
+        raise UsageError(f"--format {shown_line(given)} is none", f"One of {', '.join(FORMATS)}.")
+    return chosen
+
+
+def _writer(chosen: Format) -> Callable[[Record], Iterator[str]]:
+    if chosen == "md":
+        from arena_cli.report.audit import markdown
+
+        return markdown.written
+    if chosen == "csv":
+        from arena_cli.report.audit import table
+
+        return table.written
+    from arena_cli.report.audit import document
+
+    return document.written
+
+
+def _record(
+    stored: Stored, *, audit: bool, tell: Callable[[Problem], None] = lambda _: None
+) -> Record:
+    """The record of a session, read as it is written; `tell` hears of each line that cannot be."""
+    from arena_cli.report.audit.record import Record
+    from arena_cli.transcript import passage, read
+
+    def events() -> Iterator[Event]:
+        for line in read.lines(stored.transcript):
+            if line.problem:
+                tell(line.problem)
+                record.unreadable += not line.problem.is_mended
+            yield from line.events
+
+    opening = passage.session_of(stored.transcript)
+    record = Record(stored.name, opening, events(), audit=audit)
+    return record
+
+
+def _in_chunks(pieces: Iterable[str]) -> Iterator[str]:
+    held: list[str] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= _CHUNK:
+            yield "".join(held)
+            held, size = [], 0
+    yield "".join(held)
+
+
+def _print(pieces: Iterable[str]) -> None:
+    streams.speak_utf8()
+    out = streams.Stdout()
+    for chunk in _in_chunks(pieces):
+        out.write(chunk)
+        if not out.is_read:
+            break
+    out.check()
+
+
+def _write(path: Path, pieces: Iterable[str], stored: Stored) -> None:
+    """Write a file whole, or leave it as it was. Raises UsageError, DiskRefused."""
+    target = Path(os.path.realpath(path))
+    shown = shown_line(str(path))
+    if target.is_dir():
+        raise UsageError(f"--output: {shown} is a folder", "Name a file in it.")
+    if target.exists() and target.samefile(stored.transcript):
+        raise UsageError(
+            f"--output: {shown} is the transcript itself", "Name another file; nothing was written."
+        )
+    is_device = target.exists() and not target.is_file()
+    part = target if is_device else wholefile.beside(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("w", encoding="utf-8", errors="replace", newline="") as file:
+            _fill(file, pieces)
+        if not is_device:
+            part.replace(target)
+    except OSError as error:
+        raise DiskRefused(f"{shown}: could not write: {error.strerror or error}") from error
+    finally:
+        if not is_device:
+            with contextlib.suppress(OSError):  # what went wrong is told by its first error
+                part.unlink(missing_ok=True)
+
+
+def _fill(file: IO[str], pieces: Iterable[str]) -> None:
+    for chunk in _in_chunks(pieces):
+        file.write(chunk)
+
+
+def attachment(stored: Stored) -> Attachment:
+    """The audit of a session as a file that goes with a message; the newest whole calls of it, if
+    all were more than an agent is sent.
+    """
+    from arena_cli.adapters.api.attached import MOST_TEXT_BYTES
+    from arena_cli.ground.protocol import Attachment
+    from arena_cli.report.audit import markdown
+
+    content = markdown.newest(_record(stored, audit=True), MOST_TEXT_BYTES)
+    return Attachment(type="file", name=f"audit-{stored.name}.md", data=content)

@@ -1,0 +1,319 @@
+"""`knowledge`: the notes of a session and the shared ones; what people do to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from arena_cli.cli import common, knowledge_inspect, knowledge_search, notes
+from arena_cli.cli.knowledge_options import (
+    AKind,
+    AsJson,
+    AStatus,
+    By,
+    FromFile,
+    Importance,
+    InSession,
+    MayBeNote,
+    OfLast,
+    OneNote,
+    Owner,
+    Reason,
+    Share,
+    Shared,
+    SomeNotes,
+    Source,
+    Supersedes,
+    Tags,
+    Text,
+    Title,
+    Wait,
+    WhyRejected,
+)
+from arena_cli.ground.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from arena_cli.memory.lifecycle import Step
+    from arena_cli.memory.note import Note
+    from arena_cli.session.findnote import Named
+    from arena_cli.session.shelves import Shelf
+
+knowledge_app = typer.Typer(
+    help="What the team remembers: notes, their approval and their trail.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+
+@knowledge_app.command("add")
+def add(
+    context: typer.Context,
+    title: Title,
+    session: InSession = None,
+    last: OfLast = False,
+    shared: Shared = False,
+    kind: AKind = None,
+    text: Text = None,
+    file: FromFile = None,
+    tag: Tags = None,
+    importance: Importance = 0.5,
+    owner: Owner = "",
+    supersedes: Supersedes = None,
+    source: Source = None,
+    by: By = None,
+    as_json: AsJson = False,
+    wait: Wait = 600,
+) -> None:
+    """Write a note; one that says the same already is counted as seen again."""
+    from arena_cli.cli import messages
+    from arena_cli.memory.note import Draft
+
+    if session is None and not last and not shared:
+        raise UsageError(
+            "where is the note to go?", "Say --session NAME, -c for the last session, or --shared."
+        )
+    (shelf,) = notes.shelves(context, session, last=last, shared=shared)
+    old = notes.find(context, supersedes, [shelf]) if supersedes is not None else None
+    if old and old.shelf.trail != shelf.trail:
+        raise UsageError(f"{old.id} is not of {shelf.name}", "A note supersedes one beside it.")
+    if kind is None:
+        kind = old.shelf.folder.read(old.id).kind if old else "reference"
+    draft = Draft(
+        notes.kind(kind),
+        title,
+        messages.given(text, file) if text is not None or file is not None else "",
+        source=source,
+        importance=importance,
+        tags=tuple(tag or ()),
+        owner=owner,
+        supersedes=old.id if old else "",
+    )
+    with notes.kept(context, shelf, by, wait) as keeper:
+        note = keeper.add(draft)
+    _tell([note], as_json=as_json)
+
+
+@knowledge_app.command("list")
+def list_notes(
+    context: typer.Context,
+    session: InSession = None,
+    last: OfLast = False,
+    shared: Shared = False,
+    kind: AKind = None,
+    status: AStatus = None,
+    tag: Tags = None,
+    as_json: AsJson = False,
+) -> None:
+    """List notes: without an option those of the last session, and the shared ones."""
+    from arena_cli.session import shelves
+
+    asked_kind = notes.kind(kind) if kind is not None else None
+    asked_status = notes.status(status) if status is not None else None
+    found: list[Note] = []
+    for shelf in notes.shelves(context, session, last=last, shared=shared):
+        there, problems = shelves.notes(shelf)
+        found += there
+        for problem in problems:
+            common.warn(str(problem))
+    chosen = [
+        note
+        for note in found
+        if asked_kind in (None, note.kind)
+        and asked_status in (None, note.status)
+        and set(tag or ()) <= set(note.tags)
+    ]
+    if not chosen and not as_json:
+        common.warn("no such notes" if found else 'no notes yet: `arena knowledge add "..." -c`')
+    _tell(chosen, as_json=as_json, as_list=True)
+
+
+@knowledge_app.command("show")
+def show(
+    context: typer.Context,
+    note: OneNote,
+    session: InSession = None,
+    last: OfLast = False,
+    shared: Shared = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print a note: what it says, and what is known of it."""
+    among = notes.shelves(context, session, last=last, shared=shared)
+    named = notes.find(context, note, among)
+    found = named.shelf.folder.read(named.id)
+    if as_json:
+        common.say_json(found.model_dump())
+        return
+    for line in notes.whole(found):
+        common.say(line)
+
+
+@knowledge_app.command("submit")
+def submit(
+    context: typer.Context,
+    note: SomeNotes,
+    session: InSession = None,
+    last: OfLast = False,
+    shared: Shared = False,
+    by: By = None,
+    reason: Reason = "",
+    as_json: AsJson = False,
+    wait: Wait = 600,
+) -> None:
+    """Ask for drafts to be approved."""
+    among = notes.shelves(context, session, last=last, shared=shared)
+    named = _named(context, note, among)
+    _tell(_step(context, named, "submit", by, reason, wait), as_json=as_json)
+
+
+@knowledge_app.command("approve")
+def approve(
+    context: typer.Context,
+    note: SomeNotes,
+    session: InSession = None,
+    last: OfLast = False,
+    shared: Shared = False,
+    share: Share = False,
+    by: By = None,
+    reason: Reason = "",
+    as_json: AsJson = False,
+    wait: Wait = 600,
+) -> None:
+    """Approve notes, drafts too; from then on they are superseded, not changed."""
+    from arena_cli.session import shelves
+
+    among = notes.shelves(context, session, last=last, shared=shared)
+    named = _named(context, note, among)
+    if share:
+        _check_shareable(named)
+    done = _step(context, named, "approve", by, reason, wait, skip=share)
+    if share:
+        workspace = named[0].shelf.folder.workspace
+        texts = [one.shelf.folder.whole(one.id) for one in named]
+        with notes.kept(context, shelves.of(workspace, None), by, wait) as keeper:
+            done += [keeper.share(*one) for one in zip(done, texts, strict=True)]
+    _tell(done, as_json=as_json)
+
+
+@knowledge_app.command("reject")
+def reject(
+    context: typer.Context,
+    note: SomeNotes,
+    reason: WhyRejected = "",
+    session: InSession = None,
+    last: OfLast = False,
+    shared: Shared = False,
+    by: By = None,
+    as_json: AsJson = False,
+    wait: Wait = 600,
+) -> None:
+    """Send notes back to be drafts, with a reason."""
+    if not reason.strip():
+        raise UsageError("a rejection needs a reason", "Say --reason TEXT.")
+    among = notes.shelves(context, session, last=last, shared=shared)
+    named = _named(context, note, among)
+    _tell(_step(context, named, "reject", by, reason, wait), as_json=as_json)
+
+
+@knowledge_app.command("archive")
+def archive(
+    context: typer.Context,
+    note: SomeNotes,
+    session: InSession = None,
+    last: OfLast = False,
+    shared: Shared = False,
+    by: By = None,
+    reason: Reason = "",
+    as_json: AsJson = False,
+    wait: Wait = 600,
+) -> None:
+    """Put notes away: they are shown to no agent any more."""
+    among = notes.shelves(context, session, last=last, shared=shared)
+    named = _named(context, note, among)
+    _tell(_step(context, named, "archive", by, reason, wait), as_json=as_json)
+
+
+@knowledge_app.command("history")
+def history(
+    context: typer.Context,
+    note: MayBeNote = None,
+    session: InSession = None,
+    last: OfLast = False,
+    shared: Shared = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print what was done to notes: when, by whom, why."""
+    from arena_cli.session import shelves
+
+    among = notes.shelves(context, session, last=last, shared=shared)
+    if note is not None:
+        named = notes.find_told(context, note, among)
+        events = [event for event in shelves.history(named.shelf) if event.note == named.id]
+    else:
+        events = [event for shelf in among for event in shelves.history(shelf)]
+    if as_json:
+        common.say_json([event.model_dump() for event in events])
+        return
+    for event in events:
+        common.say(notes.told(event))
+
+
+knowledge_app.command("inspect")(knowledge_inspect.inspect)
+knowledge_app.command("search")(knowledge_search.search)
+
+
+def _named(context: typer.Context, names: Sequence[str], among: Sequence[Shelf]) -> list[Named]:
+    """The notes of these names, each once."""
+    found = [notes.find(context, name, among) for name in names]
+    return list({(one.shelf.trail, one.id): one for one in found}.values())
+
+
+def _check_shareable(named: Sequence[Named]) -> None:
+    from arena_cli.session import knowledge
+
+    for one in named:
+        if one.shelf.stored is None:
+            raise UsageError(f"{one.id} is shared already", "Approve it without --share.")
+        knowledge.copy_of(one.shelf.folder.read(one.id), "")
+
+
+def _step(
+    context: typer.Context,
+    named: Sequence[Named],
+    step: Step,
+    by: str | None,
+    reason: str,
+    wait: float,
+    *,
+    skip: bool = False,
+) -> list[Note]:
+    """Take a step with notes, none if it is not legal for one of them.
+
+    `skip`: those that are approved stay as they are.
+    """
+    from arena_cli.session import knowledge
+
+    done = ("approved",) if skip else ()
+    shelves = list(dict.fromkeys(one.shelf.trail for one in named))
+    after: dict[int, Note] = {}
+    for one in named:
+        knowledge.check(one.shelf, [one.id], step, done=done)
+    for trail in shelves:
+        here = [(place, one) for place, one in enumerate(named) if one.shelf.trail == trail]
+        with notes.kept(context, here[0][1].shelf, by, wait) as keeper:
+            for place, one in here:
+                current = one.shelf.folder.read(one.id)
+                is_done = current.status in done
+                after[place] = current if is_done else keeper.step(one.id, step, reason)
+    return [after[place] for place in range(len(named))]
+
+
+def _tell(found: Sequence[Note], *, as_json: bool, as_list: bool = False) -> None:
+    if as_json:
+        shown: list[dict[str, Any]] = [note.model_dump(exclude={"body"}) for note in found]
+        common.say_json(shown if as_list or len(shown) != 1 else shown[0])
+        return
+    for note in found:
+        common.say(notes.line(note))

@@ -1,0 +1,98 @@
+"""`usage`: what agents used, in tokens and money."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Annotated, get_args
+
+import typer
+
+from arena_cli.cli import common, complete, streams
+from arena_cli.ground.errors import UsageError
+from arena_cli.ground.text import shown_line
+
+if TYPE_CHECKING:
+    from arena_cli.report.usage import By, Ledger
+    from arena_cli.session.store import Stored
+
+_WIDTH = 100
+
+OneSession = Annotated[
+    str | None,
+    typer.Argument(
+        help="Only this session; without one, all of them.",
+        autocompletion=complete.complete_sessions,
+    ),
+]
+ByWhat = Annotated[
+    str,
+    typer.Option("--by", metavar="agent|model|day|scenario", help="A row for each of these."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def usage(
+    context: typer.Context,
+    session: OneSession = None,
+    by: ByWhat = "agent",
+    as_json: AsJson = False,
+) -> None:
+    """Add up what agents used: calls, tokens, what the cache gave and took, and cost.
+
+    Days are in UTC. Failed calls count too, as does work for the team's memory.
+    """
+    from arena_cli.report.usage import Ledger
+    from arena_cli.session import store
+
+    root = common.root_of(context)
+    ledger = Ledger(_by(by))
+    if session is not None:
+        _read(store.find(root, session), ledger)
+    else:
+        for one in store.stored(root):
+            try:
+                _read(one, ledger)
+            except FileNotFoundError:
+                continue  # removed a moment ago, as sessions of scenarios are
+            except OSError as error:
+                common.warn(f"{one.transcript}: not counted: {error.strerror or error}")
+    if as_json:
+        common.say_json(ledger.document())
+    elif not ledger.total.calls:
+        common.warn("no agent was called yet")
+    else:
+        _print(ledger)
+
+
+def _by(word: str) -> By:
+    from arena_cli.report.usage import By
+
+    known: tuple[By, ...] = get_args(By)
+    chosen = next((one for one in known if one == word.casefold()), None)
+    if chosen is None:
+        raise UsageError(f"--by {shown_line(word)} is none", f"One of {', '.join(known)}.")
+    return chosen
+
+
+def _read(stored: Stored, ledger: Ledger) -> None:
+    """Add a session up; lines that cannot be read are told. Raises OSError."""
+    from arena_cli.session import usage as usages
+
+    ledger.session()
+    spent = usages.spending(
+        stored.transcript, lambda problem: common.warn_of(stored.transcript, [problem])
+    )
+    for event in spent:
+        ledger.apply(event)
+
+
+def _print(ledger: Ledger) -> None:
+    from arena_cli.cli.screen import Screen
+    from arena_cli.report import usage as table
+    from arena_cli.report import words
+
+    out = streams.Stdout()
+    say = words.here()
+    width = shutil.get_terminal_size((_WIDTH, 0)).columns
+    Screen(out, say).show(table.drawn(ledger, say, width))
+    out.check()

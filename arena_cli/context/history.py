@@ -1,0 +1,214 @@
+"""The messages of a session, ready to be shown: the newest that fit, and those that always are.
+
+Everything that can be made once per message is made once: what an agent is shown costs the same
+however long the session is.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from arena_cli.context import digest, render, tokens
+from arena_cli.ground.protocol import Message, ShownMessage
+
+# What tells of an attachment, its name apart: its type, path and size.
+_ATTACHMENT_TOKENS = 40
+
+# Never forgotten, however small the windows: a deferred agent's triggers may lie this far back.
+_KEPT_AT_LEAST = 512
+
+
+class Selection(NamedTuple):
+    """What an agent is shown of the messages, oldest first, their hashes, and their tokens.
+
+    The first `older` are those that are always shown; from index `start` of the history on it is
+    all of them.
+    """
+
+    messages: list[ShownMessage]
+    digests: list[str]
+    tokens: int
+    start: int
+    older: int
+
+
+@dataclass
+class _View:
+    """The newest of the history as one agent is shown it, from message number `first` on."""
+
+    first: int
+    shown: list[ShownMessage] = field(default_factory=list)
+    digests: list[str] = field(default_factory=list)
+
+
+class History:
+    """The messages of a session in their order, oldest first, ready to be shown.
+
+    What no window of `max_tokens` reaches is forgotten (None: nothing is).
+    """
+
+    def __init__(self, max_tokens: int | None = None) -> None:
+        self._max_tokens = max_tokens
+        self._messages: list[ShownMessage] = []
+        self._digests: list[str | None] = []
+        self._before: list[int] = []
+        self._total = 0
+        self._views: dict[str, _View] = {}
+        self._forgotten = 0
+        self._number: dict[str, int] = {}
+        self._weights: dict[str, int] = {}
+        self._far: dict[tuple[str, str], tuple[ShownMessage, str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def append(self, message: Message) -> None:
+        """Takes the next message."""
+        shown = shown_to_others(message)
+        self._number[message.id] = self._forgotten + len(self._messages)
+        self._messages.append(shown)
+        self._digests.append(None)
+        self._before.append(self._total)
+        self._total += _weight(shown)
+        if self._max_tokens is not None:
+            self._forget(self._max_tokens)
+
+    def message(self, message_id: str) -> ShownMessage | None:
+        """A message as others than its author are shown it; None where it is not remembered."""
+        number = self._number.get(message_id)
+        return None if number is None else self._messages[number - self._forgotten]
+
+    def after(self, message_id: str | None = None) -> list[ShownMessage]:
+        """All that is remembered and has a greater seq, oldest first; None: all."""
+        upto = int(message_id.removeprefix("m")) if message_id else 0
+        return self._messages[self._first_after(upto) :]
+
+    def tokens_after(self, upto: int) -> int:
+        """What the remembered messages with a greater seq take up, in estimated tokens."""
+        return self._total - self._tokens_before(self._first_after(upto))
+
+    def older(self, message_ids: Iterable[str], start: int) -> list[str]:
+        """Those that are not among the newest, from `start` on (`Selection.start`)."""
+        last = self._forgotten + start
+        return [one for one in message_ids if self._number.get(one, -1) < last]
+
+    def weight_of(self, message: ShownMessage) -> int:
+        """What a message takes up in a prompt, in estimated tokens, whether remembered or not."""
+        number = self._number.get(message.id)
+        if number is not None:
+            return self._cost(number - self._forgotten)
+        if message.id not in self._weights:
+            self._weights[message.id] = _weight(message)
+        return self._weights[message.id]
+
+    def select(self, agent_id: str, budget: int, always: Iterable[str], upto: int = 0) -> Selection:
+        """What an agent is shown within a budget of tokens.
+
+        It is those that are always shown (ids), and as many of the newest messages as fit beside
+        them, of those with a seq greater than `upto`.
+        """
+        lowest = self._first_after(upto) if upto else 0
+        start = self._fitting(budget, lowest)
+        numbers = {self._number.get(message_id) for message_id in always}
+        wanted = sorted(number - self._forgotten for number in numbers if number is not None)
+        older = [at for at in wanted if at < start]
+        extra = 0
+        while older and (more := sum(map(self._cost, older))) != extra:
+            extra = more
+            start = self._fitting(budget - extra, lowest)
+            older = [at for at in wanted if at < start]
+        messages, digests = self._newest(agent_id, start)
+        if older:
+            pairs = [self.far(self._messages[at], agent_id) for at in older]
+            messages = [*(shown for shown, _ in pairs), *messages]
+            digests = [*(hashed for _, hashed in pairs), *digests]
+        used = self._total - self._tokens_before(start) + extra
+        return Selection(messages, digests, used, start, len(older))
+
+    def far(self, message: ShownMessage, agent_id: str) -> tuple[ShownMessage, str]:
+        """A message that lies before the newest, as that agent is shown it, and its hash."""
+        key = (message.id, agent_id)
+        if key not in self._far:
+            self._far[key] = _as_shown(message, agent_id)
+        return self._far[key]
+
+    def _first_after(self, upto: int) -> int:
+        """The index of the first message with a greater seq; turns end where `upto` stands."""
+        if not upto:
+            return 0
+        return bisect.bisect_right(self._messages, upto, key=lambda shown: shown.seq)
+
+    def _tokens_before(self, at: int) -> int:
+        return self._before[at] if at < len(self._before) else self._total
+
+    def _fitting(self, budget: int, lowest: int = 0) -> int:
+        return max(lowest, bisect.bisect_left(self._before, self._total - max(budget, 0)))
+
+    def _cost(self, at: int) -> int:
+        return self._tokens_before(at + 1) - self._before[at]
+
+    def _newest(self, agent_id: str, start: int) -> tuple[list[ShownMessage], list[str]]:
+        """The messages from index `start` on as an agent is shown them, and their hashes."""
+        view = self._views.get(agent_id)
+        if view is None or view.first - self._forgotten > start:
+            # Windows move forwards, so that a view is made from scratch once, as a rule.
+            view = self._views[agent_id] = _View(start + self._forgotten)
+        for at in range(view.first - self._forgotten + len(view.shown), len(self._messages)):
+            shown, hashed = self._as_shown(at, agent_id)
+            view.shown.append(shown)
+            view.digests.append(hashed)
+        skipped = start - (view.first - self._forgotten)
+        return view.shown[skipped:], view.digests[skipped:]
+
+    def _as_shown(self, at: int, agent_id: str) -> tuple[ShownMessage, str]:
+        shown = self._messages[at]
+        if shown.author_id == agent_id and shown.author_type == "agent":
+            return _as_shown(shown, agent_id)
+        hashed = self._digests[at]
+        if hashed is None:
+            hashed = self._digests[at] = digest.message_digest(shown)
+        return shown, hashed
+
+    def _forget(self, max_tokens: int) -> None:
+        """Forgets what is out of reach, once that is half of what is remembered."""
+        most = len(self._messages) - _KEPT_AT_LEAST
+        if most < len(self._messages) // 2:
+            return
+        count = min(most, self._fitting(max_tokens))
+        if count < len(self._messages) // 2:
+            return
+        for shown in self._messages[:count]:
+            self._number.pop(shown.id, None)
+        self._forgotten += count
+        for agent_id, view in list(self._views.items()):
+            gone = self._forgotten - view.first
+            if gone > len(view.shown):
+                del self._views[agent_id]
+            elif gone > 0:
+                del view.shown[:gone], view.digests[:gone]
+                view.first = self._forgotten
+        del self._messages[:count], self._digests[:count], self._before[:count]
+
+
+def _as_shown(shown: ShownMessage, agent_id: str) -> tuple[ShownMessage, str]:
+    """A message as that agent is shown it, and its hash."""
+    if shown.author_id == agent_id and shown.author_type == "agent":
+        shown = shown.model_copy(update={"role": "assistant"})
+    return shown, digest.message_digest(shown)
+
+
+def _weight(shown: ShownMessage) -> int:
+    # Where an attachment lies has the message's id in it, which follows the order of arrival.
+    bare = shown.model_copy(update={"attachments": []}) if shown.attachments else shown
+    names = "".join(part.name for part in shown.attachments)
+    extra = len(shown.attachments) * _ATTACHMENT_TOKENS + tokens.estimate(names)
+    return tokens.estimate(render.frame(bare)) + extra + 1
+
+
+def shown_to_others(message: Message) -> ShownMessage:
+    """The message as everyone but its author is shown it."""
+    role = "system" if message.author_type == "system" else "user"
+    return ShownMessage.model_validate({**vars(message), "metadata": {}, "role": role})

@@ -1,0 +1,89 @@
+"""What is remembered at one call, and how it reads: the summary, what is pinned, the notes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from arena_cli.ground import text
+from arena_cli.ground.protocol import ShownMessage
+from arena_cli.memory.note import Note
+
+_HEADING = re.compile("#{1,6} ")
+
+LONGEST_NOTE = 800
+"""Characters of a note that an agent is shown; a note is to be read at a glance."""
+
+
+class Pinned(NamedTuple):
+    """A message that is always shown, and the note that names it as its source."""
+
+    message: ShownMessage
+    note: Note
+
+
+class Found(NamedTuple):
+    """A note that bears on a call, and why it was found."""
+
+    note: Note
+    why: str = ""
+
+
+class Memory(NamedTuple):
+    """What is remembered when an agent is called.
+
+    `summary` stands for the `summarised` messages up to the seq `upto`. `pinned` go from the oldest
+    to the newest, `notes` from the best to the least.
+    """
+
+    summary: str = ""
+    upto: int = 0
+    summarised: int = 0
+    pinned: Sequence[Pinned] = ()
+    notes: Sequence[Found] = ()
+
+
+NOTHING = Memory()
+
+
+def stable(summary: str, summarised: int, titles: Iterable[Note]) -> str:
+    """What stands before the messages; it changes only when messages are summarised or pinned."""
+    parts = []
+    if summary:
+        parts.append(f"Of the {summarised} messages before those shown here:\n{summary}")
+    listed = "\n".join(f"- {_headline(note)}" for note in titles)
+    if listed:
+        parts.append(f"Also said before, there is no room for more than its title:\n{listed}")
+    return "\n\n".join(parts)
+
+
+def noted(note: Note) -> str:
+    """A note as an agent is shown it."""
+    whole = "\n".join(_told(note.body.splitlines())).strip()
+    body = text.cut(whole, LONGEST_NOTE)
+    more = " ..." if len(body) < len(whole) else ""
+    return f"- [{note.id}] {_headline(note)}" + (f"\n{_indented(body)}{more}" if body else "")
+
+
+def _told(lines: Sequence[str]) -> Iterator[str]:
+    """The lines without blank ones, and without headings below which nothing stands."""
+    heading = ""
+    for line in lines:
+        if _HEADING.match(line):
+            heading = line
+        elif line.strip():
+            if heading:
+                yield heading
+                heading = ""
+            yield line
+
+
+def _headline(note: Note) -> str:
+    title = " ".join(note.title.split())
+    owner = f", for {note.owner}" if note.owner else ""
+    return f"{note.kind.replace('_', ' ')}, {note.status.replace('_', ' ')}{owner}: {title}"
+
+
+def _indented(body: str) -> str:
+    return "\n".join(f"  {line}" if line else "" for line in body.splitlines())

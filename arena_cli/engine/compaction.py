@@ -1,0 +1,286 @@
+"""Older messages are summarised at a turn's end: where a window is full, or after so many messages.
+
+What is summarised stays in the transcript; agents are shown the summary in its place. A summary
+that is no good counts for nothing, and another is tried only when there is more to summarise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from arena_cli.context import compacting, extractive, summaries, tokens, window
+from arena_cli.context.compacting import Fact
+from arena_cli.context.remembered import NOTHING, Memory
+from arena_cli.context.summaries import Sections
+from arena_cli.engine import asking
+from arena_cli.engine.scene import Room
+from arena_cli.ground import text as texts
+from arena_cli.ground.protocol import ShownMessage, Usage
+from arena_cli.team.model import Member
+from arena_cli.transcript.events import Compacted, ContextUsage
+from arena_cli.transcript.fold import ChainState, Fold
+
+Level = Literal["warning", "saturated"]
+
+MOST_CALLS = 8
+"""So often an agent is asked at most for one summary, part by part where its window is small."""
+
+_GROWN = 1.25
+_FRAMED_TWICE = 1.2
+_SHOWN = 2_000
+
+
+@dataclass(frozen=True)
+class _Old:
+    """What is to be summarised: messages, oldest first, the earlier summary, what must be held.
+
+    `tokens` are those of both, estimated.
+    """
+
+    messages: Sequence[ShownMessage]
+    earlier: str
+    count: int
+    facts: Sequence[Fact]
+    tokens: int
+
+    @property
+    def asked(self) -> int:
+        """How many tokens its summary is to have."""
+        return compacting.asked_tokens(self.tokens, tokens.estimate(self.earlier))
+
+    @property
+    def upto(self) -> str:
+        """The id of the last message that the summary stands for."""
+        return max(self.messages, key=lambda message: message.seq).id
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A summary that somebody made, and why it is no good, if it is not."""
+
+    by: str
+    text: str
+    fault: str = ""
+    usage: Usage | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+async def after_turn(room: Room) -> None:
+    """Tell how full the windows are, and summarise if it is time to.
+
+    It does nothing where that was done in this turn already. Raises DiskRefused.
+    """
+    fold = room.scene.fold
+    chain = fold.open
+    if chain is None or not chain.turns or chain.turns[-1].compactions:
+        return
+    is_full = _tell_usage(room, chain)
+    old = _old(room, chain) if is_full or _is_due(room) else None
+    if old is None or not _is_worth_it(old, fold):
+        return
+    if room.summarizer is not None:
+        tried = await _by_agent(room, room.summarizer, old)
+        _write(room, old, tried)
+        if not tried.fault:
+            return
+    _write(room, old, await _extracted(room, old))
+
+
+def _tell_usage(room: Room, chain: ChainState) -> bool:
+    """Write how full the windows of those called are, each level once; whether one is full."""
+    fold, history, rules = room.scene.fold, room.scene.history, room.scene.team.config.memory
+    memory = _summary(fold)
+    turn = chain.turns[-1]
+    unheard = sum(
+        window.weigh(done.message)
+        for done in turn.successes()
+        if done.message and history.message(done.message.id) is None
+    )
+    is_full = False
+    for agent in turn.called:
+        if room.scene.team.member(agent) is None:
+            continue
+        head, factor = room.scene.head(agent), fold.counts.factor(agent)
+        used = window.usage_of(head, history, memory, factor) + round(unheard * max(factor, 1.0))
+        most = room.scene.room(agent)
+        ratio = used / most
+        level = _level(ratio, rules.warn_at, rules.saturated_at)
+        is_full = is_full or level == "saturated"
+        if level and fold.levels.get(agent) not in (level, "saturated"):
+            _write_usage(room, agent, level, used, most)
+    return is_full
+
+
+def _level(ratio: float, warn_at: float, saturated_at: float) -> Level | None:
+    if ratio >= saturated_at:
+        return "saturated"
+    return "warning" if ratio >= warn_at else None
+
+
+def _write_usage(room: Room, agent: str, level: Level, used: int, budget: int) -> None:
+    room.journal.write(
+        lambda stamp: ContextUsage(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            agent=agent,
+            level=level,
+            usage_ratio=round(used / budget, 4),
+            tokens=used,
+            budget=budget,
+        )
+    )
+
+
+def _summary(fold: Fold) -> Memory:
+    last = fold.summary
+    if last is None:
+        return NOTHING
+    return Memory(summary=last.summary, upto=_seq(last.upto), summarised=last.messages)
+
+
+def _is_due(room: Room) -> bool:
+    """Whether the team wants a summary after so many messages, and there are as many."""
+    every, last = room.scene.team.config.auto_summary_interval, room.scene.fold.tried
+    if every is None:
+        return False
+    return len(room.scene.history.after(f"m{last.seq}" if last else None)) >= every
+
+
+def _unsummarised(room: Room) -> Sequence[ShownMessage]:
+    last = room.scene.fold.summary
+    return room.scene.history.after(last.upto if last else None)
+
+
+def _old(room: Room, chain: ChainState) -> _Old | None:
+    """What can be summarised now; None where nothing can."""
+    last = room.scene.fold.summary
+    messages = compacting.old_part(
+        _unsummarised(room), chain.opening.message.seq, chain.turns[-1].started.turn
+    )
+    if not messages:
+        return None
+    upto = max(message.seq for message in messages)
+    pinned = room.scene.memory("").pinned
+    facts = [Fact(one.note.title, one.note.kind) for one in pinned if one.message.seq <= upto]
+    earlier = last.summary if last else ""
+    return _Old(
+        messages=messages,
+        earlier=earlier,
+        count=len(messages) + (last.messages if last else 0),
+        facts=facts,
+        tokens=compacting.tokens_of(messages) + tokens.estimate(earlier),
+    )
+
+
+def _is_worth_it(old: _Old, fold: Fold) -> bool:
+    """Whether there is more than before: than the earlier summary, than was tried in vain."""
+    if old.tokens < 2 * tokens.estimate(old.earlier):
+        return False
+    last = fold.tried
+    return last is None or not last.rolled_back or old.tokens >= last.tokens_before * _GROWN
+
+
+async def _by_agent(room: Room, member: Member, old: _Old) -> _Tried:
+    """The summary of an agent, which is asked part by part where its window is small."""
+    most = old.asked
+    head = window.Head.of(room.scene.team, member, room.scene.windows.get(member.id))
+    parts = _parts(old, head.room - head.tokens, most)
+    if not 0 < len(parts) <= MOST_CALLS:
+        return _Tried(member.id, "", "its window is too small for what there is to summarise")
+    tried = _Tried(member.id, old.earlier)
+    for number, part in enumerate(parts, 1):
+        question = compacting.question(part, tried.text, most, room.language)
+        asked = await asking.ask(member, question, room)
+        used = [usage for usage in (tried.usage, asked.usage) if usage is not None]
+        text, fault = "", asked.error
+        if not fault:
+            text, fault = _checked(asked.text, old if number == len(parts) else None, room)
+        tried = _Tried(
+            member.id,
+            asked.text if fault else text,
+            fault,
+            Usage.total(used) if used else None,
+            asked.metadata,
+        )
+        if fault:
+            break
+    return tried
+
+
+def _parts(old: _Old, room: int, most: int) -> list[Sequence[ShownMessage]]:
+    """The messages in parts that fit into a window with the question and the summary so far.
+
+    None where the window has no room for any.
+    """
+    asked = tokens.estimate(compacting.question((), "", most, "en"))
+    room -= asked + 2 * max(most, tokens.estimate(old.earlier))
+    if room <= 0:
+        return []
+    parts: list[list[ShownMessage]] = []
+    left = 0
+    for message in old.messages:
+        # Each is framed twice: as what was said, and as a part of the question.
+        cost = round(compacting.tokens_of([message]) * _FRAMED_TWICE)
+        if cost > left or not parts:
+            parts.append([])
+            left = room
+        parts[-1].append(message)
+        left -= cost
+    return list(parts)
+
+
+def _checked(answer: str, old: _Old | None, room: Room) -> tuple[str, str]:
+    """A summary in arena's form, and why it is no good; without `old` it is that of a part."""
+    if not answer.strip():
+        return "", "it is empty"
+    sections = summaries.read(answer)
+    facts = old.facts if old else ()
+    fault = compacting.fault(sections, ())
+    whole = compacting.completed(sections, facts)
+    text = summaries.written(whole, room.language)
+    if old and not fault:
+        fault = compacting.fault(whole, facts) or compacting.too_long(
+            old.tokens, tokens.estimate(text)
+        )
+    return text, fault
+
+
+async def _extracted(room: Room, old: _Old) -> _Tried:
+    """The summary that is put together of sentences, outside of the event loop."""
+    sections: Sections = await asyncio.to_thread(
+        extractive.summary,
+        old.messages,
+        summaries.read(old.earlier),
+        old.facts,
+        old.asked,
+        room.scene.team.config.memory.patterns,
+    )
+    text = summaries.written(sections, room.language)
+    fault = "" if text else "there is no sentence in it"
+    fault = fault or compacting.too_long(old.tokens, tokens.estimate(text))
+    return _Tried(extractive.BY, text, fault)
+
+
+def _write(room: Room, old: _Old, tried: _Tried) -> None:
+    room.journal.write(
+        lambda stamp: Compacted(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            by=tried.by,
+            upto=old.upto,
+            messages=old.count,
+            summary=texts.cut(tried.text, _SHOWN) if tried.fault else tried.text,
+            tokens_before=old.tokens,
+            tokens_after=tokens.estimate(tried.text),
+            usage=tried.usage,
+            rolled_back=tried.fault,
+            metadata=tried.metadata,
+        )
+    )
+
+
+def _seq(message_id: str) -> int:
+    return int(message_id.removeprefix("m"))

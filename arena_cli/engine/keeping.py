@@ -1,0 +1,246 @@
+"""What is done for a team's memory once a turn is over: notes are taken, and older messages
+summarised.
+
+It is done before `turn_finished` is written, in order of call, so that two runs write the same; and
+doing it again, as after a crash, does nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from arena_cli.context import render, window
+from arena_cli.engine import asking, compaction
+from arena_cli.engine.recalling import Recollection
+from arena_cli.engine.scene import Room
+from arena_cli.ground.errors import ArenaError, Fault
+from arena_cli.ground.protocol import Message, ShownMessage
+from arena_cli.memory import blocks, extracting, heeding, rules, taking
+from arena_cli.memory.note import Draft, Note
+from arena_cli.team.model import Member
+from arena_cli.transcript.events import Deviation, Extracted, NoteAct, NoteEvent, ReplyFinished
+from arena_cli.transcript.fold import ChainState, TurnState
+
+# The rest of the extracting agent's window is for the question itself and the notes it names.
+_QUESTION_SHARE = 0.6
+
+_HEEDED_KINDS = ("blocker", "next_action")
+
+
+async def after_turn(room: Room) -> None:
+    """Compare the turn's replies with what was known, take its notes, make room for more."""
+    recollection, chain = room.scene.recollection, room.scene.fold.open
+    if recollection is None or chain is None or not chain.turns:
+        return
+    recollection.follow()
+    _tell_deviations(room, recollection, chain)
+    _take_notes(room, recollection, chain)
+    await compaction.after_turn(room)
+    every = room.scene.team.config.memory.extract_every
+    fold = room.scene.fold
+    if room.extractor and every and fold.messages - fold.extracted >= every:
+        await _extract(room, recollection)
+
+
+async def before_end(room: Room) -> None:
+    """Ask the extracting agent, where it is not asked after every so many messages."""
+    recollection, fold = room.scene.recollection, room.scene.fold
+    every = room.scene.team.config.memory.extract_every
+    if recollection and room.extractor and not every and fold.messages > fold.extracted:
+        await _extract(room, recollection)
+
+
+def _tell_deviations(room: Room, recollection: Recollection, chain: ChainState) -> None:
+    """Write which notes the replies did not heed that their agents were shown."""
+    index = recollection.index()
+    if index is None:
+        return
+    turn = chain.turns[-1]
+    living = [
+        note
+        for note in index.notes(session=room.scene.session_id)
+        if note.kind in _HEEDED_KINDS and note.status != "archived"
+    ]
+    for done in turn.successes() if living else ():
+        shown = [note for note in living if _was_shown(note, done, turn, room)]
+        said = done.message.content if done.message else ""
+        new = "\n".join(message.content for message in chain.new_messages(turn))
+        for one in heeding.ignored(said, new, shown, done.agent, language=room.language):
+            if (done.reply, one.note.id) not in turn.deviations:
+                _tell_deviation(one, done, room)
+
+
+def _was_shown(note: Note, done: ReplyFinished, turn: TurnState, room: Room) -> bool:
+    """Whether the agent was shown the note, or the message that it comes from."""
+    if note.id in turn.replies[done.agent].notes:
+        return True
+    source = room.scene.history.message(note.source or "")
+    return not note.is_shared and source is not None and source.seq < turn.started.seq
+
+
+def _tell_deviation(one: heeding.Ignored, done: ReplyFinished, room: Room) -> None:
+    room.journal.write(
+        lambda stamp: Deviation(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            reply=done.reply,
+            agent=done.agent,
+            note=one.note.id,
+            kind=one.note.kind,
+            level=one.level,
+            reason=one.reason,
+        )
+    )
+
+
+def _take_notes(room: Room, recollection: Recollection, chain: ChainState) -> None:
+    """Take what agents wrote as notes, and what the rules find worth one."""
+    settings = recollection.rules
+    for message in _unnoted(room, chain):
+        if message.author_type == "system":
+            continue
+        by_agent = message.author_type == "agent"
+        drafts: list[Draft] = []
+        if by_agent:
+            written = blocks.drafts_of(
+                message.content, message.structured, by=message.author_id, source=message.id
+            )
+            drafts += written.drafts
+            for problem in written.problems:
+                _tell_refused(problem, message, room)
+        if settings.rules:
+            drafts += rules.drafts_of(
+                message.content,
+                by=taking.RULES,
+                source=message.id,
+                patterns=settings.patterns,
+                roster=room.roster,
+            )
+        _take(drafts, room, recollection)
+
+
+def _unnoted(room: Room, chain: ChainState) -> Iterator[Message]:
+    """What was said since the last turn, in the order in which agents are shown it."""
+    history, fold = room.scene.history, room.scene.fold
+    told = history.after(f"m{fold.noted}")
+    yield from told
+    shown = {message.id for message in told}
+    for done in chain.turns[-1].successes():
+        if done.message is not None and done.message.id not in shown:
+            yield done.message
+
+
+def _take(drafts: Iterable[Draft], room: Room, recollection: Recollection) -> int:
+    """Make notes of what is worth one; how many. What cannot be written is told, and left out."""
+    own, *others = recollection.folders
+    told = _turn(room).noted
+    count = 0
+    for draft in drafts:
+        try:
+            taken = taking.take(
+                draft,
+                recollection.alike(draft),
+                own,
+                session=room.scene.session_id,
+                now=room.clock.now(),
+                shared=others[0] if others else None,
+                language=room.language,
+                told=told,
+            )
+        except ArenaError as error:
+            what = f"a note is left out: {error}"
+            recollection.tell(Fault(own.shown(own.path), 0, "", what))
+            continue
+        # A file that is there without its event was made before a crash.
+        if taken.act is not None:
+            recollection.wrote(taken.note)
+        if taken.act is not None or (taken.note.id, draft.source) not in told:
+            _tell_taken(taken.note, taken.act or "added", draft, room)
+            count += 1
+    return count
+
+
+def _turn(room: Room) -> TurnState:
+    assert room.scene.fold.open is not None
+    return room.scene.fold.open.turns[-1]
+
+
+def _tell_taken(note: Note, act: NoteAct, draft: Draft, room: Room) -> None:
+    room.journal.write(
+        lambda stamp: NoteEvent(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            note=note.id,
+            act=act,
+            by=draft.by,
+            kind=note.kind,
+            title=note.title,
+            status=note.status,
+            message=draft.source,
+        )
+    )
+
+
+def _tell_refused(problem: str, message: Message, room: Room) -> None:
+    if ("", message.id) in _turn(room).noted:
+        return
+    room.journal.write(
+        lambda stamp: NoteEvent(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            note="",
+            act="refused",
+            by=message.author_id,
+            kind="",
+            title="",
+            status="",
+            message=message.id,
+            reason=problem,
+        )
+    )
+
+
+async def _extract(room: Room, recollection: Recollection) -> None:
+    """Ask the extracting agent about what was said since it was asked last."""
+    extractor = room.extractor
+    assert extractor is not None
+    messages = _unextracted(room, extractor)
+    if not messages:
+        return
+    texts = [(message.id, render.frame(message)) for message in messages]
+    index = recollection.index()
+    known = index.notes(session=room.scene.session_id) if index else []
+    asked = await asking.ask(extractor, extracting.question(texts, known), room)
+    error, count = asked.error, 0
+    if not error:
+        contents = {message.id: message.content for message in messages}
+        found = extracting.drafts_of(asked.text, contents, by=extractor.id)
+        count = _take(found.drafts, room, recollection)
+        error = "; ".join(found.problems)
+    upto = max(messages, key=lambda message: message.seq).id
+    room.journal.write(
+        lambda stamp: Extracted(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            by=extractor.id,
+            upto=upto,
+            notes=count,
+            usage=asked.usage,
+            error=error or None,
+            metadata=asked.metadata,
+        )
+    )
+
+
+def _unextracted(room: Room, extractor: Member) -> list[ShownMessage]:
+    """What was said since the last time, the newest that its window takes."""
+    history, fold = room.scene.history, room.scene.fold
+    head = window.Head.of(room.scene.team, extractor, room.scene.windows.get(extractor.id))
+    left = (head.room - head.tokens) * _QUESTION_SHARE
+    chosen: list[ShownMessage] = []
+    for message in reversed(history.after(fold.extracted_upto or None)):
+        left -= history.weight_of(message)
+        if left < 0 and chosen:
+            break
+        chosen.append(message)
+    return chosen[::-1]

@@ -1,0 +1,296 @@
+"""A folder of notes: a session's, or the workspace's shared ones.
+
+Readers take no lock. Whoever writes holds the folder's, reads the file again under it, and puts
+whole files there only, so that two writers lose nothing and a hand edit is never overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import unicodedata
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena_cli.ground import clock, wholefile
+from arena_cli.ground import text as texts
+from arena_cli.ground.errors import Fault, SessionBusy, UsageError
+from arena_cli.memory import locking, plain, reading, sections, slugs
+from arena_cli.memory.note import CATEGORIES, Draft, Note
+from arena_cli.memory.reading import NoteFault
+
+SUFFIX = ".md"
+
+MOST_BYTES = 4 * reading.LONGEST_BODY + 65_536
+"""Bytes of a file that are read to show or find it, its front matter included."""
+
+_AGAIN = 20  # times that a file is read again because somebody saved it meanwhile
+
+
+class Entry(NamedTuple):
+    """A note's file as the folder lists it; `size` in bytes."""
+
+    id: str
+    place: str | Path
+    mtime_ns: int
+    size: int
+
+    @property
+    def path(self) -> Path:
+        """Where the file lies."""
+        return Path(self.place)
+
+
+class NoSuchNote(UsageError):
+    """No note has that id, or its file was taken away."""
+
+
+class Folder:
+    """The notes in one folder; `workspace` is the root that nothing may lead out of.
+
+    `problems` are what the last `entries` found that is no note, or looks like another.
+    """
+
+    def __init__(self, path: Path, workspace: Path, *, shared: bool) -> None:
+        self.path = path
+        self.workspace = workspace
+        self.shared = shared
+        self.problems: list[Fault] = []
+
+    def entries(self) -> list[Entry]:
+        """Its notes in the order of their ids; none where it is missing."""
+        self.problems = []
+        found: dict[str, Entry] = {}
+        for prefix, folder in self._folders():
+            if not self._is_inside(folder):
+                continue
+            for name, entry in _files(folder):
+                if entry.is_symlink() and not self._is_inside(folder / entry.name):
+                    continue
+                note = prefix + (name if name.isascii() else unicodedata.normalize("NFC", name))
+                if note in found:
+                    note = prefix + name
+                with contextlib.suppress(FileNotFoundError):
+                    stat = entry.stat()
+                    found[note] = Entry(note, entry.path, stat.st_mtime_ns, stat.st_size)
+        listed = sorted(found.values())
+        self._tell_alike(listed)
+        return listed
+
+    def read(self, id: str) -> Note:
+        """The note with that id. Raises NoteFault, or NoSuchNote."""
+        path = self._existing(id)
+        try:
+            with path.open("rb") as file:
+                raw = file.read(MOST_BYTES + 1)
+        except OSError as error:
+            raise _unreadable(self.shown(path), error) from error
+        is_cut = len(raw) > MOST_BYTES
+        text = reading.decoded(raw[:MOST_BYTES], self.shown(path), is_cut=is_cut)
+        return reading.parse(text, id=id, file=self.shown(path))
+
+    def add(self, draft: Draft, *, session: str, now: datetime, language: str = "en") -> Note:
+        """A new file for what is worth a note, first seen in that session ("" for none).
+
+        Its headings are in `language`. Raises UsageError, SessionBusy or DiskRefused.
+        """
+        folder, prefix, stem = self._home(draft)
+        self._check(folder)
+        with self._held():
+            name = _unused(stem, folder)
+            path = folder / f"{name}{SUFFIX}"
+            at = clock.timestamp(now)
+            note = Note(
+                id=prefix + name,
+                file=self.shown(path),
+                title=plain.line(draft.title) or name,
+                kind=draft.kind,
+                importance=_within(draft.importance),
+                tags=list(dict.fromkeys(filter(None, map(plain.line, draft.tags)))),
+                owner=plain.line(draft.owner),
+                created=at,
+                updated=at,
+                source=draft.source,
+                related_sessions=[session] if session else [],
+                supersedes=draft.supersedes,
+                body=sections.body(draft.kind, plain.valid(draft.body), language),
+            )
+            text = reading.written(note)
+            self._write(path, text)
+        return reading.parse(text, id=note.id, file=note.file)
+
+    def whole(self, id: str) -> str:
+        """All of the text of a note's file. Raises as `read`."""
+        path = self._existing(id)
+        return reading.decoded(_whole(path, self.shown(path))[0], self.shown(path))
+
+    def change(self, id: str, **fields: Any) -> Note:
+        """Set fields of its front matter, all else of its file kept. Raises as `edit`."""
+        return self.edit(id, lambda _, text: reading.changed(text, **fields))
+
+    def edit(self, id: str, make: Callable[[Note, str], str]) -> Note:
+        """Put what `make` gives of the note and its file's whole text in the file's place.
+
+        It is called under the lock, with what the file holds then. Raises NoteFault, NoSuchNote,
+        SessionBusy or DiskRefused, and what `make` raises; the file is as it was then.
+        """
+        with self._held():
+            path = self._existing(id).resolve()
+            shown = self.shown(path)
+            for _ in range(_AGAIN):
+                raw, before = _whole(path, shown)
+                text = reading.decoded(raw, shown)
+                made = _placed(make, reading.parse(text, id=id, file=shown), text)
+                if _state(path) == before:
+                    break
+            else:
+                raise SessionBusy(f"{shown} is being written to again and again; try later")
+            if made != text:
+                self._write(path, made)
+        return reading.parse(made, id=id, file=shown)
+
+    def shown(self, path: Path) -> str:
+        """A path in it as people are shown it: within the workspace, with `/`."""
+        for root in (self.workspace, self.workspace.resolve()):
+            with contextlib.suppress(ValueError):
+                return path.relative_to(root).as_posix()
+        return path.as_posix()
+
+    def check(self) -> None:
+        """Raises UsageError where it leads out of the workspace: nothing is written there."""
+        self._check(self.path)
+
+    def _folders(self) -> Iterator[tuple[str, Path]]:
+        if not self.shared:
+            yield "", self.path
+            return
+        for category in sorted(CATEGORIES.values()):
+            yield f"{category}/", self.path / category
+
+    def _home(self, draft: Draft) -> tuple[Path, str, str]:
+        """Where a new note goes, what its id begins with, and its name but for a number."""
+        slug = slugs.of(draft.title)
+        if not self.shared:
+            return self.path, "", f"{draft.kind}-{slug}"
+        category = CATEGORIES.get(draft.kind)
+        if category is None:
+            kinds = ", ".join(CATEGORIES)
+            raise UsageError(
+                f"a note of the kind {draft.kind} cannot be shared", f"kinds that can: {kinds}"
+            )
+        return self.path / category, f"{category}/", slug
+
+    def _existing(self, id: str) -> Path:
+        """The file of that id. Raises UsageError where there is none, or it leads out."""
+        category, slash, name = id.rpartition("/")
+        fits = category in CATEGORIES.values() if self.shared else not slash
+        if fits and name and name[:1] != "." and not set(name) & set("/\\:\0"):
+            path = self.path / category / f"{name}{SUFFIX}"
+            if path.is_file() and self._is_inside(path):
+                return path
+            by_id = {entry.id: entry.path for entry in self.entries()}
+            if id in by_id:
+                return by_id[id]
+        raise NoSuchNote(
+            f"there is no note {texts.shown_line(id)}", "`arena knowledge list` lists them"
+        )
+
+    def _is_inside(self, path: Path) -> bool:
+        """Whether a path leads to a place in the workspace; else a problem tells it."""
+        if path.resolve().is_relative_to(self.workspace.resolve()):
+            return True
+        what = "is a link that leads out of the workspace"
+        fault = Fault(self.shown(path), 0, "", what, "put the notes themselves there")
+        self.problems.append(fault)
+        return False
+
+    def _check(self, path: Path) -> None:
+        if not self._is_inside(path):
+            fault = self.problems[-1]
+            raise UsageError(f"{texts.shown_line(fault.file)} {fault.what}", fault.mend)
+
+    def _tell_alike(self, entries: list[Entry]) -> None:
+        folded: dict[str, Entry] = {}
+        for entry in entries:
+            other = folded.setdefault(slugs.folded(entry.id), entry)
+            if other is not entry:
+                what = f"has the name of {self.shown(other.path)}, but for letters that look alike"
+                mend = "both are read; rename one of them"
+                self.problems.append(Fault(self.shown(entry.path), 0, "", what, mend))
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the folder's lock, made if need be."""
+        self.check()
+        with locking.held(self.path, self.shown(self.path)):
+            yield
+
+    def _write(self, path: Path, text: str) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            wholefile.replace(path, text.encode("utf-8"))
+        except OSError as error:
+            raise locking.refused(self.shown(path), error) from error
+
+
+def _files(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """The markdown files of a folder, by their names without the ending."""
+    try:
+        with os.scandir(folder) as scan:
+            entries = [entry for entry in scan if _is_note(entry)]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    # Of two that are one name when composed, the composed one comes first.
+    for entry in sorted(entries, key=lambda entry: (len(entry.name), entry.name)):
+        yield entry.name.removesuffix(SUFFIX), entry
+
+
+def _is_note(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(SUFFIX) and entry.name[:1] != "." and entry.is_file()
+
+
+def _within(importance: float) -> float:
+    return 0.5 if math.isnan(importance) else min(max(importance, 0.0), 1.0)
+
+
+def _unused(stem: str, folder: Path) -> str:
+    there = os.listdir(folder) if folder.is_dir() else ()  # noqa: PTH208 - names, of which there are many
+    taken = set(map(slugs.folded, there))
+    name, count = stem, 1
+    while slugs.folded(name) + SUFFIX in taken:
+        count += 1
+        name = f"{stem}-{count}"
+    return name
+
+
+def _whole(path: Path, shown: str) -> tuple[bytes, tuple[int, int]]:
+    try:
+        state = _state(path)
+        return path.read_bytes(), state
+    except OSError as error:
+        raise _unreadable(shown, error) from error
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """What differs once somebody saved the file; it is gone: nothing that was there before."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return (0, -1)
+    return stat.st_mtime_ns, stat.st_size
+
+
+def _placed(make: Callable[[Note, str], str], note: Note, text: str) -> str:
+    """What is made of a note's text; a fault in it is told of the note's file."""
+    try:
+        return make(note, text)
+    except NoteFault as fault:
+        moved = [Fault(note.file, one.line, one.field, one.what, one.mend) for one in fault.faults]
+        raise NoteFault(moved) from fault
+
+
+def _unreadable(shown: str, error: OSError) -> NoteFault:
+    return NoteFault([Fault(shown, 0, "", f"cannot be read: {error.strerror or error}")])

@@ -1,0 +1,262 @@
+"""All notes of a workspace in one SQLite file, to be listed and found without reading their files.
+
+It follows the files: whatever was added, changed or deleted by hand is seen by the next `sync`. It
+can be deleted at any time. Without any note nothing is made.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from arena_cli.ground.errors import Fault
+from arena_cli.memory import embedding as embeddings
+from arena_cli.memory import finding, following, indexfile, ranking, words
+from arena_cli.memory.embedding import EmbeddingFailed
+from arena_cli.memory.finding import Hit
+from arena_cli.memory.folder import Entry, Folder
+from arena_cli.memory.note import Note
+from arena_cli.memory.vectors import Vectors
+from arena_cli.team.model import Embedding
+
+_T = TypeVar("_T")
+
+_SELECT = (
+    "SELECT json FROM note JOIN record USING (note) "
+    "WHERE kind != '' AND place IN (SELECT value FROM json_each(?))"
+)
+
+
+class Index:
+    """The notes of these folders. `path` None: the index is held in memory.
+
+    Without `embedding` notes are found by words alone; `environ` are the environment and the
+    workspace's `.env`, for its key.
+
+    `lack` says after a search why meaning had no part in it, or only for some notes; it is empty
+    where all went well, and where no embedding is set. `in_memory` says whether the file could not
+    be used. One `Index` may be used by several threads in turn, and its file by others meanwhile.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        folders: Iterable[Folder],
+        *,
+        embedding: Embedding | None = None,
+        environ: Mapping[str, str] | None = None,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.lack = ""
+        self.in_memory = False
+        self._path = path
+        self._folders = list(folders)
+        self._embedder = embeddings.of(embedding, environ or {}) if embedding else None
+        self._vectors: Vectors | None = None
+        self._now_ns = now_ns
+        self._connection: sqlite3.Connection | None = None
+        self._stems: words.Stems | None = None
+        self._is_synced = False
+        self._changes = 0
+        self._scopes: dict[tuple[str, ...], finding.Scope] = {}
+        self._scopes_of = (0, 0)
+        self._turn = threading.RLock()
+
+    def sync(self) -> list[Fault]:
+        """Follow the files; returns what cannot be read of them, each time that it is asked."""
+        with self._turn:
+            listed = self._listed()
+            faults = [fault for folder in self._folders for fault in folder.problems]
+            self._is_synced = True
+            if self._connection is None and not any(entries for _, entries in listed):
+                return faults
+
+            def follow(connection: sqlite3.Connection) -> list[Fault]:
+                self._follow(connection, listed)
+                return following.faults(connection, self._places(None))
+
+            return faults + self._done(follow)
+
+    def update(self, note: Note) -> None:
+        """Follow one file, which was just written, without looking at the others."""
+        folder = next(one for one in self._folders if one.shared is note.is_shared)
+        path = folder.workspace / note.file
+        with self._turn:
+            if not self._is_synced:
+                self.sync()
+            stat = path.stat()
+            entry = Entry(note.id, path, stat.st_mtime_ns, stat.st_size)
+            read = following.read(folder, entry, self._now_ns())
+
+            def put(connection: sqlite3.Connection) -> None:
+                assert self._stems is not None
+                following.put(connection, self._stems, [read])
+                self._changes += 1
+
+            self._done(put)
+
+    def notes(self, session: str | None = None) -> list[Note]:
+        """Every note, archived ones too, by file; with a session its own and the shared ones."""
+        return self._notes("ORDER BY file", self._places(session))
+
+    def get(self, id: str, session: str | None = None) -> Note | None:
+        """The note with that id, of that session or shared; None where there is none."""
+        found = self._notes("AND id = ? ORDER BY file LIMIT 1", self._places(session), id)
+        return found[0] if found else None
+
+    def pinning(self, session: str) -> list[Note]:
+        """The notes of that session, not the shared ones, whose messages are always shown."""
+        shared = {following.place(folder) for folder in self._folders if folder.shared}
+        own = [place for place in self._places(session) if place not in shared]
+        return self._notes("AND pins ORDER BY file", own)
+
+    def search(
+        self,
+        query: str,
+        *,
+        kinds: Sequence[str] = (),
+        tags: Sequence[str] = (),
+        session: str | None = None,
+        approved_only: bool = False,
+        archived: bool = False,
+        limit: int = ranking.MOST_SHOWN,
+    ) -> list[Hit]:
+        """The notes that bear on a text of any length, the best first.
+
+        Only those of one of the `kinds` and with all the `tags`, of `session` or shared ones (None:
+        of every folder), approved ones if need be, archived ones only with `archived`. It waits no
+        longer than the embedding's `timeout_s`; if that fails, it goes by words alone (`lack`).
+        """
+        self.lack = ""
+        conditions = {
+            "kind != '' AND place IN (SELECT value FROM json_each(:places))": True,
+            "kind IN (SELECT value FROM json_each(:kinds))": kinds,
+            "NOT EXISTS (SELECT value FROM json_each(:tags) EXCEPT SELECT value FROM "
+            "json_each(note.tags))": tags,
+            "status = 'approved'": approved_only,
+            "status != 'archived'": not archived,
+        }
+        values = {
+            "places": json.dumps(self._places(session)),
+            "kinds": json.dumps(list(kinds)),
+            "tags": json.dumps([words.tag(tag) for tag in tags]),
+        }
+        where = " AND ".join(condition for condition, holds in conditions.items() if holds)
+
+        def find(connection: sqlite3.Connection) -> list[Hit]:
+            assert self._stems is not None
+            scope = self._scope(connection, where, values)
+
+            def near() -> Mapping[int, float]:
+                if self._vectors is None:
+                    return {}
+                return self._nearness(self._vectors, connection, query, scope.keys)
+
+            return finding.hits(connection, self._stems, query, scope, near, limit)
+
+        return self._asked(find) or []
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._turn:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def _scope(
+        self, connection: sqlite3.Connection, where: str, values: Mapping[str, str]
+    ) -> finding.Scope:
+        """The notes that the condition holds for, kept until anybody changes any."""
+        others = connection.execute("PRAGMA data_version").fetchone()[0]
+        if self._scopes_of != (others, self._changes):
+            self._scopes_of = (others, self._changes)
+            self._scopes.clear()
+        asked = (where, *values.values())
+        if asked not in self._scopes:
+            self._scopes[asked] = finding.scope(connection, where, values)
+        return self._scopes[asked]
+
+    def _nearness(
+        self,
+        known: Vectors,
+        connection: sqlite3.Connection,
+        query: str,
+        keys: Mapping[int, str],
+    ) -> Mapping[int, float]:
+        """How near notes are in meaning; none where there are no vectors, and `lack` says why."""
+        try:
+            found = known.near(
+                connection, query, keys, lambda some: finding.passages(connection, some)
+            )
+        except EmbeddingFailed as error:
+            self.lack = f"{error.what}; {error.mend}" if error.mend else error.what
+            return {}
+        self.lack = known.lack
+        return found
+
+    def _notes(self, rest: str, places: Sequence[str], *values: str) -> list[Note]:
+        def select(connection: sqlite3.Connection) -> list[tuple[str]]:
+            return connection.execute(f"{_SELECT} {rest}", (json.dumps(places), *values)).fetchall()
+
+        return [Note.model_validate_json(record) for (record,) in self._asked(select) or []]
+
+    def _asked(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        """What the index says; None where there is no note at all."""
+        with self._turn:
+            if not self._is_synced:
+                self.sync()
+            return None if self._connection is None else self._done(question)
+
+    def _done(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """What comes of the work; an index that fails meanwhile is made anew, last in memory."""
+        for attempt in range(3):
+            try:
+                if self._connection is None:
+                    self._open()
+                    if attempt:
+                        self._follow(self._opened, self._listed())
+                return work(self._opened)
+            except sqlite3.DatabaseError as error:
+                if self.in_memory or self._path is None:
+                    raise
+                self.close()
+                is_gone = indexfile.is_broken(error) and indexfile.remove(self._path)
+                if attempt or not is_gone:
+                    self._path = None
+        raise AssertionError("the third is in memory, and raises what it raises")
+
+    @property
+    def _opened(self) -> sqlite3.Connection:
+        assert self._connection is not None
+        return self._connection
+
+    def _open(self) -> None:
+        self._connection = (
+            indexfile.opened(self._path) if self._path is not None else indexfile.in_memory()
+        )
+        self._changes += 1
+        self._stems = words.Stems(self._connection)
+        self._vectors = Vectors(self._embedder) if self._embedder else None
+        # Its third column is the file's path, empty for one in memory.
+        self.in_memory = not self._connection.execute("PRAGMA database_list").fetchone()[2]
+
+    def _follow(
+        self, connection: sqlite3.Connection, listed: Iterable[tuple[Folder, Sequence[Entry]]]
+    ) -> None:
+        assert self._stems is not None
+        self._changes += following.follow(connection, self._stems, listed, self._now_ns)
+
+    def _listed(self) -> list[tuple[Folder, list[Entry]]]:
+        return [(folder, folder.entries()) for folder in self._folders]
+
+    def _places(self, session: str | None) -> list[str]:
+        return [
+            following.place(folder)
+            for folder in self._folders
+            if session is None or folder.shared or folder.path.parent.name == session
+        ]

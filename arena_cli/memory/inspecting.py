@@ -1,0 +1,207 @@
+"""What is wrong with a team's notes: solved, stale, double, or at odds with each other. Pure.
+
+- *solved*: a message later than the blocker says that what it tells of is solved
+  (`heeding.says_solved`). A conclusion is proposed, and that the blocker be archived.
+- *stale*: a next action that nobody touched for more than 30 days, to be archived.
+- *duplicate*: two notes of one kind whose titles say the same; the approved one stays, else the
+  earlier. What counts is every word that tells something, in its order, the numbers and a negation.
+- *contradiction*: two decisions or requirements about the same thing that differ in a negation, in
+  a number, or in what was chosen. It is told only: which one holds is for people to say.
+
+Looked at are living notes only: not archived, not superseded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Literal, NamedTuple
+
+from arena_cli.memory import contradictions, heeding, likeness, rules, terms, words
+from arena_cli.memory.note import Note
+
+STALE_AFTER = timedelta(days=30)
+
+_MOST_SLIPS = 2  # words that two titles may write differently and still say the same
+
+_DECIDED = re.compile(
+    r"\A\s*(?:(?:we|the team|it)(?:'ve| have| has| was| is)? (?:decided|agreed)"
+    r"(?: that| to| on)?\b|"
+    r"(?:我们|团队|大家|会议)?(?:最终|已经?|一致)?(?:决定|商定|约定|同意))",
+    re.IGNORECASE,
+)
+
+_WHY = {
+    "en": {
+        "solved": "{message} says that it is solved: {said}",
+        "stale": "nobody touched it for {days} days",
+        "duplicate": "says the same as {other}",
+        "negation": "one denies what the other says",
+        "number": "they differ in a number ({ours} and {theirs})",
+        "option": "another choice for the same thing ({ours} and {theirs})",
+    },
+    "zh": {
+        "solved": "{message} 说已经解决：{said}",
+        "stale": "{days} 天没有人动过",
+        "duplicate": "与 {other} 说的相同",
+        "negation": "一个否定了另一个",
+        "number": "数字不同（{ours} 与 {theirs}）",
+        "option": "对同一件事选择不同（{ours} 与 {theirs}）",
+    },
+}
+
+
+class Said(NamedTuple):
+    """A message: its id, the seq of its event, when it was written (UTC, ISO 8601), its text."""
+
+    id: str
+    seq: int
+    at: str
+    text: str
+
+
+class Finding(NamedTuple):
+    """Something about a note that somebody should look at, and why.
+
+    `other` is the note that a duplicate gives way to, or that contradicts it. `message` and
+    `conclusion` are where and how a blocker is called solved.
+    """
+
+    what: Literal["solved", "stale", "duplicate", "contradiction"]
+    note: Note
+    reason: str
+    other: Note | None = None
+    message: str = ""
+    conclusion: str = ""
+
+    @property
+    def can_be_applied(self) -> bool:
+        """Whether arena may do something about it by itself."""
+        return self.what != "contradiction"
+
+
+def inspect(
+    notes: Iterable[Note],
+    messages: Iterable[Said],
+    now: datetime,
+    *,
+    seen: Mapping[str, int] | None = None,
+    language: str = "en",
+) -> list[Finding]:
+    """Everything that is found, by kind of finding, then in the order of the notes.
+
+    `messages` are those of the notes' session, in order; `seen` is the seq of the last message
+    that each note, by its id, was taken from. A note of which one thing is found that can be
+    applied is not looked at for another.
+    """
+    why = _WHY.get(language, _WHY["en"])
+    living = [note for note in notes if note.status != "archived" and not note.superseded_by]
+    found = [*_solved(living, messages, seen or {}, why), *_stale(living, now, why)]
+    done = {one.note.id for one in found}
+    left = [note for note in living if note.id not in done]
+    found += _duplicates(left, why)
+    done = {one.note.id for one in found}
+    found += _contradictions([note for note in left if note.id not in done], why)
+    return found
+
+
+def _solved(
+    notes: Sequence[Note], messages: Iterable[Said], seen: Mapping[str, int], why: Mapping[str, str]
+) -> Iterator[Finding]:
+    blockers = [note for note in notes if note.kind == "blocker"]
+    solved: dict[str, Finding] = {}
+    for message in messages if blockers else ():
+        later = [note for note in blockers if _is_later(message, note, seen)]
+        for note, said in heeding.says_solved(later, message.text):
+            solved.setdefault(
+                note.id,
+                Finding(
+                    "solved",
+                    note,
+                    why["solved"].format(message=message.id, said=rules.title_of(said)),
+                    message=message.id,
+                    conclusion=rules.title_of(said),
+                ),
+            )
+    yield from (solved[note.id] for note in blockers if note.id in solved)
+
+
+def _is_later(message: Said, note: Note, seen: Mapping[str, int]) -> bool:
+    """Whether a message came after the one in which the blocker was told of last."""
+    if note.id in seen:
+        return message.seq > seen[note.id]
+    digits = (note.source or "").removeprefix("m")
+    if digits.isascii() and digits.isdigit():
+        return message.seq > int(digits)
+    written, came = _time(note.created), _time(message.at)
+    return written is not None and came is not None and came > written
+
+
+def _stale(notes: Sequence[Note], now: datetime, why: Mapping[str, str]) -> Iterator[Finding]:
+    for note in notes:
+        touched = _time(note.updated) or _time(note.created)
+        if note.kind == "next_action" and touched and now - touched > STALE_AFTER:
+            yield Finding("stale", note, why["stale"].format(days=(now - touched).days))
+
+
+def _time(text: str) -> datetime | None:
+    """A time as a note has it, in UTC where it says no zone; None where it is none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _duplicates(notes: Sequence[Note], why: Mapping[str, str]) -> list[Finding]:
+    """Each note that says what another one said; that one stays, and is the same for all."""
+    found: dict[str, Finding] = {}
+    alike: defaultdict[tuple[str, int, frozenset[str]], list[_Titled]] = defaultdict(list)
+    by_words: dict[tuple[str, bool, tuple[str, ...]], Note] = {}
+    for note in sorted(notes, key=lambda note: (note.status != "approved", note.created, note.id)):
+        titled = _Titled.of(note)
+        near = alike[note.kind, len(titled.words), terms.numbers(note.title)]
+        telling = (note.kind, contradictions.denies(note.title), _telling(note.title))
+        same = by_words.get(telling) if telling[2] else None
+        same = same or next((one.note for one in near if _says_the_same(one, titled)), None)
+        if same is None:
+            by_words[telling] = note
+            near.append(titled)
+        else:
+            reason = why["duplicate"].format(other=same.id)
+            found[note.id] = Finding("duplicate", note, reason, same)
+    return [found[note.id] for note in notes if note.id in found]
+
+
+def _telling(title: str) -> tuple[str, ...]:
+    """The words that tell something, in order; not that it was decided."""
+    return tuple(words.of_question(_DECIDED.sub("", title)))
+
+
+class _Titled(NamedTuple):
+    """A note, the words of its title, and each of them once."""
+
+    note: Note
+    words: tuple[str, ...]
+    each: frozenset[str]
+
+    @classmethod
+    def of(cls, note: Note) -> _Titled:
+        words = likeness.words(note.title)
+        return cls(note, words, frozenset(words))
+
+
+def _says_the_same(one: _Titled, other: _Titled) -> bool:
+    if len(one.each & other.each) < len(one.each) - _MOST_SLIPS:
+        return False
+    if one.words != other.words and sorted(one.words) == sorted(other.words):
+        return False  # in another order they say another thing
+    return likeness.same(one.note.title, other.note.title)
+
+
+def _contradictions(notes: Sequence[Note], why: Mapping[str, str]) -> Iterator[Finding]:
+    for odds in contradictions.among(notes):
+        reason = why[odds.what].format(ours=odds.ours, theirs=odds.theirs)
+        yield Finding("contradiction", odds.later, reason, odds.earlier)

@@ -1,0 +1,66 @@
+"""Whether two titles say the same thing, in any script.
+
+Sooner two notes of one thing than one note of two: a number, a negation or another word makes a
+difference, however alike the rest is.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+NEAR = 92.0  # of 100, by rapidfuzz
+_NEAR_WORD = 70.0  # `use` and `uses`, `colour` and `color`; not `login` and `logout`
+
+# Han and kana are written without spaces, so that each is a word; a sign such as `<` or `€` tells
+# things apart, as do the `++` and `#` of a language's name. Other punctuation does not.
+_WORD = re.compile(
+    "[\u3005\u3400-\u4dbf\u4e00-\u9fff\u3040-\u30ff\uf900-\ufaff\U00020000-\U0003ffff]"
+    r"|(?<!\w)-(?=\d)|[^\W_\u3040-\u30ff\u3400-\u9fff]+(?:\+\+|#(?!\w))?|[<>=≤≥≠±$€£¥%+]"
+)
+_IDLE = frozenset({"a", "an", "the", "的", "了", "吧", "呢", "啊", "呀"})
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two titles are the same but for case, punctuation and small slips."""
+    ours, theirs = words(one), words(other)
+    if ours == theirs:
+        return True
+    if not ours or not theirs:
+        return False
+    return _near(ours, theirs)
+
+
+@lru_cache(maxsize=16_384)
+def words(title: str) -> tuple[str, ...]:
+    """What of a title counts, in its order; of one that has no words the signs themselves."""
+    folded = unicodedata.normalize("NFKC", title).casefold()
+    folded = unicodedata.normalize("NFKC", folded)
+    found = _WORD.findall(folded)
+    return tuple(word for word in found if word not in _IDLE) or tuple(found or folded.split())
+
+
+def _near(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
+    left, right = _without(ours, theirs), _without(theirs, ours)
+    if len(left) != len(right) or any(char.isdigit() for word in left + right for char in word):
+        return False
+    from rapidfuzz import fuzz  # noqa: PLC0415 - few titles come this far
+
+    if fuzz.token_sort_ratio(" ".join(ours), " ".join(theirs)) < NEAR:
+        return False
+    return all(
+        fuzz.ratio(a, b) >= _NEAR_WORD for a, b in zip(sorted(left), sorted(right), strict=True)
+    )
+
+
+def _without(words: tuple[str, ...], others: tuple[str, ...]) -> list[str]:
+    """The words that the others do not have, each as often as it is missing there."""
+    there = list(others)
+    missing = []
+    for word in words:
+        if word in there:
+            there.remove(word)
+        else:
+            missing.append(word)
+    return missing

@@ -1,0 +1,175 @@
+"""A session's record as markdown: for people, and for an agent that it is attached for.
+
+Field names are those of the JSON, the same in every language. What agents and people said stands in
+fences that no line of it can end; all else of theirs is one line, with markup escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from arena_cli.ground.text import cut, shown, shown_line
+from arena_cli.report.audit.entries import CALL, MESSAGE, Entry
+from arena_cli.report.audit.record import Record
+from arena_cli.report.audit.table import UNKNOWN
+
+_MARKUP = re.compile(r"[\\`*\[\]<>&|~#$]|(?<![a-zA-Z0-9])_|_(?![a-zA-Z0-9])")
+_RUN = re.compile(r"`+")
+_BLOCKS = ("text", "partial", "error", "summary", "reason", "rolled_back", "structured")
+_HEAD = frozenset({"entry", "seq", "time"})
+_OF_CALLS = frozenset(
+    {"author_id", "author_name", "author_type", "chain", "kind", "text_sha256", "to", "turn"}
+)
+_LEAST = 3
+
+
+def written(record: Record) -> Iterator[str]:
+    """The whole record, piece by piece."""
+    yield from _facts(record)
+    for entry in record.entries():
+        yield _entry(entry) if record.audit else _said(entry)
+    yield _totals(record)
+
+
+def newest(record: Record, most_bytes: int) -> str:
+    """The record within so many bytes: the newest whole entries, and how many are left out.
+
+    A text longer than a quarter of that is cut, and says so.
+    """
+    most_text = most_bytes // 4
+    kept: deque[bytes] = deque()
+    size = left_out = 0
+    for entry in record.entries():
+        kept.append(_entry(entry, most_text).encode())
+        size += len(kept[-1])
+        while size > most_bytes:
+            size -= len(kept.popleft())
+            left_out += 1
+    ends = _totals(record)
+    starts = "".join(_facts(record))
+    notice = _left_out(left_out)
+    around = len(f"{starts}{notice}{ends}".encode()) + len(str(left_out + len(kept)))
+    while kept and size + around > most_bytes:
+        size -= len(kept.popleft())
+        left_out += 1
+        notice = _left_out(left_out)
+        around = max(around, len(f"{starts}{notice}{ends}".encode()))
+    return f"{starts}{notice}{b''.join(kept).decode()}{ends}"
+
+
+def _left_out(count: int) -> str:
+    if not count:
+        return ""
+    return (
+        f"Left out for its size: the {count} oldest entries of this record. The sums at its end are"
+        " those of the whole session.\n\n"
+    )
+
+
+def _facts(record: Record) -> Iterator[str]:
+    facts = record.facts()
+    what = "Audit" if record.audit else "Conversation"
+    yield f"# {what} of session {_plain(record.session)}\n\n"
+    lines = [f"- team: {_plain(facts['team'] or 'every agent')}"]
+    for member in facts["members"]:
+        role = f", {_plain(member['role'])}" if member["role"] else ""
+        lines.append(f"- member: {_plain(member['id'])} ({_plain(member['name'])}{role})")
+    if "scenario" in facts:
+        lines.append(f"- scenario: {_plain(facts['scenario'])}")
+    yield "\n".join(lines) + "\n\n"
+
+
+def _said(entry: Entry) -> str:
+    """A message of a conversation: who, to whom, when, and what."""
+    name, who = entry["author_name"], entry["author_id"]
+    author = _plain(name if name == who else f"{name} ({who})")
+    to = f" to {', '.join(map(_plain, entry['to']))}" if entry["to"] else ""
+    bare = {key: value for key, value in entry.items() if key not in _OF_CALLS}
+    return _drawn(f"{author}{to} · {_plain(entry['time'])}", bare)
+
+
+def _entry(entry: Entry, most_text: int | None = None) -> str:
+    return _drawn(_heading(entry), entry, most_text)
+
+
+def _drawn(heading: str, entry: Entry, most_text: int | None = None) -> str:
+    lines = [f"## {heading}", ""]
+    for name, value in entry.items():
+        if name in _HEAD or name in _BLOCKS:
+            continue
+        lines += [f"- {name}: {one}" for one in _values(name, value, entry)]
+    for name in _BLOCKS:
+        if entry.get(name):
+            lines += ["", f"{name}:", *_fenced(_text(entry[name]), most_text)]
+    return "\n".join(lines) + "\n\n"
+
+
+def _heading(entry: Entry) -> str:
+    kind = entry["entry"]
+    facts = [kind]
+    if kind == MESSAGE:
+        facts.append(_plain(entry["author_name"]))
+    elif kind == CALL:
+        facts += [_plain(entry["agent"]), f"turn {entry['turn']} {entry['phase']}", entry["status"]]
+    return " · ".join([*facts, _plain(entry["time"]), f"event {entry['seq']}"])
+
+
+def _values(name: str, value: Any, entry: Entry) -> Iterator[str]:
+    """A field's value as it stands in a line; nothing for an empty one."""
+    if name == "cost_usd":
+        yield UNKNOWN if value is None else f"{value:.10f}".rstrip("0").rstrip(".")
+    elif name == "attachments":
+        for part in value:
+            size = f"{part['size']} bytes, sha256 {part['sha256']}"
+            yield f"{_plain(part['name'])}, {_plain(part['path'] or 'gone')}, {size}"
+    elif name == "members":
+        yield ", ".join(_plain(one["id"]) for one in value) or "none"
+    elif value is None and entry["entry"] == CALL and name.endswith("_tokens"):
+        yield UNKNOWN
+    elif isinstance(value, bool):
+        yield "true" if value else "false"
+    elif isinstance(value, list):
+        if value:
+            yield ", ".join(_plain(str(one)) for one in value)
+    elif value not in (None, "", {}):
+        yield _plain(str(value))
+
+
+def _totals(record: Record) -> str:
+    if not record.audit and not record.unreadable:
+        return ""
+    lines = ["## Sums", ""]
+    if record.audit:
+        sums = {**record.totals.agents(), "all": record.totals.total()}
+        for who, told in sums.items():
+            cost = UNKNOWN if told["cost_usd"] is None else f"{told['cost_usd']:g}"
+            facts = [f"{name} {told[name]}" for name in told if name != "cost_usd"]
+            lines.append(f"- {_plain(who)}: {', '.join([*facts, f'cost_usd {cost}'])}")
+    if record.unreadable:
+        lines.append(f"- unreadable_lines: {record.unreadable}")
+    return "\n".join(lines) + "\n"
+
+
+def _fenced(said: str, most: int | None) -> Iterable[str]:
+    notice = []
+    lines = shown(said)
+    if most is not None and len(lines.encode("utf-8", "replace")) > most:
+        whole = len(lines)
+        lines = cut(lines, most // 4)  # a character takes at most four bytes
+        notice = [f"(cut: the first {len(lines)} of {whole} characters)"]
+    longest = max((len(run) for run in _RUN.findall(lines)), default=0)
+    fence = "`" * max(_LEAST, longest + 1)
+    return [f"{fence}text", lines, fence, *notice]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+
+
+def _plain(said: str) -> str:
+    """One line of somebody's, in which no markup works."""
+    return _MARKUP.sub(r"\\\g<0>", shown_line(said))

@@ -1,0 +1,87 @@
+"""What an agent of a session would be shown now, and why just that."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from arena_cli.context import window
+from arena_cli.context.remembered import Memory
+from arena_cli.context.window import Built
+from arena_cli.ground import nearest
+from arena_cli.ground.errors import UsageError
+from arena_cli.ground.text import shown_line
+from arena_cli.session import preview
+from arena_cli.session.session import Place
+from arena_cli.session.store import Stored
+from arena_cli.team.model import Member, Team
+from arena_cli.transcript.events import Compacted
+
+
+class Explained(NamedTuple):
+    """An input as it would be now; `of` is how many messages the session has.
+
+    `window` are the tokens of the agent's window, `reserved` of these for its answer, `usage_ratio`
+    how full it would be if all were shown that is not summarised. `factor` is what its model counts
+    over what is estimated.
+    """
+
+    member: Member
+    built: Built
+    memory: Memory
+    head_tokens: int
+    pinned_tokens: int
+    window: int
+    reserved: int
+    usage_ratio: float
+    factor: float
+    of: int
+    summary: Compacted | None
+
+
+def of(place: Place, stored: Stored, team: Team, agent: str) -> Explained:
+    """What that agent would be shown if it were called about the last message of another.
+
+    Raises UsageError where the team has no such agent, or nothing was said yet.
+    """
+    member = team.member(agent)
+    if member is None:
+        known = [one.id for one in team.members]
+        raise UsageError(
+            f"nobody in this team has the id {shown_line(agent)!r}", nearest.hint(agent, known)
+        )
+    scene = preview.scene_of(place, stored.folder, team, is_new=False)
+    said = scene.history.after()
+    if not said:
+        raise UsageError(f"nothing was said in session {stored.name} yet")
+    fold, head, limits = scene.fold, scene.head(agent), scene.limits(agent)
+    others = (message for message in reversed(said) if message.author_id != agent)
+    last = next(others, said[-1])
+    memory = scene.memory(last.content)
+    built = window.build(
+        head,
+        scene.history,
+        window.Call(
+            session_id=stored.name,
+            turn_id=f"t{fold.turn + 1}",
+            turn=1,
+            call=fold.calls.get(agent, 0) + 1,
+            trigger=[last.id],
+            invocation="must_reply",
+        ),
+        memory,
+        limits,
+    )
+    settings = member.profile.context
+    return Explained(
+        member=member,
+        built=built,
+        memory=memory,
+        head_tokens=head.tokens,
+        pinned_tokens=sum(scene.history.weight_of(one.message) for one in built.chosen.pinned),
+        window=head.room + settings.reserved_output_tokens,
+        reserved=settings.reserved_output_tokens,
+        usage_ratio=window.usage_ratio(head, scene.history, memory, limits.factor),
+        factor=limits.factor,
+        of=fold.messages,
+        summary=fold.summary,
+    )

@@ -1,0 +1,84 @@
+"""`arena context`: what an agent would be shown now, layer by layer, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from program import Program
+
+LONG = "And so the work goes on, as it has gone on before, and will go on after this. " * 6
+
+
+def worked(folder: Path) -> Program:
+    program = Program(folder)
+    program.agent(
+        "dev",
+        {"say": LONG},
+        name="小开",
+        context={"window_tokens": 1500, "reserved_output_tokens": 100},
+    )
+    program.team(memory={"warn_at": 0.5, "saturated_at": 0.6}, selection="none")
+    return program
+
+
+def filled(folder: Path) -> Program:
+    program = worked(folder)
+    sent = ["@dev Decision: we use PostgreSQL 16 and nothing else.",
+            "@dev Blocker: the staging certificate is expired."]  # fmt: skip
+    for text in [*sent, *(f"@dev go on with part {n}" for n in range(14))]:
+        program.run("send", "-q", "-s", "talk", text)
+    program.run("send", "-q", "-s", "talk", "@dev what of the staging certificate?")
+    return program
+
+
+def test_each_layer_is_shown_with_tokens_and_a_reason(tmp_path: Path) -> None:
+    done = filled(tmp_path).run("context", "talk", "--agent", "dev")
+    assert (done.code, done.stderr) == (0, "")
+    text = done.stdout
+    first, *_ = text.splitlines()
+    assert first.startswith("小开 would be shown ~")
+    assert "of 1,400 tokens (a window of 1,500, 100 of it for the answer)" in first
+    assert "summary · ~" in text
+    assert "by extractive (" in text
+    assert "1 pinned by notes: 1 beside the newest, 0 by title only" in text
+    assert "+ decision-we-use-postgresql-16-and-nothing-else · m2 is its source" in text
+    assert "blocker-the-staging-certificate-is-expired" in text
+    before, _, after = text.partition("── prompt")
+    assert "── system" in before
+    assert after.index("What was before") < after.index("Decision: we use PostgreSQL 16")
+    assert after.index("Decision: we use PostgreSQL 16") < after.index("What the team noted")
+
+
+def test_it_is_one_json_document_and_is_what_the_next_call_is_shown(tmp_path: Path) -> None:
+    program = filled(tmp_path)
+    told = json.loads(program.run("context", "talk", "--agent", "dev", "--json").stdout)
+    assert told["agent"] == "dev"
+    assert told["summary"]["shown"] is True
+    assert told["messages"]["ids"] == [one["id"] for one in told["input"]["messages"]]
+    assert told["messages"]["of"] > told["messages"]["shown"]
+    assert [one["note"] for one in told["notes"]] == ["blocker-the-staging-certificate-is-expired"]
+    before = set(told["messages"]["ids"])
+    program.run("send", "-q", "-s", "talk", "@dev and the certificate of staging?")
+    shown = json.loads(program.run("show", "talk", "--agent", "dev", "--context", "--json").stdout)
+    assert before & {one["id"] for one in shown["messages"]}
+    assert shown["memory_context"].startswith("Of the ")
+
+
+def test_what_was_shown_is_made_again_from_the_transcript(tmp_path: Path) -> None:
+    program = filled(tmp_path)
+    done = program.run("show", "talk", "--agent", "dev", "--context")
+    assert (done.code, done.stderr) == (0, "")
+    assert "What was before" in done.stdout
+    assert "the staging certificate is expired" in done.stdout
+
+
+def test_wrong_use_says_what_is_wrong(tmp_path: Path) -> None:
+    program = worked(tmp_path)
+    program.run("send", "-q", "-s", "talk", "@dev hello")
+    unknown = program.run("context", "talk", "--agent", "devv")
+    assert unknown.code == 2
+    assert "dev" in unknown.stderr
+    assert program.run("context", "talkk", "--agent", "dev").code == 2
+    assert program.run("context", "--agent", "dev").code == 0
+    assert program.run("context", "talk").code == 2

@@ -1,0 +1,221 @@
+"""What an agent is shown, layer by layer: the newest, what is pinned, the summary, the notes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena_cli.context import digest, history, render, window
+from arena_cli.context.history import History
+from arena_cli.context.remembered import NOTHING, Found, Memory, Pinned
+from arena_cli.ground.protocol import Message
+from arena_cli.memory.note import Note
+from arena_cli.team.model import AgentProfile, ContextSettings, Member, Team
+
+
+def message(number: int, author: str = "maya", text: str = "") -> Message:
+    return Message(
+        id=f"m{number}",
+        author_id=author,
+        author_name=author,
+        author_type="human" if author == "maya" else "agent",
+        content=text or f"message {number} says 第{number}条",
+        timestamp="2026-11-28T09:30:00.000Z",
+    )
+
+
+def a_note(number: int, **fields: Any) -> Note:
+    given_fields = {
+        "id": f"decision-{number}",
+        "file": f"decision-{number}.md",
+        "title": f"We decided the point {number}",
+        "kind": "decision",
+        "source": f"m{number}",
+        **fields,
+    }
+    return Note.model_validate(given_fields)
+
+
+def pinned(number: int, text: str = "") -> Pinned:
+    shown = history.shown_to_others(message(number, "architect", text))
+    return Pinned(shown, a_note(number))
+
+
+def a_head(window_tokens: int = 32_000, role: str = "") -> window.Head:
+    context = ContextSettings(window_tokens=window_tokens, reserved_output_tokens=0)
+    profile = AgentProfile(agent_id="tester", adapter={"type": "scripted"}, context=context)
+    member = Member(profile, "Tester", role_prompt=role)
+    return window.Head.of(Team(None, (member,)), member)
+
+
+def a_history(count: int, text: str = "") -> History:
+    told = History()
+    for number in range(1, count + 1):
+        told.append(message(number, text=text))
+    return told
+
+
+def build(
+    told: History,
+    memory: Memory = NOTHING,
+    *,
+    head: window.Head | None = None,
+    trigger: str = "",
+    **limits: Any,
+) -> window.Built:
+    last = trigger or told.after()[-1].id
+    call = window.Call("s", "t1", 1, 1, [last], "must_reply")
+    return window.build(head or a_head(), told, call, memory, window.Limits(**limits))
+
+
+def ids(built: window.Built) -> list[str]:
+    return [one.id for one in built.input.messages]
+
+
+def test_what_is_summarised_is_shown_as_its_summary_before_the_messages() -> None:
+    memory = Memory("Core goal: a shop", upto=6, summarised=6)
+    built = build(a_history(10), memory)
+    assert ids(built) == ["m7", "m8", "m9", "m10"]
+    _, prompt = render.render(built.input)
+    assert prompt.index("> Core goal: a shop") < prompt.index("message 7")
+    assert "message 6" not in prompt
+
+
+def test_a_summary_that_leaves_no_room_for_messages_is_left_out() -> None:
+    memory = Memory("Core goal: a shop. " * 400, upto=6, summarised=6)
+    built = build(a_history(10), memory, head=a_head(1000))
+    assert not built.chosen.has_summary
+    assert built.input.memory_context is None
+    assert ids(built)[-1] == "m10"
+
+
+def test_pinned_messages_are_shown_whole_however_old() -> None:
+    memory = Memory("Core goal", 900, 900, pinned=[pinned(2), pinned(700)])
+    told = a_history(1000)
+    built = build(told, memory, head=a_head(1500))
+    assert ids(built)[:2] == ["m2", "m700"]
+    assert len(set(ids(built))) == len(ids(built))
+    assert ids(built)[-1] == "m1000"
+
+
+def test_pinned_messages_that_the_history_no_longer_has_are_shown_too() -> None:
+    told = History(2_000)
+    for number in range(1, 5001):
+        told.append(message(number))
+    assert told.message("m3") is None
+    built = build(told, Memory(pinned=[pinned(3)]), head=a_head(1500))
+    assert ids(built)[0] == "m3"
+    assert built.input.input_hash == digest.input_digest(built.input)
+
+
+def test_of_pinned_messages_that_overflow_the_newest_stay_and_the_rest_are_titles() -> None:
+    text = "A decision with all of its reasons. " * 30
+    memory = Memory(pinned=[pinned(number, text) for number in range(1, 21)])
+    told = a_history(20, text)
+    for number in range(21, 2001):
+        told.append(message(number))
+    built = build(told, memory, head=a_head(3000))
+    shown = [number for number in range(1, 21) if f"m{number}" in ids(built)]
+    assert shown
+    assert shown == list(range(shown[0], 21))
+    titles = [f"the point {number}" for number in range(1, shown[0])]
+    before = (built.input.memory_context or "")[: built.input.memory_stable]
+    assert all(title in before for title in titles)
+    assert "no room for more than its title" in before
+    assert ids(built)[-1] == "m2000"
+
+
+def test_notes_stand_after_the_messages_with_their_ids() -> None:
+    found = Found(a_note(99, source=None, body="Auditors ask."), "audit")
+    built = build(a_history(3), Memory(notes=[found]))
+    _, prompt = render.render(built.input)
+    assert prompt.index("message 3") < prompt.index("[decision-99]") < prompt.index("asked of you")
+    assert "Auditors ask." in prompt
+
+
+def test_a_note_is_not_shown_beside_the_message_that_it_comes_from() -> None:
+    built = build(a_history(3), Memory(notes=[Found(a_note(2))]))
+    assert built.input.memory_context is None
+    assert built.chosen.withheld == [(Found(a_note(2)), window.SHOWN_WHOLE)]
+
+
+def test_a_shared_note_of_another_session_is_shown_though_its_source_has_a_namesake() -> None:
+    shared = a_note(2, id="decisions/point-2")
+    built = build(a_history(3), Memory(notes=[Found(shared)]))
+    assert "decisions/point-2" in (built.input.memory_context or "")
+
+
+def test_notes_take_a_small_part_of_the_room_and_the_best_come_first() -> None:
+    notes = [Found(a_note(100 + n, source=None, body="x y z " * 100)) for n in range(6)]
+    built = build(a_history(300), Memory(notes=notes), head=a_head(4000))
+    assert 0 < len(built.chosen.notes) < 6
+    assert built.chosen.notes == notes[: len(built.chosen.notes)]
+    assert {why for _, why in built.chosen.withheld} == {window.NO_ROOM}
+
+
+def test_the_next_input_begins_as_the_one_before() -> None:
+    told = a_history(20)
+    first = Found(a_note(50, source=None), "one")
+    memory = Memory("Core goal", 5, 5, pinned=[pinned(2)], notes=[first])
+    _, before = render.render(build(told, memory).input)
+    told.append(message(21))
+    other = Found(a_note(60, source=None), "two")
+    _, after = render.render(build(told, memory._replace(notes=[other])).input)
+    shared = before[: before.index(render.NOTES)]
+    assert after.startswith(shared)
+    assert "message 20" in shared
+
+
+def test_an_agent_is_asked_to_be_concise_once_its_window_fills() -> None:
+    head = a_head(2000)
+    roomy, full = a_history(5), a_history(200)
+    assert not build(roomy, head=head, concise_from=0.8).input.prefer_concise
+    built = build(full, head=head, concise_from=0.8)
+    assert built.input.prefer_concise
+    assert built.input.input_hash == digest.input_digest(built.input)
+
+
+def test_what_the_model_counts_is_reported_and_narrows_the_window() -> None:
+    told, head = a_history(500), a_head(3000)
+    plain, corrected = build(told, head=head), build(told, head=head, factor=1.5)
+    assert len(ids(corrected)) < len(ids(plain))
+    assert corrected.input_tokens <= 3000
+    low = build(told, head=head, factor=0.8)
+    assert ids(low) == ids(plain)
+    assert low.input_tokens < plain.input_tokens
+
+
+def test_a_window_smaller_than_the_role_prompt_still_shows_what_is_new() -> None:
+    memory = Memory("Core goal", 1, 1, pinned=[pinned(1)], notes=[Found(a_note(9, source=None))])
+    built = build(a_history(4), memory, head=a_head(50, role="You are thorough. " * 100))
+    assert ids(built) == ["m4"]
+    assert [note.id for note in built.chosen.titles] == ["decision-1"]
+
+
+@given(
+    sizes=st.lists(st.integers(1, 400), min_size=1, max_size=40),
+    pins=st.sets(st.integers(1, 40), max_size=8),
+    upto=st.integers(0, 39),
+    room=st.integers(300, 4000),
+)
+def test_every_message_is_shown_once_in_order_and_the_new_one_always(
+    sizes: list[int], pins: set[int], upto: int, room: int
+) -> None:
+    told = History()
+    for number, size in enumerate(sizes, 1):
+        told.append(message(number, text="word " * size))
+    chosen = [pinned(number, "word " * sizes[number - 1]) for number in sorted(pins)
+              if number <= len(sizes)]  # fmt: skip
+    memory = Memory("Core goal" if upto else "", min(upto, len(sizes) - 1), upto, pinned=chosen)
+    built = build(told, memory, head=a_head(room))
+    shown = [one.seq for one in built.input.messages]
+    assert shown == sorted(set(shown))
+    assert shown[-1] == len(sizes)
+    kept = {one.message.id for one in chosen} & set(ids(built))
+    titled = {note.source for note in built.chosen.titles}
+    assert kept | titled >= {one.message.id for one in chosen}
+    assert built.input.input_hash == digest.input_digest(built.input)
+    if len(shown) > 1 + len(kept):
+        assert built.input_tokens <= room

@@ -1,0 +1,290 @@
+"""What scenarios expect of memory: what agents were shown, what was noted, what not heeded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stage import Stage, broken, printed
+
+from arena_cli.ground.errors import FileFaults
+from arena_cli.scenario.expect import keys
+from arena_cli.scenario.expect.checks import Verdict
+from arena_cli.scenario.expect.conversation import Conversation
+from arena_cli.scenario.expect.shapes import Expect
+from arena_cli.transcript.events import Compacted, Deviation, NoteEvent
+
+NOTE = """\
+---
+title: Auth by OIDC
+kind: decision
+status: approved
+source: m4
+---
+
+Log in by OIDC only; no passwords in the database.
+"""
+DECIDES = "Decision: we keep the index in SQLite. @dev build it"
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    made = Stage(tmp_path).agent("architect", DECIDES, {"say": "fine"}).agent("dev", {"say": "ok"})
+    (tmp_path / "scenarios" / "notes").mkdir(parents=True)
+    note(made, "decision-auth.md")
+    return made.team()
+
+
+def note(stage: Stage, name: str, text: str = NOTE) -> Path:
+    path = stage.folder / "scenarios" / "notes" / name
+    path.write_bytes(text.encode())
+    return path
+
+
+def scenario(expect: str, given: str = "[notes/decision-auth.md]") -> str:
+    return f"""\
+scenario: memory
+given: {{notes: {given}}}
+steps:
+  - send: "@architect how do people log in, by OIDC?"
+    expect: {expect}
+"""
+
+
+@pytest.mark.parametrize(
+    "expect",
+    [
+        "{shown: {architect: [{contains: OIDC only}, {not_contains: SQLite}]}}",
+        "{shown: {architect: {last: [{contains: auth}]}, dev: {any: [{contains: SQLite}]}}}",
+        "{shown: {'*': [{contains: one of a team}]}}",
+        "{shown_notes: {architect: [decision-auth]}}",
+        "{shown_notes: {architect: {include: ['DECISION-*'], exclude: ['task-*']}}}",
+        "{shown_notes: {architect: {exactly: ['*auth']}, dev: {exclude: [blocker-x]}}}",
+        "{notes: [decision, {kind: decision, by: rules, status: draft, title: SQLite}]}",
+        "{notes: {exactly: [{note: 'decision-*', contains: we keep the index}]}}",
+        "{notes: {decision: 1, task: 0, blocker: {max: 2}}}",
+        "{deviations: 0, compactions: {max: 0}}",
+        "{deviations: []}",
+    ],
+)
+def test_what_holds_passes(stage: Stage, expect: str) -> None:
+    result = stage.play(scenario(expect))
+    assert result.status == "passed", printed(result)
+
+
+@pytest.mark.parametrize(
+    ("expect", "field", "actual"),
+    [
+        ("{shown: {architect: [{contains: MD5}]}}", "shown.architect[0].contains", "architect in"),
+        ("{shown: {dev: {first: [{contains: OIDC only}]}}}", "shown.dev.first[0].contains", "dev"),
+        ("{shown_notes: {architect: [task-x]}}", "shown_notes.architect", "decision-auth"),
+        ("{shown_notes: {architect: []}}", "shown_notes.architect", "decision-auth"),
+        (
+            "{shown_notes: {architect: {exclude: ['*-auth']}}}",
+            "shown_notes.architect",
+            "decision-auth",
+        ),
+        ("{notes: [{kind: decision, by: dev}]}", "notes[0]", "(by rules)"),
+        ("{notes: [{status: approved}]}", "notes[0]", "(status is draft)"),
+        ("{notes: [{contains: PostgreSQL}]}", "notes[0]", "PostgreSQL"),
+        ("{notes: [task]}", "notes[0]", "(kind is decision)"),
+        ("{notes: []}", "notes", "decision · decision-"),
+        ("{notes: {exactly: [decision, decision]}}", "notes.exactly[1]", "(none is decision)"),
+        ("{notes: {exactly: []}}", "notes.exactly", "(not expected: decision-"),
+        ("{notes: {decision: 2}}", "notes.decision", "1 decision"),
+        ("{deviations: 1}", "deviations", "0"),
+        ("{deviations: [{agent: dev}]}", "deviations[0]", "none"),
+        ("{compactions: {min: 1}}", "compactions", "0"),
+    ],
+)
+def test_what_does_not_hold_fails_and_says_what_was_there(
+    stage: Stage, expect: str, field: str, actual: str
+) -> None:
+    found = broken(stage.play(scenario(expect)))
+    assert [(one.field, one.status) for one in found] == [(field, "failed")]
+    assert actual in found[0].actual
+    assert found[0].line == 5
+
+
+def test_an_agent_that_was_not_called_was_shown_nothing_and_fails(stage: Stage) -> None:
+    stage.agent("tester", {"say": "ok"}).team()
+    found = broken(
+        stage.play(
+            scenario(
+                "{shown: {tester: [{not_contains: x}]}, shown_notes: {tester: {exclude: [a]}}}"
+            )
+        )
+    )
+    assert [one.actual for one in found] == ["no call of tester: passed_over"] * 2
+
+
+def test_every_call_of_the_agent_must_pass_and_the_step_is_what_counts(stage: Stage) -> None:
+    text = (
+        scenario("{shown: {dev: [{not_contains: 'SECOND'}]}}")
+        + """\
+  - send: "@dev the SECOND question"
+    expect: {shown: {dev: {last: [{contains: SECOND}], all: [{contains: SQLite}]}}, notes: []}
+expect:
+  shown: {dev: [{contains: SECOND}]}
+  notes: {decision: 1}
+"""
+    )
+    result = stage.play(text)
+    assert [(one.field, one.actual[:14]) for one in broken(result)] == [
+        ("shown.dev[0].contains", "dev in turn 2:")
+    ]
+
+
+def test_a_note_that_an_agent_writes_itself_is_its_own(stage: Stage) -> None:
+    block = "```note\nkind: blocker\ntitle: 密钥缺失\n\nNo key in CI.\n```"
+    stage.agent("dev", {"say": block})
+    result = stage.play(
+        scenario("{notes: [{kind: blocker, by: dev, title: 密钥, contains: No key in CI}]}")
+    )
+    assert result.status == "passed", printed(result)
+
+
+def test_what_the_session_is_given_is_a_copy_without_its_source(stage: Stage) -> None:
+    (session,) = stage.play_all(scenario("{notes: []}", "[notes/decision-auth.md]"))[0].sessions
+    copy = stage.folder / "sessions" / session / "knowledge" / "decision-auth.md"
+    assert "source: null" in copy.read_text(encoding="utf-8")
+    assert "Log in by OIDC only" in copy.read_text(encoding="utf-8")
+    assert (stage.folder / "scenarios" / "notes" / "decision-auth.md").read_text() == NOTE
+    stage.play_all(scenario("{}"), keep="none")
+    assert stage.sessions() == [session]
+
+
+def test_the_shared_notes_of_the_workspace_are_neither_read_nor_written(stage: Stage) -> None:
+    shared = stage.folder / "sessions" / "knowledge" / "decisions" / "oidc.md"
+    shared.parent.mkdir(parents=True)
+    shared.write_text(NOTE.replace("Auth", "Shared auth"), encoding="utf-8")
+    result = stage.play(scenario("{shown_notes: {architect: []}}", "[]"))
+    assert result.status == "passed", printed(result)
+    names = [path.name for path in (stage.folder / "sessions").rglob("*.md")]
+    assert names == ["oidc.md"]
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        (
+            "[notes/gone.md]",
+            "scenarios/s0.yaml:2: given.notes[0]: there is no file `notes/gone.md`",
+        ),
+        (
+            "[notes/broken.md]",
+            "scenarios/notes/broken.md:3: kind: must be one of decision, requirement",
+        ),
+        (
+            "[notes/open.md]",
+            "scenarios/notes/open.md:1: the front matter that begins here is never closed",
+        ),
+        (
+            "[notes/decision-auth.md, scenarios/notes/decision-auth.md]",
+            "scenarios/s0.yaml:2: given.notes[1]: `decision-auth.md` is the name of two notes",
+        ),
+        ("[agents/dev.yaml]", "scenarios/s0.yaml:2: given.notes[0]: `dev.yaml` is no note's name"),
+        ("[notes/latin.md]", "scenarios/notes/latin.md:1: is not UTF-8"),
+    ],
+)
+def test_a_note_that_cannot_be_given_is_told_when_it_is_loaded(
+    stage: Stage, given: str, fault: str
+) -> None:
+    note(stage, "broken.md", "---\ntitle: x\nkind: wish\n---\n")
+    note(stage, "open.md", "---\ntitle: x\n")
+    note(stage, "latin.md").write_bytes(b"caf\xe9")
+    with pytest.raises(FileFaults) as raised:
+        stage.load(scenario("{}", given))
+    assert str(raised.value).startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("expect", "what"),
+    [
+        ("{shown: {ghost: [{contains: x}]}}", "nobody in this team has the id `ghost`"),
+        ("{shown_notes: {ghost: [a]}}", "nobody in this team has the id `ghost`"),
+        ("{deviations: [{agent: ghost}]}", "nobody in this team has the id `ghost`"),
+        ("{notes: {}}", "needs a kind of note, or `exactly`"),
+        ("{notes: [{}]}", "a note needs its id"),
+        ("{shown_notes: {dev: {exactly: [a], include: [b]}}}", "`exactly` says all"),
+        ("{deviations: [{}]}", "needs an agent, a note, a kind, or a level"),
+        ("{notes: [decisions]}", "decision"),
+    ],
+)
+def test_what_means_nothing_is_a_fault(stage: Stage, expect: str, what: str) -> None:
+    with pytest.raises(FileFaults) as raised:
+        stage.load(scenario(expect))
+    assert what in str(raised.value)
+
+
+def judged(expect: dict[str, Any], told: Conversation) -> list[Verdict]:
+    checks = keys.checks_of(Expect.model_validate(expect))
+    return [check.judge(told) for check in checks]
+
+
+def test_deviations_and_compactions_are_counted_and_named(tmp_path: Path) -> None:
+    told = Conversation(tmp_path)
+    told.deviations = [
+        Deviation(
+            seq=9,
+            ts="",
+            reply=1,
+            agent="dev",
+            note="blocker-key",
+            kind="blocker",
+            level="replan_required",
+            reason="it says nothing of the key",
+        )
+    ]
+    told.compactions = [
+        Compacted(
+            seq=10,
+            ts="",
+            by="extractive (x)",
+            upto="m2",
+            messages=2,
+            summary="s",
+            tokens_before=9,
+            tokens_after=3,
+        )
+    ]
+    holds = {
+        "deviations": [
+            {"agent": "dev", "note": "blocker-*", "level": "replan_required", "kind": "blocker"}
+        ],
+        "compactions": 1,
+    }
+    assert all(verdict.holds for verdict in judged(holds, told))
+    for row in ({"level": "warning"}, {"note": "task-*"}, {"kind": "next_action"}):
+        (verdict,) = judged({"deviations": [row]}, told)
+        assert not verdict.holds
+        assert "dev · blocker-key · blocker · replan_required" in verdict.actual
+    assert not judged({"deviations": 0}, told)[0].holds
+    assert not judged({"deviations": []}, told)[0].holds
+    assert judged({"deviations": {"min": 1, "max": 1}}, told)[0].holds
+
+
+def test_exactly_gives_each_note_to_one_row(tmp_path: Path) -> None:
+    told = Conversation(tmp_path)
+
+    def event(seq: int, name: str, title: str) -> NoteEvent:
+        return NoteEvent(
+            seq=seq,
+            ts="",
+            note=name,
+            act="added",
+            by="dev",
+            kind="task",
+            title=title,
+            status="draft",
+        )
+
+    told.noted = [event(1, "task-a", "a and b"), event(2, "task-b", "b")]
+    # The first row takes the note that the second needs, and has to give it back.
+    assert judged({"notes": {"exactly": [{"title": "b"}, {"title": "a"}]}}, told)[0].holds
+    assert judged({"notes": {"exactly": ["task", {"title": "a"}]}}, told)[0].holds
+    assert not judged({"notes": {"exactly": [{"title": "a"}, {"title": "a"}]}}, told)[0].holds
+    told.noted.append(event(3, "task-a", "x").model_copy(update={"status": "approved"}))
+    assert judged({"notes": [{"note": "task-a", "status": "approved"}]}, told)[0].holds
+    assert judged({"notes": {"task": 2}}, told)[0].holds

@@ -1,0 +1,252 @@
+"""What messages say that is worth a note: by their wording, as blocks, and by an agent's answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from stage import Stage
+
+from arena_cli.adapters import registry
+from arena_cli.ground.errors import FileFaults
+from arena_cli.memory import rules
+from arena_cli.memory.note import KINDS, Draft
+from arena_cli.team import mentions, model, workspace
+
+SENTENCES = Path(__file__).parent / "data" / "note_sentences.tsv"
+PRECISION, RECALL = 0.9, 0.7
+
+
+def found(text: str, **options: Any) -> list[Draft]:
+    return rules.drafts_of(text, by="rules", source="m1", **options)
+
+
+def kinds(text: str, **options: Any) -> list[str]:
+    return [draft.kind for draft in found(text, **options)]
+
+
+def labelled(part: str) -> list[tuple[str, str]]:
+    """(kind, sentence) of one part of the set; the kind is `-` where there is none."""
+    rows = [line.split("\t") for line in SENTENCES.read_text(encoding="utf-8").splitlines()]
+    return [(kind, sentence) for which, kind, sentence in rows if which == part]
+
+
+@pytest.mark.parametrize("part", ["tune", "held"])
+def test_they_find_what_people_would_and_little_else(part: str) -> None:
+    """The set was written before the patterns; they were not fitted to the part `held`."""
+    count: Counter[str] = Counter()
+    for kind, sentence in labelled(part):
+        told = kinds(sentence)
+        right = kind in told
+        count["right"] += right
+        count["wrong"] += len(told) - right
+        count["missed"] += kind != "-" and not right
+    assert count["right"] / (count["right"] + count["wrong"]) >= PRECISION
+    assert count["right"] / (count["right"] + count["missed"]) >= RECALL
+
+
+def test_the_set_is_large_enough_and_has_both_languages() -> None:
+    tune, held = labelled("tune"), labelled("held")
+    assert len(tune) >= 120
+    assert len(held) >= 60
+    for part in (tune, held):
+        chinese = sum(any("一" <= char <= "鿿" for char in sentence) for _, sentence in part)
+        assert len(part) / 3 < chinese < len(part) * 2 / 3
+        assert sum(kind == "-" for kind, _ in part) > len(part) / 4
+    assert {kind for kind, _ in (*tune, *held)} - {"-"} <= set(KINDS)
+
+
+def test_the_worked_example_is_worth_requirements_and_tasks_at_most() -> None:
+    said = [
+        "@架构师 @合规 请帮我拆解这个需求：做一个用户管理系统，需要符合 GDPR",
+        "需求拆解如下：1. 用户认证 2. 权限管理 3. 数据加密 @全栈开发 请按此方案实现",
+        "GDPR 要求：用户同意、数据可删除 @测试工程师 请准备测试用例",
+        "收到，先做认证模块 @测试工程师 完成后请做冒烟测试",
+        "好的，准备三组用例",
+    ]
+    told = [[(draft.kind, draft.title) for draft in found(text)] for text in said]
+    assert told == [
+        [("requirement", "做一个用户管理系统，需要符合 GDPR")],
+        [],
+        [("requirement", "用户同意、数据可删除")],
+        [],
+        [],
+    ]
+
+
+def test_what_is_no_visible_text_holds_nothing() -> None:
+    text = (
+        "```\nDecision: use tabs\n```\n"
+        "> Decision: use spaces\n\n"
+        "`TODO: nothing`\n"
+        "https://example.com/Decision:x\n"
+        "~~~note\nkind: decision\ntitle: Decision: all of it\n"
+    )
+    assert found(text) == []
+
+
+def test_code_stays_in_the_title_as_it_was_written() -> None:
+    (draft,) = found("We will use `pgvector` instead of `faiss`.")
+    assert draft == Draft(
+        "decision", "We will use `pgvector` instead of `faiss`", by="rules", source="m1"
+    )
+
+
+def test_a_list_below_a_heading_is_of_its_kind() -> None:
+    text = (
+        "## 决定\n\n**Decisions:**\n- PostgreSQL for sessions\n- Redis for the cache\n- TBD\n"
+        "\nThanks!\n- no decision, this"
+    )
+    assert [draft.title for draft in found(text)] == [
+        "PostgreSQL for sessions",
+        "Redis for the cache",
+    ]
+
+
+@pytest.mark.parametrize(
+    "heading",
+    ["### Key decisions", "## 3. Decisions", "**决定**", "决定：", "Decisions:", "**Decision:**"],
+)
+def test_a_heading_needs_no_colon(heading: str) -> None:
+    text = f"{heading}\n\n1. **Database**: PostgreSQL 16, for JSONB.\n2. Should we use Kafka?"
+    assert [(draft.kind, draft.title) for draft in found(text)] == [
+        ("decision", "Database: PostgreSQL 16, for JSONB")
+    ]
+
+
+def test_an_item_of_several_sentences_does_not_end_the_list() -> None:
+    text = (
+        "Decisions:\n- PostgreSQL here. It has JSONB.\n  And it is free.\n- Redis there\n"
+        "Bye.\n- not this"
+    )
+    assert [draft.title for draft in found(text)] == ["PostgreSQL here", "Redis there"]
+
+
+@pytest.mark.parametrize("text", ["Decisions\n- one of them", "## About decisions\n- one of them"])
+def test_what_is_no_heading_of_that_kind_heads_no_notes(text: str) -> None:
+    assert found(text) == []
+
+
+def test_boxes_are_tasks_until_they_are_ticked() -> None:
+    text = "- [ ] write the guide\n- [x] buy a domain\n* [ ] 更新接口文档"
+    assert [(draft.kind, draft.title) for draft in found(text)] == [
+        ("task", "write the guide"),
+        ("task", "更新接口文档"),
+    ]
+
+
+def test_a_sentence_that_is_wrapped_is_read_as_one() -> None:
+    (draft,) = found("All exports of personal data\nmust be encrypted before\nthey leave us. Bye.")
+    assert draft.title == "All exports of personal data must be encrypted before they leave us"
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Decision: " + "word " * 40, "word " * 15 + "word…"),
+        ("决定：" + "会" * 200, "会" * 79 + "…"),
+        ("决定：" + "👩‍🔬" * 60, "👩‍🔬" * 26 + "…"),
+    ],
+)
+def test_a_long_title_is_cut_between_words_or_characters_and_kept_as_the_text(
+    text: str, title: str
+) -> None:
+    (draft,) = found(text)
+    assert draft.title == title
+    assert len(draft.title) <= rules.LONGEST_TITLE
+    assert draft.body == text.strip()
+
+
+def test_the_same_is_taken_once_and_no_message_is_worth_many() -> None:
+    assert kinds("TODO: buy milk\nTODO: Buy milk.") == ["task"]
+    many = "\n".join(f"TODO: write chapter {number}" for number in range(50))
+    assert len(found(many)) == rules.MOST
+
+
+def test_ones_own_patterns_add_to_arenas() -> None:
+    own: dict[model.NoteKind, list[str]] = {"decision": ["^adr-\\d+"], "pit": ["踩坑"]}
+    text = "ADR-7 sessions in PostgreSQL\n这里踩坑了：时区\nDecision: use Redis here"
+    assert kinds(text, patterns=own) == ["decision", "pit", "decision"]
+    assert kinds("> ADR-7 sessions\n`踩坑`", patterns=own) == []
+
+
+def test_an_empty_list_switches_arenas_own_off() -> None:
+    text = "Decision: use Redis here\nTODO: write the guide\n- [ ] buy milk"
+    assert kinds(text, patterns={"task": []}) == ["decision"]
+    assert kinds(text, patterns={"decision": [], "task": []}) == []
+
+
+def test_a_task_belongs_to_the_agent_whom_its_sentence_names(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("dev", name="全栈开发").agent("ops").team(humans=["alice"])
+    team = workspace.load(stage.folder, kinds=registry.KINDS).team("crew")
+    roster = mentions.roster_of(team)
+    owners = [
+        draft.owner
+        for text in (
+            "请 @全栈开发 在周五前完成登录页面。",
+            "@ops please renew the certificate by Friday.",
+            "@alice please sign the contract by Friday.",
+            "TODO: write the guide",
+            "Decision: @ops runs the servers",
+        )
+        for draft in found(text, roster=roster)
+    ]
+    assert owners == ["dev", "ops", "", "", ""]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 200_000,
+        "必须" * 50_000,
+        "请 @" * 30_000,
+        "@a please " * 20_000,
+        "I will " * 30_000,
+        "needs to " * 20_000,
+        "- [ ] " * 30_000,
+        "我会" * 50_000,
+        "word\n" * 40_000,
+        "\r\n".join(["The page must"] * 20_000),
+    ],
+)
+def test_a_long_text_is_read_in_time(text: str) -> None:
+    assert len(found(text)) <= rules.MOST
+
+
+def test_a_wrong_pattern_is_told_with_its_line_when_the_team_is_loaded(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("dev")
+    team = tmp_path / "agents/teams/crew.yaml"
+    team.parent.mkdir()
+    team.write_text(
+        "team: crew\nmembers: [dev]\nconfig:\n  memory:\n    patterns:\n"
+        "      decision: ['^ADR', '(']\n      descision: ['x']\n      task: ['a*']\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(FileFaults) as raised:
+        workspace.load(stage.folder, kinds=registry.KINDS)
+    told = [(fault.line, fault.field, fault.what) for fault in raised.value.faults]
+    assert [line for line, _, _ in told] == [6, 7, 8]
+    assert told[0][1:] == (
+        "config.memory.patterns.decision[1]",
+        "is no regular expression: missing ), unterminated subpattern at position 0",
+    )
+    assert raised.value.faults[1].mend == "did you mean `decision`?"
+    assert "finds the empty text" in told[2][2]
+
+
+def test_the_kinds_of_patterns_are_those_of_notes() -> None:
+    assert get_args(model.NoteKind) == KINDS
+
+
+@pytest.mark.parametrize("case", [str.upper, str.lower, str.title], ids=lambda case: case.__name__)
+def test_it_does_not_matter_how_it_is_spelled(case: Any) -> None:
+    english = [
+        (kind, sentence)
+        for part in ("tune", "held")
+        for kind, sentence in labelled(part)
+        if sentence.isascii() and "@" not in sentence
+    ]
+    as_written = [kinds(sentence) for _, sentence in english]
+    assert [kinds(case(sentence)) for _, sentence in english] == as_written

@@ -1,0 +1,91 @@
+"""An agent whose model takes less than it is shown: it is shown less, so often and no oftener."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from support import Puppets, Talk, puppet, team
+from test_own_sessions import Keepers
+
+from arena_cli.context import render, tokens
+from arena_cli.ground.errors import AgentRefused
+from arena_cli.ground.protocol import AgentInput
+
+
+def size_of(shown: AgentInput) -> int:
+    return sum(map(tokens.estimate, render.render(shown)))
+
+
+def strict(most: int) -> Any:
+    """An agent whose model takes so many tokens."""
+
+    def answer(shown: AgentInput) -> str:
+        if size_of(shown) > most:
+            error = AgentRefused("dev", f"context length exceeded: {size_of(shown)} > {most}")
+            error.overflow = True
+            raise error
+        return "word " * 100
+
+    return answer
+
+
+def talk_of(folder: Path, most: int, **context: int) -> tuple[Talk, Puppets]:
+    puppets = Puppets({"dev": strict(most)})
+    settings = {"window_tokens": 8_000, "reserved_output_tokens": 0, **context}
+    members = team(puppet("dev", context=settings), selection="none")
+    return Talk(folder, members, adapter_type=puppets), puppets
+
+
+def test_an_agent_is_shown_less_until_its_model_takes_it(tmp_path: Path) -> None:
+    talk, puppets = talk_of(tmp_path, 1_500)
+    for number in range(14):
+        assert talk.send(f"@dev part {number}").end == "quiet"
+    sizes = [size_of(shown) for shown in puppets.inputs["dev"]]
+    assert max(sizes) > 1_500
+    refused = [size for size in sizes if size > 1_500]
+    assert len(refused) == 1
+    finished = talk.of("reply_finished")
+    assert all(one.status == "success" for one in finished)
+    (shrunk,) = [one for one in finished if "fits_tokens" in one.metadata]
+    assert shrunk.attempts == 2
+    for shown in puppets.inputs["dev"]:
+        assert shown.messages[-1].id == shown.trigger[-1]
+
+
+def test_what_its_model_takes_is_known_to_the_next_process_and_room_is_made(
+    tmp_path: Path,
+) -> None:
+    talk, puppets = talk_of(tmp_path, 1_500)
+    for number in range(30):
+        talk.send(f"@dev part {number}")
+    assert talk.of("compacted")
+    assert len([size for size in map(size_of, puppets.inputs["dev"]) if size > 1_500]) <= 2
+
+
+def test_a_message_that_is_too_long_by_itself_ends_in_an_error_that_says_so(
+    tmp_path: Path,
+) -> None:
+    talk, puppets = talk_of(tmp_path, 1_500)
+    talk.send("@dev hello")
+    ended = talk.send("@dev " + "very long " * 3_000)
+    assert ended.end == "failed"
+    error = talk.last("reply_finished").error
+    assert "context length exceeded" in error
+    assert "window_tokens" in error
+    assert len(puppets.inputs["dev"]) <= 5
+    talk.send("@dev hello again")
+    assert "hello again" in puppets.inputs["dev"][-1].messages[-1].content
+
+
+def test_a_session_of_its_own_that_holds_more_than_the_window_is_left(tmp_path: Path) -> None:
+    keepers = Keepers()
+    keepers.answers["dev"] = ["word " * 150] * 30
+    context = {"window_tokens": 2_000, "reserved_output_tokens": 0}
+    talk = Talk(tmp_path, team(puppet("dev", context=context)), adapter_type=keepers)
+    for number in range(20):
+        talk.send(f"@dev part {number}")
+    sessions = [own for _, own, _ in keepers.calls]
+    assert sessions.count(None) in (2, 3, 4)
+    fresh = [prompt for _, own, prompt in keepers.calls[1:] if own is None]
+    assert all("part 0" not in prompt or "What was before" in prompt for prompt in fresh)
