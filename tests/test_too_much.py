@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from support import Puppets, Talk, puppet, team
-from test_own_sessions import Keepers
 
 from arena_cli.context import render, tokens
 from arena_cli.ground.errors import AgentRefused
@@ -76,16 +75,3 @@ def test_a_message_that_is_too_long_by_itself_ends_in_an_error_that_says_so(
     assert len(puppets.inputs["dev"]) <= 5
     talk.send("@dev hello again")
     assert "hello again" in puppets.inputs["dev"][-1].messages[-1].content
-
-
-def test_a_session_of_its_own_that_holds_more_than_the_window_is_left(tmp_path: Path) -> None:
-    keepers = Keepers()
-    keepers.answers["dev"] = ["word " * 150] * 30
-    context = {"window_tokens": 2_000, "reserved_output_tokens": 0}
-    talk = Talk(tmp_path, team(puppet("dev", context=context)), adapter_type=keepers)
-    for number in range(20):
-        talk.send(f"@dev part {number}")
-    sessions = [own for _, own, _ in keepers.calls]
-    assert sessions.count(None) in (2, 3, 4)
-    fresh = [prompt for _, own, prompt in keepers.calls[1:] if own is None]
-    assert all("part 0" not in prompt or "What was before" in prompt for prompt in fresh)

@@ -2,8 +2,7 @@
 
 What is written names how far the agent was shown the conversation there (`upto_seq`), and what of
 it: a hash (`head`) over its adapter's settings, its role prompt and the team, and one (`shown`)
-over the messages from `from_seq` on. If any of that is no longer as it was, it begins afresh; so it
-does once what was sent and answered there (`tokens`, estimated) is more than its window takes.
+over the messages from `from_seq` on. If any of that is no longer as it was, it begins afresh.
 """
 
 from __future__ import annotations
@@ -18,17 +17,9 @@ from arena_cli.team.model import Member
 
 
 def record(
-    session_id: SessionId,
-    input: AgentInput,
-    digests: Sequence[str],
-    member: Member,
-    *,
-    tokens: int,
+    session_id: SessionId, input: AgentInput, digests: Sequence[str], member: Member
 ) -> dict[str, Any]:
-    """What is kept of the session in which a call was made (`reply_finished.agent_session`).
-
-    `tokens` is what the session holds since, estimated.
-    """
+    """What is kept of the session in which a call was made (`reply_finished.agent_session`)."""
     seqs = [message.seq for message in input.messages] or [0]
     first, last = min(seqs), max(seqs)
     state = {"state": dict(session_id.state)} if session_id.state else {}
@@ -39,7 +30,6 @@ def record(
         "from_seq": first,
         "head": _head(input, member),
         "shown": _shown(input, digests, first, last),
-        "tokens": tokens,
     }
 
 
@@ -59,19 +49,10 @@ def usable(
         return None
     if kept.get("head") != _head(input, member):
         return None
-    settings = member.profile.context
-    if held(kept) > settings.window_tokens - settings.reserved_output_tokens:
-        return None
     is_comparable = any(message.seq == first for message in input.messages)
     if is_comparable and kept.get("shown") != _shown(input, digests, first, own.upto_seq):
         return None
     return own
-
-
-def held(kept: Mapping[str, Any] | None) -> int:
-    """What a kept session holds, in estimated tokens; 0 where that was not noted."""
-    tokens = (kept or {}).get("tokens")
-    return tokens if isinstance(tokens, int) else 0
 
 
 def _head(input: AgentInput, member: Member) -> str:

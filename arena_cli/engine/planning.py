@@ -23,8 +23,7 @@ class Planned:
 
     `attempt` is the number of its next attempt, `failed` how many attempts failed before,
     `shrunk` how many of them because it was shown too much; `digests`
-    are the hashes of the input's messages, `notes` the ids of the notes in it. `held` is
-    what the session that the agent goes on in holds already, in estimated tokens.
+    are the hashes of the input's messages, `notes` the ids of the notes in it.
     """
 
     agent: str
@@ -39,7 +38,6 @@ class Planned:
     notes: Sequence[str]
     opener: str
     reply_to: str | None
-    held: int = 0
     attempt: int = 1
     failed: int = 0
     shrunk: int = 0
@@ -96,7 +94,6 @@ def plan(
         notes=[found.note.id for found in built.chosen.notes],
         opener=chain.opening.message.author_id,
         reply_to=_reply_to(agent, trigger, chain),
-        held=own_sessions.held(kept) if own_session else 0,
         attempt=earlier.attempt + 1 if earlier else 1,
         failed=earlier.failed_attempts if earlier else 0,
     )

@@ -137,11 +137,7 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
             "declined" if answer.declined else "success",
             answer=answer,
             agent_session=own_sessions.record(
-                heard.session_id,
-                planned.input,
-                planned.digests,
-                planned.member,
-                tokens=_held(planned, answer.output),
+                heard.session_id, planned.input, planned.digests, planned.member
             )
             if heard.session_id
             else None,
@@ -156,15 +152,6 @@ def _again(planned: Planned, room: Room, heard: Heard) -> None:
     heard.forget()
 
 
-def _held(planned: Planned, output: AgentOutput) -> int:
-    """What the agent's own session holds after an answer, in estimated tokens."""
-    said = tokens.estimate(output.content)
-    if planned.input.own_session is None or planned.failed:
-        return planned.input_tokens + said
-    new = sum(tokens.estimate(message.content) for message in planned.input.unseen())
-    return planned.held + new + said
-
-
 def _smaller(planned: Planned, room: Room) -> bool:
     """Whether less of the conversation can be shown at the next attempt; it is planned so then."""
     chain = room.scene.fold.open
@@ -176,7 +163,7 @@ def _smaller(planned: Planned, room: Room) -> bool:
         return False
     planned.input, planned.input_hash = again.input, again.input_hash
     planned.input_tokens, planned.digests = again.input_tokens, again.digests
-    planned.notes, planned.held = again.notes, again.held
+    planned.notes = again.notes
     planned.shrunk += 1
     return True
 
