@@ -17,7 +17,7 @@ from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit
 from arena_cli.session.outgoing import outgoing
 from arena_cli.session.session import Place, Session
-from arena_cli.team.model import AgentProfile, Human, Member, Team, TeamConfig
+from arena_cli.team.model import AgentProfile, Human, Member, ModelFacts, Team, TeamConfig
 from arena_cli.transcript.events import ChainFinished, Event
 
 WORKED_MESSAGE = "@架构师 @合规 请帮我拆解这个需求：做一个用户管理系统，需要符合 GDPR"
@@ -109,6 +109,7 @@ class Talk:
     redact: Sequence[str] = ()
     language: Any = "en"
     adapter_type: Any = registry.adapter_type
+    models: Mapping[str, ModelFacts] = field(default_factory=dict)
 
     @property
     def transcript(self) -> Path:
@@ -128,6 +129,7 @@ class Talk:
             redact=self.redact,
             language=self.language,
             adapter_type=self.adapter_type,
+            models=self.models,
         )
         return Session(place, self.name, self.team, on_event=heard)
 
@@ -206,7 +208,7 @@ class Puppets:
 
 def puppet(agent_id: str, **profile: Any) -> Member:
     """A member whose answers a `Puppets` gives."""
-    return member(agent_id, adapter={"type": "puppet"}, **profile)
+    return member(agent_id, **{"adapter": {"type": "puppet"}, **profile})
 
 
 def canonical(transcript: Path) -> list[dict[str, Any]]:

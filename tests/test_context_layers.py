@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from arena_cli.context import digest, history, render, window
 from arena_cli.context.history import History
 from arena_cli.context.remembered import NOTHING, Found, Memory, Pinned
+from arena_cli.ground.chat import Chat
 from arena_cli.ground.protocol import Message
 from arena_cli.memory.note import Note
 from arena_cli.team.model import AgentProfile, ContextSettings, Member, Team
@@ -166,6 +167,32 @@ def test_the_next_input_begins_as_the_one_before() -> None:
     shared = before[: before.index(render.NOTES)]
     assert after.startswith(shared)
     assert "message 20" in shared
+
+
+def test_the_next_request_of_an_api_begins_as_the_one_before() -> None:
+    told = a_history(20)
+    memory = Memory("Core goal", 5, 5, pinned=[pinned(2)], notes=[Found(a_note(50, source=None))])
+    before = render.chat(build(told, memory).input)
+    told.append(message(21))
+    other = memory._replace(notes=[Found(a_note(60, source=None))])
+    after = render.chat(build(told, other).input)
+
+    def parts(chat: Chat) -> list[object]:
+        return [part for turn in chat.turns for part in turn.parts]
+
+    assert after.system == before.system
+    kept = parts(before)[:-1]
+    assert parts(after)[: len(kept)] == kept
+    assert "decision-50" in str(parts(before)[-1])
+
+
+def test_a_model_that_takes_less_than_the_window_says_narrows_it() -> None:
+    context = ContextSettings(window_tokens=32_000, reserved_output_tokens=0)
+    profile = AgentProfile(agent_id="tester", adapter={"type": "scripted"}, context=context)
+    members = Team(None, (Member(profile, "Tester"),))
+    wide, narrow = window.head_of(members, "tester"), window.head_of(members, "tester", 2_000)
+    assert (wide.room, narrow.room) == (32_000, 2_000)
+    assert window.head_of(members, "tester", 200_000).room == 32_000
 
 
 def test_an_agent_is_asked_to_be_concise_once_its_window_fills() -> None:
