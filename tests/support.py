@@ -165,6 +165,10 @@ class Talk:
         return [json.loads(line) for line in text.splitlines()]
 
 
+class PuppetSettings(Settings):
+    model: str = ""
+
+
 class Puppets:
     """Agents that are functions: `Puppets({"a": answer})`, where `answer(input)` may be async.
 
@@ -180,7 +184,7 @@ class Puppets:
         puppets = self
 
         class Puppet:
-            settings_type = Settings
+            settings_type = PuppetSettings
 
             def __init__(self, setup: Setup) -> None:
                 self.agent_id = setup.agent_id
