@@ -19,6 +19,34 @@ _WINDOWS_CHINESE = 0x04
 _WINDOWS_PRIMARY = 0x3FF
 
 _CHINESE = {
+    "{who} would be shown {tokens} of {room} tokens (a window of {window}, "
+    "{reserved} of it for the answer)": (
+        "{who} 现在会看到 {tokens} 个 token，上限 {room}（窗口 {window}，其中 {reserved} 留给回答）"
+    ),
+    "~{count} tokens": "约 {count} 个 token",
+    "always": "总是在内",
+    "nothing is summarised yet": "还没有摘要",
+    "of {count} messages, up to {upto}, by {by}": "{count} 条消息的摘要，到 {upto} 为止，由 {by} 写成",
+    "left out: it would take more than half of the room": "未放入：它会占去一半以上的空间",
+    "{count} pinned by notes: {beside} beside the newest, {titles} by title only": (
+        "笔记钉住 {count} 条：{beside} 条在最新消息之外，{titles} 条只有标题"
+    ),
+    "{count} of {found} that were found": "找到 {found} 条，放入 {count} 条",
+    "none was found": "没有找到",
+    "{count} of {of} whole": "{of} 条中的 {count} 条，完整",
+    "; {count} older ones find no room": "；更早的 {count} 条放不下",
+    "{message} is its source": "来源是 {message}",
+    "by title only: there is no room": "只有标题：放不下",
+    "the message that it comes from is shown whole": "它的来源消息已完整显示",
+    "there is no room": "放不下",
+    "asked to be concise: all that is not summarised fills the window": "会被要求简短：未摘要的内容快要填满窗口",
+    "role, team and how to read": "角色、团队与阅读方法",
+    "summary": "摘要",
+    "messages": "消息",
+    "of them pinned": "其中钉住的",
+    "notes": "笔记",
+    "system": "system（系统）",
+    "prompt": "prompt（提示）",
     ", ": "、",
     ": ": "：",
     "{count} attempts": "尝试 {count} 次",
