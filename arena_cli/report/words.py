@@ -26,7 +26,9 @@ _CHINESE = {
     "~{count} tokens": "约 {count} 个 token",
     "always": "总是在内",
     "nothing is summarised yet": "还没有摘要",
-    "of {count} messages, up to {upto}, by {by}": "{count} 条消息的摘要，到 {upto} 为止，由 {by} 写成",
+    "of {count} messages, up to {upto}, by {by}": (
+        "{count} 条消息的摘要，到 {upto} 为止，由 {by} 写成"
+    ),
     "left out: it would take more than half of the room": "未放入：它会占去一半以上的空间",
     "{count} pinned by notes: {beside} beside the newest, {titles} by title only": (
         "笔记钉住 {count} 条：{beside} 条在最新消息之外，{titles} 条只有标题"
@@ -39,7 +41,9 @@ _CHINESE = {
     "by title only: there is no room": "只有标题：放不下",
     "the message that it comes from is shown whole": "它的来源消息已完整显示",
     "there is no room": "放不下",
-    "asked to be concise: all that is not summarised fills the window": "会被要求简短：未摘要的内容快要填满窗口",
+    "asked to be concise: all that is not summarised fills the window": (
+        "会被要求简短：未摘要的内容快要填满窗口"
+    ),
     "role, team and how to read": "角色、团队与阅读方法",
     "summary": "摘要",
     "messages": "消息",
