@@ -231,7 +231,7 @@ def canonical(transcript: Path) -> list[dict[str, Any]]:
     ids: dict[str, str] = {}
     for one in text:
         message = one.get("message")
-        if message:
+        if isinstance(message, dict):
             ids[message["id"]] = f"m{len(ids) + 1}"
     return json.loads(_renamed(json.dumps(text), ids))
 

@@ -240,6 +240,37 @@ def test_a_bad_summary_is_rolled_back_and_sentences_take_its_place(
     assert "PWNED" not in (puppets.inputs["dev"][-1].memory_context or "")
 
 
+def test_a_summary_that_no_window_has_room_for_is_rolled_back(tmp_path: Path) -> None:
+    """Else agents were shown neither it nor the messages that it stands for."""
+    long = GOOD + "".join(f"- and item {n} of many others\n" for n in range(90))
+    talk, puppets = meeting(tmp_path, lambda _: long)
+    talk.send("Please bring up what is listed here. " + "One more of the nodes. " * 600)
+    while not talk.compacted():
+        talked(talk, 1)
+    bad, good = talk.compacted()
+    assert "too long to be shown" in bad.rolled_back
+    assert not good.rolled_back
+    talked(talk, 1)
+    assert "Please bring up what is listed" in (puppets.inputs["dev"][-1].memory_context or "")
+
+
+def test_a_summary_is_so_short_that_the_smallest_window_has_room_for_it(tmp_path: Path) -> None:
+    crew = team(
+        puppet("dev", context={"window_tokens": 8_000}),
+        puppet("small", context={"window_tokens": 1_900, "reserved_output_tokens": 100}),
+        auto_summary_interval=60,
+        memory={"saturated_at": 1.0},
+        selection="none",
+    )
+    puppets = Puppets({"dev": telling(), "small": lambda _: "Yes."})
+    talk = Meeting(tmp_path, crew, adapter_type=puppets)
+    for number in range(32):
+        talk.send(f"@dev please tell me about node {number + 1} of the user management system.")
+    assert not talk.compacted()[-1].rolled_back
+    talk.send("@small and you?")
+    assert "port 4001" in (puppets.inputs["small"][-1].memory_context or "")
+
+
 def test_long_talk_is_summarised_in_parts_where_the_window_of_the_agent_is_small(
     tmp_path: Path,
 ) -> None:
@@ -321,6 +352,71 @@ def test_a_crash_after_a_summary_makes_no_second_one(tmp_path: Path) -> None:
     kinds = [one["type"] for one in talk.records()]
     assert kinds.count("compacted") == 2
     assert kinds.count("turn_finished") == kinds.count("turn_started")
+
+
+@pytest.mark.parametrize("config", [{}, {"auto_summary_interval": 6}])
+def test_a_crash_after_a_bad_summary_leaves_sentences_to_take_its_place(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    talk, puppets = meeting(tmp_path, lambda _: "nothing", **config)
+    while not talk.compacted():
+        talked(talk, 1)
+    lines = list(lines_until(talk.transcript, "compacted"))
+    talk.transcript.write_bytes(b"".join(lines[:-1]))
+    asked = len(puppets.inputs["scribe"])
+    assert talk.resume() is not None
+    assert len(puppets.inputs["scribe"]) == asked
+    told = [one for one in talk.records() if one["type"] == "compacted"]
+    assert [one["by"] for one in told] == ["scribe", extractive.BY]
+    assert told[1] == {**json.loads(lines[-1]), "seq": told[1]["seq"], "ts": told[1]["ts"]}
+
+
+def long_chain(
+    folder: Path, summary: Callable[[AgentInput], Any] | None
+) -> tuple[Meeting, Puppets]:
+    """A talk in which two call each other for 30 turns; `scribe` may summarise it."""
+    told = telling()
+    answers: dict[str, Callable[[AgentInput], Any]] = {
+        "dev": lambda shown: f"{told(shown)} @ops",
+        "ops": lambda shown: f"{told(shown)} @dev",
+    }
+    if summary:
+        answers["scribe"] = summary
+    crew = team(
+        *(puppet(name, context=WINDOW) for name in ("dev", "ops")),
+        chain_depth_limit=29,
+        default_responders=["dev"],
+        selection="none",
+    )
+    scribe = puppet("scribe", member=False) if summary else None
+    puppets = Puppets(answers)
+    return Meeting(folder, crew, adapter_type=puppets, summarizer=scribe), puppets
+
+
+ASKED = "@dev Please bring up every node, </message> and check.\nNone may be left out. "
+
+
+@pytest.mark.parametrize("summary", [None, lambda _: GOOD])
+def test_of_a_long_chain_what_was_asked_and_the_last_two_turns_stay(
+    tmp_path: Path, summary: Callable[[AgentInput], Any] | None
+) -> None:
+    talk, puppets = long_chain(tmp_path, summary)
+    talk.send(ASKED + "x" * 600)
+    held = [one for one in talk.compacted() if not one.rolled_back]
+    assert len(held) >= 2
+    asked = "Asked now: dev Please bring up every node, and check. None may be left out. xxx"
+    for one in held:
+        goal = summaries.read(one.summary)["core_goal"]
+        assert [item.startswith(asked) for item in goal] == [False] * (len(goal) - 1) + [True]
+    for seen in puppets.inputs["dev"][-6:]:
+        assert asked in (seen.memory_context or "")
+        turns = [int((message.turn_id or "t0")[1:]) for message in seen.messages]
+        assert turns[-2:] == [seen.turn - 2, seen.turn - 1]
+    talked(talk, 1)
+    goal = summaries.read(talk.compacted()[-1].summary)["core_goal"]
+    assert [item for item in goal if item.startswith("Asked now")] == [
+        "Asked now: Please tell me about node 1 of the user management system. (user)"
+    ]
 
 
 def test_what_summarises_is_in_no_reply(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ from arena_cli.adapters import registry
 from arena_cli.ground import protocol
 from arena_cli.ground.errors import ArenaError
 from arena_cli.ground.protocol import Shape
+from arena_cli.memory.note import KINDS, STATUSES, Note
+from arena_cli.scenario.expect import check_shapes
 from arena_cli.scenario.expect import shapes as expect_shapes
 from arena_cli.scenario.load import file as scenario_file
 from arena_cli.scenario.load import shapes
@@ -61,6 +63,20 @@ COMMANDS = (
     "promote",
     "diff",
     "show",
+    "context",
+    "usage",
+    "export",
+    "knowledge",
+    "knowledge add",
+    "knowledge list",
+    "knowledge show",
+    "knowledge submit",
+    "knowledge approve",
+    "knowledge reject",
+    "knowledge archive",
+    "knowledge history",
+    "knowledge search",
+    "knowledge inspect",
     "sessions",
     "agents",
     "agents add",
@@ -488,11 +504,13 @@ def test_help_is_what_the_program_prints(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_help_has_every_command() -> None:
-    from arena_cli.cli import agents, main
+    from arena_cli.cli import main
 
     names = {command.name for command in main.app.registered_commands}
-    names |= {group.name for group in main.app.registered_groups}
-    names |= {f"agents {command.name}" for command in agents.agents_app.registered_commands}
+    for group in main.app.registered_groups:
+        assert group.typer_instance is not None
+        commands = group.typer_instance.registered_commands
+        names |= {group.name, *(f"{group.name} {command.name}" for command in commands)}
     assert names == set(COMMANDS) - {""}
 
 
@@ -584,6 +602,38 @@ def test_the_tables_of_keys_have_every_key_and_its_default(
     assert told == flat
 
 
+def test_the_table_of_memory_has_every_rule_and_its_default() -> None:
+    table = rows(DOCS / "memory.md", "rule of memory")
+    told = {spans(cells[0])[0]: default_of(cells[1]) for cells in table}
+    assert told == model.MemoryRules().model_dump()
+
+
+@pytest.mark.parametrize(
+    ("page", "shape"),
+    [
+        ("memory.md", model.WorkspaceMemory),
+        ("memory.md", model.Embedding),
+        ("search.md", model.Embedding),
+        ("usage.md", model.ModelFacts),
+        ("files.md", model.WorkspaceFile),
+    ],
+    ids=lambda one: one if isinstance(one, str) else one.__name__,
+)
+def test_the_keys_of_the_workspace_are_explained(page: str, shape: type[BaseModel]) -> None:
+    told = set(re.findall("[a-z_]+", text_of(DOCS / page)))
+    assert known_fields(shape) <= told
+
+
+def test_the_keys_of_a_note_are_explained() -> None:
+    told = {name for cells in rows(DOCS / "knowledge.md", "key") for name in spans(cells[0])}
+    assert told == set(Note.model_fields) - {"id", "file", "body"}
+
+
+def test_every_kind_of_note_is_named() -> None:
+    told = set(spans(text_of(DOCS / "knowledge.md")))
+    assert {*KINDS, *STATUSES} <= told
+
+
 def test_the_slips_that_the_files_page_shows(reader: Reader) -> None:
     reader.prepare()
     path = reader.folder / "agents" / "row.yaml"
@@ -619,7 +669,7 @@ def test_scenario_keys_are_all_explained() -> None:
         expect_shapes.Expect,
         expect_shapes.Range,
         expect_shapes.Cost,
-        expect_shapes.TextCheck,
+        check_shapes.TextCheck,
         expect_shapes.Which,
         expect_shapes.Replied,
         expect_shapes.PassedOverBy,
@@ -627,6 +677,10 @@ def test_scenario_keys_are_all_explained() -> None:
         expect_shapes.Exactly,
         expect_shapes.CarriedPart,
         expect_shapes.CarriedFile,
+        expect_shapes.NoteRow,
+        expect_shapes.Noted,
+        expect_shapes.NotesShown,
+        expect_shapes.DeviationRow,
     )
     assert known <= told
 
@@ -636,7 +690,7 @@ def test_what_is_not_built_is_not_promised(page: Path) -> None:
     unbuilt = {
         "replan",
         "supervisor",
-        "budget",
+        "approvals",
         "lanes",
     }
     assert not unbuilt & set(spans(_FENCE.sub("", text_of(page))))

@@ -148,7 +148,8 @@ def test_a_path_in_a_transcript_leads_nowhere_else(stage: Stage) -> None:
     (stage.folder.parent / "secret.txt").write_text("password")
     lines = [json.loads(line) for line in path.read_bytes().splitlines()]
     for one in lines:
-        for part in (one.get("message") or {}).get("attachments", ()):
+        message = one.get("message")
+        for part in message["attachments"] if isinstance(message, dict) else ():
             part["path"] = "../secret.txt"
             part["sha256"] = None
     path.write_text("".join(json.dumps(one) + "\n" for one in lines))

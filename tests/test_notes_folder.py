@@ -247,6 +247,12 @@ def test_nearly_the_same_thing(one: str, other: str) -> None:
             "登录接口的全部开发和测试工作由小王负责完成",
             "登录接口的全部开发和测试工作由小李负责完成",
         ),
+        ("Move the queue from Redis to Kafka", "Move the queue from Kafka to Redis"),
+        (
+            "The orders queue moves from Redis to Kafka",
+            "The order queue moves from Kafka to Redis",
+        ),
+        ("把消息队列从甲迁移到乙", "把消息队列从乙迁移到甲"),
         ("Write it in C++", "Write it in C#"),
         ("Latency < 5 ms", "Latency > 5 ms"),
         ("Offset -3", "Offset 3"),

@@ -62,6 +62,9 @@ def test_all_of_them_pass_and_leave_no_session(shipped: Path) -> None:
         ("taken over", "passed"),
         ("taken over after a refusal", "passed"),
         ("told to wait", "skipped"),
+        ("heeded", "passed"),
+        ("solved first", "passed"),
+        ("ignored", "passed"),
     }
     assert told["warned"] == 0
     assert list((shipped / "sessions").glob("[!.]*")) == []
@@ -199,6 +202,48 @@ CHANGES = [
         "test in log",
         "test not in log",
         "replies.dev[2].python",
+    ),
+    Change("old-decision", OWN, "决定：报表只导出", "报表也许只导出", "notes[0]"),
+    Change("old-decision", OWN, "interval: 30", "interval: 90", "compactions"),
+    Change(
+        "old-decision",
+        "scenarios/notes/pit-csv-乱码.md",
+        "开头写 BOM",
+        "",
+        "shown.developer[1].contains",
+    ),
+    Change(
+        "old-decision", OWN, "  selection: none", "  memory: {shown: 0}", "shown_notes.developer"
+    ),
+    Change("old-decision", OWN, "kind: task\n", "kind: issue\n", "notes.exactly[0]"),
+    Change(
+        "blocked-release",
+        OWN,
+        "still waits for its credentials, so it stays behind a flag",
+        "is deployed tonight, whatever its credentials",
+        "deviations",
+        "heeded",
+    ),
+    Change(
+        "blocked-release",
+        "scenarios/notes/blocker-payment-credentials.md",
+        "status: approved",
+        "status: archived",
+        "shown_notes.dev",
+        "heeded",
+    ),
+    Change(
+        "blocked-release",
+        "scenarios/notes/next_action-rotate-keys.md",
+        "owner: release",
+        "owner: maya",
+        "deviations[1]",
+        "ignored",
+    ),
+    Change("retrospective", OWN, "kind: solution", "kind: pit", "notes.solution"),
+    Change("retrospective", OWN, "interval: 4", "interval: 40", "compactions"),
+    Change(
+        "retrospective", OWN, 'of ten minutes."\n  dev', 'of an hour."\n  dev', "notes.decision"
     ),
 ]
 

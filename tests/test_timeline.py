@@ -266,6 +266,11 @@ def hostile_events() -> Iterable[dict[str, Any]]:
     yield {"type": "note", "note": HOSTILE, "act": "added", "by": HOSTILE, **note}
     ignored = {"reply": 1, "agent": HOSTILE, "kind": HOSTILE, "level": "warning", "reason": HOSTILE}
     yield {"type": "deviation", "note": HOSTILE, **ignored}
+    full = {"level": "saturated", "usage_ratio": 0.95, "tokens": 95, "budget": 100}
+    yield {"type": "context_usage", "agent": HOSTILE, **full}
+    counts = {"messages": 9, "tokens_before": 900, "tokens_after": 90}
+    why = {"summary": HOSTILE, "rolled_back": HOSTILE}
+    yield {"type": "compacted", "by": HOSTILE, "upto": HOSTILE, **counts, **why}
 
 
 @pytest.mark.parametrize("event", list(hostile_events()), ids=lambda event: event["type"])
@@ -525,5 +530,5 @@ def test_the_system_message_of_a_limit_names_its_author() -> None:
 
 def test_no_kind_of_event_is_forgotten() -> None:
     told_of = {record["type"] for record in hostile_events()}
-    told_of |= {"turn_finished", "chain_finished", "resumed", "status"}
+    told_of |= {"turn_finished", "chain_finished", "resumed", "status", "extracted"}
     assert told_of == set(events.EventTypes.by_name)

@@ -123,10 +123,13 @@ def line(note: Note) -> str:
 def whole(note: Note) -> Iterator[str]:
     """A note with all that is known of it."""
     yield shown_line(note.title)
+    source = note.source or ""
+    if source and note.is_shared:
+        source = f"{source} of session {next(iter(note.related_sessions), '?')}"
     facts = {
         "owner": note.owner,
         "tags": ", ".join(note.tags),
-        "source": note.source or "",
+        "source": source,
         "sessions": ", ".join(note.related_sessions),
         "seen": f"{note.occurrences} times" if note.occurrences > 1 else "",
         "created": note.created,

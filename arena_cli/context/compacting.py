@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from arena_cli.context import render, summaries, tokens
 from arena_cli.context.summaries import GOAL, SECTIONS, Sections
-from arena_cli.ground.protocol import ShownMessage
+from arena_cli.ground import text as texts
+from arena_cli.ground.protocol import Message, ShownMessage
 from arena_cli.memory import words
 from arena_cli.memory.note import Kind
 from arena_cli.team.model import Language
@@ -33,6 +34,8 @@ _ASKED_SHARE = 0.25
 _LARGEST_ASKED = 0.45
 _FEWEST_TOKENS = 60
 _HELD = 0.8
+_LONGEST_ASKED = 500
+_NOW_ASKED: dict[Language, str] = {"en": "Asked now: ", "zh": "当前的要求："}
 
 
 class Fact(NamedTuple):
@@ -47,27 +50,38 @@ class Fact(NamedTuple):
         return SECTION_OF.get(self.kind, "important_facts")
 
 
-def old_part(
-    messages: Sequence[ShownMessage], opening_seq: int, turn: int
-) -> Sequence[ShownMessage]:
+def old_part(messages: Sequence[ShownMessage], turn: int) -> Sequence[ShownMessage]:
     """Those that are summarised when the turn of that number ends; they go oldest first.
 
-    That turn and the one before stay whole, with what opened them, and all that was said since the
-    message that opened the chain.
+    That turn and the one before stay whole, with the message that opened their chain, if it stands
+    right before them. Of a longer chain it is old, too: `now_asked` tells of it in the summary.
     """
     recent = {f"t{turn}", f"t{turn - 1}"}
     first = next(
-        (
-            at
-            for at, message in enumerate(messages)
-            if message.seq >= opening_seq or message.turn_id in recent
-        ),
-        len(messages),
+        (at for at, message in enumerate(messages) if message.turn_id in recent), len(messages)
     )
-    begins_a_chain = first and messages[first - 1].turn_id is None
-    if begins_a_chain and first < len(messages) and messages[first].turn_id in recent:
+    if first and messages[first - 1].turn_id is None:
         first -= 1
     return messages[:first]
+
+
+def now_asked(opening: Message, language: Language) -> str:
+    """The item of a summary that tells what opened the chain that is open; empty if nothing can."""
+    said = summaries.harmless(opening.content)
+    name = summaries.harmless(opening.author_name or opening.author_id)
+    if len(said) > _LONGEST_ASKED:
+        said = f"{texts.cut(said, _LONGEST_ASKED - 1)}…"
+    return f"{_NOW_ASKED[language]}{said} ({name})" if said else ""
+
+
+def opened(sections: Mapping[str, Sequence[str]], asked: str) -> Sections:
+    """The sections with what is asked now (`now_asked`) last in the core goal; what was asked in a
+    chain before is no goal any more."""
+    whole: Sections = {name: list(items) for name, items in sections.items()}
+    before = tuple(_NOW_ASKED.values())
+    goal = [item for item in whole.pop(GOAL, []) if not item.startswith(before)]
+    goal += [asked] if asked else []
+    return {GOAL: goal, **whole} if goal else whole
 
 
 def tokens_of(messages: Iterable[ShownMessage]) -> int:
@@ -75,13 +89,14 @@ def tokens_of(messages: Iterable[ShownMessage]) -> int:
     return sum(tokens.estimate(render.frame(message)) + 1 for message in messages)
 
 
-def asked_tokens(before: int, earlier: int = 0) -> int:
+def asked_tokens(before: int, earlier: int = 0, shown: int = MOST_TOKENS) -> int:
     """How long a summary of so many tokens is to be; `earlier` of them are an earlier summary's.
 
-    It grows with what is added, so that what was worth a place in the earlier one keeps it.
+    It grows with what is added, so that what was worth a place in the earlier one keeps it. `shown`
+    is how long one may be to be shown at all, in tokens.
     """
     share = min(earlier + (before - earlier) * _ASKED_SHARE, before * _LARGEST_ASKED)
-    return min(MOST_TOKENS, max(_FEWEST_TOKENS, int(share)))
+    return min(MOST_TOKENS, max(_FEWEST_TOKENS, min(int(share), shown)))
 
 
 def question(messages: Sequence[ShownMessage], earlier: str, most: int, language: Language) -> str:
@@ -154,13 +169,18 @@ def fault(sections: Mapping[str, Sequence[str]], facts: Iterable[Fact]) -> str:
     return f"it does not hold what is pinned: {missing[0]}" if missing else ""
 
 
-def too_long(before: int, after: int) -> str:
-    """Why a summary of so many tokens is no good for what took `before`; empty where it is."""
-    if after <= before * LARGEST_SHARE:
-        return ""
+def too_long(before: int, after: int, shown: int) -> str:
+    """Why a summary of so many tokens is no good for what took `before`; empty where it is.
+
+    One of more than `shown` tokens would be shown to nobody.
+    """
     if after >= before:
         return f"it is no smaller than what it replaces: {after} tokens for {before}"
-    return f"it is hardly smaller than what it replaces: {after} tokens for {before}"
+    if after > before * LARGEST_SHARE:
+        return f"it is hardly smaller than what it replaces: {after} tokens for {before}"
+    if after > shown:
+        return f"it is too long to be shown: {after} tokens where there is room for {shown}"
+    return ""
 
 
 def _holds(known: frozenset[str], fact: str) -> bool:

@@ -1,18 +1,20 @@
 """A summary without a model: sentences of the messages, put into sections by their wording.
 
-Which of them matter is told by SumBasic (Nenkova and Vanderwende, 2005) as the library sumy has
-it: what is spoken of often comes first, and not twice. It needs no data beyond the package.
+What tells most comes first: numbers, names, rare words. Among what tells as much it is LexRank
+(Erkan and Radev, 2004): sentences rank by how they hang together, which the library networkx knows.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import NamedTuple
 
-from arena_cli.context import compacting, summaries, tokens
+from arena_cli.context import compacting, summaries, tokens, wording
 from arena_cli.context.compacting import SECTION_OF, Fact
 from arena_cli.context.summaries import GOAL, SECTIONS, Sections
 from arena_cli.ground import text as texts
@@ -20,64 +22,48 @@ from arena_cli.ground.protocol import ShownMessage
 from arena_cli.memory import rules, sentences, words
 from arena_cli.memory.note import Kind
 
-BY = "extractive (sumy SumBasic)"
+BY = "extractive (networkx LexRank)"
 
-MOST_SENTENCES = 400
-"""So many are compared with each other, those that say most and the newest: it takes their square
-in time."""
+MOST_SENTENCES = 300
+"""So many are compared with each other, those that say most and the newest."""
+
+# Each sentence hangs together with so many others at most, those that are most like it.
+_MOST_LIKE = 8
+# How much of a sentence's rank its neighbours have; it is PageRank's usual factor.
+_DAMPING = 0.85
 
 _LONGEST = 300
 _LONGEST_GOAL = 120
 _FEWEST_WORDS = 3
-_MOST_TOLD = 4
 
-_PREFERS = re.compile(
-    r"\b(?:i|we)(?:'d| would)? (?:much )?(?:prefer|like|rather|want|hate|love)\b|\bmy preference\b"
-    r"|\b(?:don't|do not|never) (?:like|want|use)\b|我们?更?(?:不?喜欢|偏好|希望|不?想|习惯)|偏好",
-    re.IGNORECASE,
-)
-# A number, a path, an address, a name in capitals or with a capital within, what stands in quotes.
-_TELLS = re.compile(
-    r"\d[\d.,:]*|https?:|[\w.-]+[/\\][\w./\\-]+|\b[A-Z][A-Z0-9_-]+\b|\b\w+[a-z][A-Z]\w*|`[^`]+`|[“「《\"][^”」》\"]+[”」》\"]"
-)
-# Chinese writes its names as it writes all else: what is said of them tells that it is a fact.
-_STATES = re.compile(
-    r"位于|[放存设建装]在|部署[在于]|来自|属于|归.{1,8}(?:管|所有)|只有|仅有|负责|名叫|叫做|默认|地址|版本|端口"
-    r"|密码|账号|截止|每[天周月年次]|改[为成名]|换成|依赖|基于|等于|[^，。]{1,12}[是为](?:由|用|以)"
-)
-# Who speaks of himself, or of how he sees it, seldom tells what others must know later.
-_CHATS = re.compile(
-    r"\b(?:i|me|my|we|us|let's|thanks?|maybe|perhaps|honest|fine|well)\b|我|咱|谢谢|也许|大概|觉得|说实话",
-    re.IGNORECASE,
-)
-_ASKS = re.compile(
-    r"[?？][”」』\"'）)]*$|[吗呢][。.]?$|^请|^麻烦"
-    r"|^(?:[\w ]{0,20}, )?(?:please|can|could|would|will) (?:you )?\b",
-    re.IGNORECASE,
-)
 _AFTER_NUMBER = re.compile(r"(?<=\d)\.\s+(?=[^\W\d_])")
 _AUTHOR = re.compile(r" \([^()]*\)$")
-_NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
 
-# What is taken first, where there is no room for all.
 _RANKS = {
     "key_decisions": 0,
     "pending_tasks": 1,
     "next_steps": 1,
     "unresolved_issues": 1,
     "user_preferences": 1,
-    "important_facts": 2,
-    "context_clues": 2,
 }
 
 
 class _Candidate(NamedTuple):
-    """A sentence that may go into a section; `order` counts in the order in which they stand."""
+    """A sentence that may go into a section; `order` counts in the order in which they stand.
+
+    `is_sure` says that its wording tells the section outright.
+    """
 
     section: str
     text: str
     order: int
     told: int = 0
+    is_sure: bool = True
+
+    @property
+    def rank(self) -> int:
+        """What is taken first, where there is no room for all."""
+        return _RANKS.get(self.section, 2) if self.is_sure else 2
 
 
 def summary(
@@ -86,22 +72,25 @@ def summary(
     facts: Iterable[Fact],
     most: int,
     patterns: Mapping[Kind, Sequence[str]] | None = None,
+    asked_now: str = "",
 ) -> Sections:
     """The sections of a summary of about `most` tokens; those of an `earlier` one are taken up.
 
-    `facts` are in it however long they are. `patterns` as in `memory.rules`.
+    `facts`, and what is `asked_now`, are in it however long they are. `patterns` as in
+    `memory.rules`.
     """
     goal = list(earlier.get(GOAL) or _goal(messages))
-    kept: Sections = compacting.completed({GOAL: goal} if goal else {}, facts)
+    kept = compacting.completed(compacting.opened({GOAL: goal}, asked_now), facts)
     known = [_key(item) for items in kept.values() for item in items]
     candidates: dict[str, _Candidate] = {}
     for one in [*_earlier(earlier), *_said(messages, patterns)]:
         key = _key(one.text)
-        if not any(there in key for there in known):
+        if not any(there in key or key in there for there in known):
             candidates.setdefault(key, one)
     left = most - sum(_cost(item) for items in kept.values() for item in items)
+    every = list(candidates.values())
     chosen = []
-    for one in _best_first(list(candidates.values())):
+    for one in every if sum(_cost(one.text) for one in every) <= left else _best_first(every):
         cost = _cost(one.text)
         if cost <= left:
             left -= cost
@@ -123,7 +112,7 @@ def _goal(messages: Sequence[ShownMessage]) -> list[str]:
 def _beginning(content: str) -> str:
     """The first sentences of a text, as many as are short together, but one at least."""
     begun = ""
-    for piece in _pieces(content):
+    for piece, _ in _pieces(content):
         said = summaries.harmless(piece)
         if begun and len(begun) + len(said) > _LONGEST_GOAL:
             break
@@ -134,91 +123,119 @@ def _beginning(content: str) -> str:
 def _earlier(earlier: Mapping[str, Sequence[str]]) -> Iterator[_Candidate]:
     items = [(name, item) for name in earlier if name != GOAL for item in earlier[name]]
     for order, (name, item) in enumerate(items, -len(items)):
-        yield _Candidate(name, item, order, _told(_bare(item)))
+        yield _Candidate(name, item, order, wording.told(_bare(item)))
 
 
 def _said(
     messages: Sequence[ShownMessage], patterns: Mapping[Kind, Sequence[str]] | None
 ) -> Iterator[_Candidate]:
-    order = 0
+    """What the messages say, each sentence once; nothing else is done with what is repeated."""
+    seen: set[str] = set()
     for message in messages:
         if message.author_type == "system":
             continue
-        noted = {
-            draft.body or draft.title: SECTION_OF.get(draft.kind, "important_facts")
-            for draft in rules.drafts_of(message.content, by="", source=None, patterns=patterns)
-        }
-        for piece in _pieces(message.content):
+        new, repeated, first = [], [], len(seen)
+        for piece, heads in _pieces(message.content):
+            if piece not in seen:
+                new.append(piece)
+            elif not heads:
+                repeated.append(piece)
+            seen.add(piece)
+        noted = _noted(_without(message.content, repeated), patterns) if new else {}
+        for order, piece in enumerate(new, first):
             said = summaries.harmless(piece)
             if not said or len(words.of_question(said)) < _FEWEST_WORDS:
                 continue
-            told = _told(said)
+            told, text = wording.told(said), _by(message, _cut(said, _LONGEST))
             section = next((noted[title] for title in noted if title in piece), "")
-            if not section and message.author_type == "human" and _PREFERS.search(said):
+            if not section and message.author_type == "human" and wording.prefers(said):
                 section = "user_preferences"
-            elif not section:
-                section = "important_facts" if told and not _ASKS.search(said) else "context_clues"
-            yield _Candidate(section, _by(message, _cut(said, _LONGEST)), order, told)
-            order += 1
+            if section:
+                yield _Candidate(section, text, order, told)
+            else:
+                yield _Candidate(wording.section(said), text, order, told, is_sure=False)
 
 
-def _pieces(content: str) -> Iterator[str]:
+def _pieces(content: str) -> Iterator[tuple[str, bool]]:
+    """The sentences, and whether each heads what follows."""
     for one in sentences.split(content):
         # A number may end a sentence, too.
-        yield from _AFTER_NUMBER.split(one.text)
+        for piece in _AFTER_NUMBER.split(one.text):
+            yield piece, one.heading or piece.rstrip().endswith((":", "："))
 
 
-def _told(said: str) -> int:
-    """How much a sentence tells: its numbers, names, paths and quotes, counted."""
-    found = sum(len(pattern.findall(said)) for pattern in (_TELLS, _NAME, _STATES))
-    return max(0, min(_MOST_TOLD, found) - len(_CHATS.findall(said)))
+def _without(content: str, pieces: Iterable[str]) -> str:
+    """A text without these sentences of it, which go in its order."""
+    kept, at = [], 0
+    for piece in pieces:
+        found = content.find(piece, at)
+        if found >= 0:
+            kept.append(content[at:found])
+            at = found + len(piece)
+    return "".join([*kept, content[at:]])
+
+
+def _noted(text: str, patterns: Mapping[Kind, Sequence[str]] | None) -> Mapping[str, str]:
+    """What of a text is worth a note, and in which section that belongs."""
+    drafts = rules.drafts_of(text, by="", source=None, patterns=patterns)
+    return {
+        draft.body or draft.title: SECTION_OF.get(draft.kind, "important_facts") for draft in drafts
+    }
 
 
 def _best_first(candidates: Sequence[_Candidate]) -> list[_Candidate]:
-    """By section, and within it by what the library says, and by how much a sentence tells."""
-    most = sorted(candidates, key=lambda one: (_RANKS[one.section], -one.order))[:MOST_SENTENCES]
-    places = _places([one.text for one in most])
-    worn = _worn([one.text for one in most])
+    """By section, and within it by how much a sentence tells, and by its rank."""
+    most = sorted(candidates, key=lambda one: (one.rank, -one.order))[:MOST_SENTENCES]
+    terms = [frozenset(words.of_question(_bare(one.text))) for one in most]
+    worn, ranks = _worn(terms), _ranks(terms)
+    best = sorted(range(len(most)), key=lambda at: (-ranks[at], at))
     placed = [
-        (_RANKS[one.section], math.sqrt(place + 1) * worn[at] / (1 + one.told), place, one)
-        for at, (one, place) in enumerate(zip(most, places, strict=True))
+        (most[at].rank, (1 + place / len(most)) * worn[at] / (1 + most[at].told), place)
+        for place, at in enumerate(best)
     ]
-    return [one for *_, one in sorted(placed)]
+    return [most[best[place]] for *_, place in sorted(placed)]
 
 
-def _worn(said: Sequence[str]) -> list[float]:
+def _worn(said: Sequence[frozenset[str]]) -> list[float]:
     """In how many of the sentences a word of each stands, in the mean.
 
     What is said in other words again and again tells less than what is said once.
     """
-    terms = [set(words.of_question(_bare(one))) for one in said]
-    counts = Counter(term for one in terms for term in one)
-    return [sum(counts[term] for term in one) / max(len(one), 1) for one in terms]
+    counts = Counter(term for terms in said for term in terms)
+    return [sum(counts[term] for term in terms) / max(len(terms), 1) for terms in said]
 
 
-def _places(said: Sequence[str]) -> list[int]:
-    """The place of each sentence in the library's order, the best first."""
-    # It takes a third of a second to load, for what happens seldom.
-    from sumy.models.dom import ObjectDocumentModel, Paragraph, Sentence  # noqa: PLC0415
-    from sumy.summarizers.sum_basic import SumBasicSummarizer  # noqa: PLC0415
+def _ranks(said: Sequence[frozenset[str]]) -> list[float]:
+    """How much each sentence, given by its words, hangs together with the others, by LexRank."""
+    # It takes a tenth of a second to load, for what happens seldom.
+    import networkx  # noqa: PLC0415
 
-    numbers: dict[str, int] = {}
+    graph = networkx.DiGraph()
+    graph.add_nodes_from(range(len(said)))
+    for at, like in enumerate(_alike(said)):
+        whole = sum(like.values())
+        graph.add_weighted_edges_from((at, other, much / whole) for other, much in like.items())
+    # Where what leaves each node sums up to one this is PageRank, for which networkx wants scipy.
+    ranks = networkx.katz_centrality(
+        graph, _DAMPING, max_iter=1_000, tol=1e-3, normalized=False, weight="weight"
+    )
+    return [round(ranks[at], 6) for at in range(len(said))]
 
-    def take(ranked: Sequence[Any]) -> Sequence[Any]:
-        numbers.update((str(one.sentence), place) for place, one in enumerate(ranked))
-        return ranked
 
-    document = ObjectDocumentModel([Paragraph([Sentence(one, _Words()) for one in said])])
-    SumBasicSummarizer()(document, take)
-    return [numbers[one] for one in said]
-
-
-class _Words:
-    """What the library asks for the words of a sentence: words of any script."""
-
-    def to_words(self, sentence: str) -> tuple[str, ...]:
-        """The words that say something, without the author's name."""
-        return tuple(words.of_question(_bare(sentence)))
+def _alike(said: Sequence[frozenset[str]]) -> Iterator[Mapping[int, float]]:
+    """Of each sentence those that are most like it, with the cosine of their words."""
+    holding: dict[str, list[int]] = {}
+    for at, terms in enumerate(said):
+        for term in terms:
+            holding.setdefault(term, []).append(at)
+    for at, terms in enumerate(said):
+        shared = Counter(chain.from_iterable(holding[term] for term in terms))
+        del shared[at]
+        likeness = {
+            other: count / math.sqrt(len(terms) * len(said[other]))
+            for other, count in shared.items()
+        }
+        yield dict(heapq.nsmallest(_MOST_LIKE, likeness.items(), key=lambda one: (-one[1], one[0])))
 
 
 def _by(message: ShownMessage, said: str) -> str:

@@ -53,10 +53,10 @@ _LIST = re.compile(r"(?:[-*+•·]|\d{1,3}[.)、])\s*")
 _HEADING = re.compile(
     r"\s*(#{1,6}\s*|\*{2}|(?:[-*+•]\s+)\*{2}|\d{1,2}[.)、]\s*|[一二三四五六七八][、.]\s*)?"
 )
-_FENCE = re.compile(r"```(?:json)?\s*(\{.*\})\s*```", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json)?\s*(?=\{)", re.IGNORECASE)
 _NOTHING = frozenset({"none", "na", "nil", "nothing", "null", "无", "没有", "暂无", "不适用"})
 
-_CALL = re.compile(r"(?<![A-Za-z0-9])[@＠]+(?=[^\s@＠])")
+_CALL = re.compile(r"(?<![A-Za-z0-9])[@＠](?=\S)")
 _TAG = re.compile(
     r"</?\s*(?:messages?|system|user|assistant|human|agent|tool|instructions?)\b[^<>]{0,80}>"
     r"|<\|[^<>|]{0,40}\|>|\[/?INST\]",
@@ -116,7 +116,7 @@ def _once_harmless(line: str) -> str:
 
 def _of_json(answer: str) -> list[tuple[str, str]] | None:
     fenced = _FENCE.search(answer)
-    text = fenced[1] if fenced else answer.strip()
+    text = answer[fenced.end() :].rpartition("```")[0] if fenced else answer.strip()
     if not text.startswith("{"):
         return None
     try:

@@ -7,7 +7,7 @@ that is no good counts for nothing, and another is tried only when there is more
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -32,24 +32,39 @@ _GROWN = 1.25
 _FRAMED_TWICE = 1.2
 _SHOWN = 2_000
 
+# So much of its room an agent is shown of a summary at most (window.py).
+_SUMMARY_SHARE = 0.5
+# However small the smallest window is, the others are to have this much.
+_LEAST_ASKED = 300
+
 
 @dataclass(frozen=True)
 class _Old:
     """What is to be summarised: messages, oldest first, the earlier summary, what must be held.
 
-    `tokens` are those of both, estimated.
+    `asked_now` is what opened the open chain, if it is among them. `tokens` are those of messages
+    and earlier summary, estimated; of a summary the agent with the smallest window is shown
+    `least_shown` at most, that with the widest `most_shown`.
     """
 
     messages: Sequence[ShownMessage]
     earlier: str
     count: int
     facts: Sequence[Fact]
+    asked_now: str
     tokens: int
+    least_shown: int
+    most_shown: int
 
     @property
     def asked(self) -> int:
         """How many tokens its summary is to have."""
-        return compacting.asked_tokens(self.tokens, tokens.estimate(self.earlier))
+        shown = max(_LEAST_ASKED, self.least_shown)
+        return compacting.asked_tokens(self.tokens, tokens.estimate(self.earlier), shown)
+
+    def too_long(self, text: str) -> str:
+        """Why a summary is too long; empty where it is not."""
+        return compacting.too_long(self.tokens, tokens.estimate(text), self.most_shown)
 
     @property
     def upto(self) -> str:
@@ -71,17 +86,21 @@ class _Tried:
 async def after_turn(room: Room) -> None:
     """Tell how full the windows are, and summarise if it is time to.
 
-    It does nothing where that was done in this turn already. Raises DiskRefused.
+    It does nothing where that was done in this turn already; a crash may have come after the agent
+    that summarises, before the sentences that take its place. Raises DiskRefused.
     """
     fold = room.scene.fold
     chain = fold.open
-    if chain is None or not chain.turns or chain.turns[-1].compactions:
+    if chain is None or not chain.turns:
+        return
+    before = chain.turns[-1].compactions
+    if any(not one.rolled_back or one.by == extractive.BY for one in before):
         return
     is_full = _tell_usage(room, chain)
-    old = _old(room, chain) if is_full or _is_due(room) else None
-    if old is None or not _is_worth_it(old, fold):
+    old = _old(room, chain) if before or is_full or _is_due(room) else None
+    if old is None or not (before or _is_worth_it(old, fold)):
         return
-    if room.summarizer is not None:
+    if room.summarizer is not None and not before:
         tried = await _by_agent(room, room.summarizer, old)
         _write(room, old, tried)
         if not tried.fault:
@@ -156,23 +175,33 @@ def _unsummarised(room: Room) -> Sequence[ShownMessage]:
 
 def _old(room: Room, chain: ChainState) -> _Old | None:
     """What can be summarised now; None where nothing can."""
-    last = room.scene.fold.summary
-    messages = compacting.old_part(
-        _unsummarised(room), chain.opening.message.seq, chain.turns[-1].started.turn
-    )
+    last, history = room.scene.fold.summary, room.scene.history
+    messages = compacting.old_part(_unsummarised(room), chain.turns[-1].started.turn)
     if not messages:
         return None
     upto = max(message.seq for message in messages)
     pinned = room.scene.memory("").pinned
     facts = [Fact(one.note.title, one.note.kind) for one in pinned if one.message.seq <= upto]
     earlier = last.summary if last else ""
+    opening = chain.opening.message
+    is_old = opening.seq <= upto
+    shown = [_shown(room, member) for member in room.scene.team.members]
     return _Old(
         messages=messages,
         earlier=earlier,
         count=len(messages) + (last.messages if last else 0),
         facts=facts,
-        tokens=compacting.tokens_of(messages) + tokens.estimate(earlier),
+        asked_now=compacting.now_asked(opening, room.language) if is_old else "",
+        tokens=sum(map(history.weight_of, messages)) + tokens.estimate(earlier),
+        least_shown=min(shown),
+        most_shown=max(shown),
     )
+
+
+def _shown(room: Room, member: Member) -> int:
+    """How many tokens a summary may have that a member is shown."""
+    left = room.scene.room(member.id) / max(room.scene.fold.counts.factor(member.id), 1.0)
+    return int((left - room.scene.head(member.id).tokens) * _SUMMARY_SHARE)
 
 
 def _is_worth_it(old: _Old, fold: Fold) -> bool:
@@ -187,7 +216,7 @@ async def _by_agent(room: Room, member: Member, old: _Old) -> _Tried:
     """The summary of an agent, which is asked part by part where its window is small."""
     most = old.asked
     head = window.Head.of(room.scene.team, member, room.scene.windows.get(member.id))
-    parts = _parts(old, head.room - head.tokens, most)
+    parts = _parts(old, head.room - head.tokens, most, room.scene.history.weight_of)
     if not 0 < len(parts) <= MOST_CALLS:
         return _Tried(member.id, "", "its window is too small for what there is to summarise")
     tried = _Tried(member.id, old.earlier)
@@ -210,10 +239,12 @@ async def _by_agent(room: Room, member: Member, old: _Old) -> _Tried:
     return tried
 
 
-def _parts(old: _Old, room: int, most: int) -> list[Sequence[ShownMessage]]:
+def _parts(
+    old: _Old, room: int, most: int, weight_of: Callable[[ShownMessage], int]
+) -> list[Sequence[ShownMessage]]:
     """The messages in parts that fit into a window with the question and the summary so far.
 
-    None where the window has no room for any.
+    None where the window has no room for any. `weight_of` a message is in tokens.
     """
     asked = tokens.estimate(compacting.question((), "", most, "en"))
     room -= asked + 2 * max(most, tokens.estimate(old.earlier))
@@ -223,7 +254,7 @@ def _parts(old: _Old, room: int, most: int) -> list[Sequence[ShownMessage]]:
     left = 0
     for message in old.messages:
         # Each is framed twice: as what was said, and as a part of the question.
-        cost = round(compacting.tokens_of([message]) * _FRAMED_TWICE)
+        cost = round(weight_of(message) * _FRAMED_TWICE)
         if cost > left or not parts:
             parts.append([])
             left = room
@@ -239,12 +270,10 @@ def _checked(answer: str, old: _Old | None, room: Room) -> tuple[str, str]:
     sections = summaries.read(answer)
     facts = old.facts if old else ()
     fault = compacting.fault(sections, ())
-    whole = compacting.completed(sections, facts)
+    whole = compacting.completed(compacting.opened(sections, old.asked_now if old else ""), facts)
     text = summaries.written(whole, room.language)
     if old and not fault:
-        fault = compacting.fault(whole, facts) or compacting.too_long(
-            old.tokens, tokens.estimate(text)
-        )
+        fault = compacting.fault(whole, facts) or old.too_long(text)
     return text, fault
 
 
@@ -253,14 +282,15 @@ async def _extracted(room: Room, old: _Old) -> _Tried:
     sections: Sections = await asyncio.to_thread(
         extractive.summary,
         old.messages,
-        summaries.read(old.earlier),
+        compacting.opened(summaries.read(old.earlier), ""),
         old.facts,
         old.asked,
         room.scene.team.config.memory.patterns,
+        old.asked_now,
     )
     text = summaries.written(sections, room.language)
     fault = "" if text else "there is no sentence in it"
-    fault = fault or compacting.too_long(old.tokens, tokens.estimate(text))
+    fault = fault or old.too_long(text)
     return _Tried(extractive.BY, text, fault)
 
 

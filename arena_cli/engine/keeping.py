@@ -151,10 +151,10 @@ def _take(drafts: Iterable[Draft], room: Room, recollection: Recollection) -> in
             what = f"a note is left out: {error}"
             recollection.tell(Fault(own.shown(own.path), 0, "", what))
             continue
-        # A file that is there without its event was made before a crash.
         if taken.act is not None:
             recollection.wrote(taken.note)
-        if taken.act is not None or (taken.note.id, draft.source) not in told:
+        # After a crash the file may be there without its event, or the event without its file.
+        if (taken.note.id, draft.source) not in told:
             _tell_taken(taken.note, taken.act or "added", draft, room)
             count += 1
     return count

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from arena_cli.ground import nearest, protocol
+from arena_cli.ground import nearest, protocol, tasklists
 from arena_cli.ground import text as texts
 from arena_cli.ground.protocol import StructuredContent
 from arena_cli.memory.note import KINDS, Draft
@@ -46,13 +46,8 @@ _ENTRY = re.compile(r"[ \t]*(?P<key>\w+)[ \t]*[:：][ \t]*(?P<value>.*)\Z")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(?P<value>.+)\Z")
 _BETWEEN = re.compile(r"[,，、;；]")
 
-_LISTS = ("tasks", "items", "task_list", "todos", "list", "subtasks")
-_TITLES = ("title", "text", "task", "name", "content", "description", "summary")
-_STATES = ("done", "completed", "checked", "status", "state")
 _OWNERS = ("owner", "assignee", "assigned_to", "who", "agent")
-_DONE = frozenset({"done", "complete", "completed", "finished", "closed", "完成", "已完成"})
 _DROPPED = frozenset({"cancelled", "canceled", "取消", "已取消"})
-_DEEPEST = 16
 
 
 class Written(NamedTuple):
@@ -173,22 +168,24 @@ def _fields(data: Any) -> Mapping[str, Any]:
 def _tasks(data: Any, depth: int) -> Iterator[Mapping[str, Any]]:
     """The open tasks of a list, those below one after it; what is no task is left alone."""
     if isinstance(data, dict):
-        data = next((data[key] for key in _LISTS if isinstance(data.get(key), list)), None)
-    for task in data if isinstance(data, list) and depth <= _DEEPEST else ():
+        data = next((data[key] for key in tasklists.LISTS if isinstance(data.get(key), list)), None)
+    for task in data if isinstance(data, list) and depth <= tasklists.DEEPEST else ():
         fields = task if isinstance(task, dict) else {"title": task}
-        titled = next((fields[key] for key in _TITLES if isinstance(fields.get(key), str)), "")
+        titled = next(
+            (fields[key] for key in tasklists.TITLES if isinstance(fields.get(key), str)), ""
+        )
         if not titled.strip() or _is_done(fields):
             continue
         owner = next((fields[key] for key in _OWNERS if isinstance(fields.get(key), str)), "")
         yield {"kind": "task", "title": titled, "owner": owner}
-        for key in _LISTS:
+        for key in tasklists.LISTS:
             yield from _tasks(fields.get(key), depth + 1)
 
 
 def _is_done(task: Mapping[str, Any]) -> bool:
-    for key in _STATES:
+    for key in tasklists.STATES:
         value = task.get(key)
-        if isinstance(value, str) and value.strip().casefold() in _DONE | _DROPPED:
+        if isinstance(value, str) and value.strip().casefold() in tasklists.DONE | _DROPPED:
             return True
         if key in task and protocol.decision(value):
             return True

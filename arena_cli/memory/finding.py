@@ -68,16 +68,34 @@ def hits(
         f"SELECT note, kind, importance, updated, id, file FROM note WHERE note {_AMONG}",
         (json.dumps(list(relevance)),),
     )
-    best = ranking.ranked(Ranked(relevance[row[0]], *row) for row in rows)[:limit]
+    # A copy may stand beside each.
+    best = ranking.ranked(Ranked(relevance[row[0]], *row) for row in rows)[: 2 * limit]
     notes = records(connection, [one.note for one in best])
+    copies = _copies(notes)
     found = []
     for one in best:
-        if one.note not in notes:  # another process took it out meanwhile
+        # Another process may have taken it out meanwhile.
+        if one.note not in notes or one.note in copies:
             continue
         why = [*named.get(one.note, _Found()).words]
         why += ["meaning"] if near.get(one.note) else []
         found.append(Hit(notes[one.note], round(one.score, 4), ", ".join(why)))
-    return found
+    return found[:limit]
+
+
+def _copies(notes: Mapping[int, Note]) -> frozenset[int]:
+    """Those shared notes that stand beside a session's own of which they are copies."""
+    own = {
+        (note.session, note.kind, note.title)
+        for note in notes.values()
+        if note.is_living and not note.is_shared
+    }
+    return frozenset(
+        number
+        for number, note in notes.items()
+        if note.is_shared
+        and any((one, note.kind, note.title) in own for one in note.related_sessions)
+    )
 
 
 def records(connection: sqlite3.Connection, some: Iterable[int]) -> dict[int, Note]:

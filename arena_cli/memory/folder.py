@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import stat
 import unicodedata
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -19,6 +20,7 @@ from arena_cli.ground import clock, wholefile
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import Fault, SessionBusy, UsageError
 from arena_cli.memory import locking, plain, reading, sections, slugs
+from arena_cli.memory.names import Names
 from arena_cli.memory.note import CATEGORIES, Draft, Note
 from arena_cli.memory.reading import NoteFault
 
@@ -59,6 +61,7 @@ class Folder:
         self.workspace = workspace
         self.shared = shared
         self.problems: list[Fault] = []
+        self._names = Names()
 
     def entries(self) -> list[Entry]:
         """Its notes in the order of their ids; none where it is missing."""
@@ -67,15 +70,13 @@ class Folder:
         for prefix, folder in self._folders():
             if not self._is_inside(folder):
                 continue
-            for name, entry in _files(folder):
-                if entry.is_symlink() and not self._is_inside(folder / entry.name):
-                    continue
-                note = prefix + (name if name.isascii() else unicodedata.normalize("NFC", name))
-                if note in found:
-                    note = prefix + name
-                with contextlib.suppress(FileNotFoundError):
-                    stat = entry.stat()
-                    found[note] = Entry(note, entry.path, stat.st_mtime_ns, stat.st_size)
+            files = self._files(folder)
+            for name, file in sorted(files.items()):
+                note = name if name.isascii() else unicodedata.normalize("NFC", name)
+                # Of two that are one name when composed, the composed one has it.
+                if note != name and (note in files or prefix + note in found):
+                    note = name
+                found[prefix + note] = Entry(prefix + note, *file)
         listed = sorted(found.values())
         self._tell_alike(listed)
         return listed
@@ -100,7 +101,7 @@ class Folder:
         folder, prefix, stem = self._home(draft)
         self._check(folder)
         with self._held():
-            name = _unused(stem, folder)
+            name = self._names.unused(stem, SUFFIX, folder)
             path = folder / f"{name}{SUFFIX}"
             at = clock.timestamp(now)
             note = Note(
@@ -120,6 +121,7 @@ class Folder:
             )
             text = reading.written(note)
             self._write(path, text)
+            self._names.wrote(folder)
         return reading.parse(text, id=note.id, file=note.file)
 
     def whole(self, id: str) -> str:
@@ -212,10 +214,40 @@ class Folder:
             fault = self.problems[-1]
             raise UsageError(f"{texts.shown_line(fault.file)} {fault.what}", fault.mend)
 
+    def _files(self, folder: Path) -> dict[str, tuple[str, int, int]]:
+        """The files of notes by name, without its ending: path, time and size of each."""
+        found: dict[str, tuple[str, int, int]] = {}
+        try:
+            with os.scandir(folder) as scan:
+                # In the order in which the disk has them: that is half as long.
+                for file in scan:
+                    if file.name.endswith(SUFFIX) and file.name[0] != ".":
+                        state = self._stat(file, folder)
+                        if state is not None:
+                            place = (file.path, state.st_mtime_ns, state.st_size)
+                            found[file.name[: -len(SUFFIX)]] = place
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            what = f"cannot be read: {error.strerror or error}"
+            self.problems.append(Fault(self.shown(folder), 0, "", what))
+        return found
+
+    def _stat(self, file: os.DirEntry[str], folder: Path) -> os.stat_result | None:
+        """What the disk knows of a file within the workspace; None where it is none."""
+        try:
+            state = file.stat()
+        except OSError:  # it is gone, or a link that leads nowhere
+            return None
+        if not stat.S_ISREG(state.st_mode):
+            return None
+        return state if not file.is_symlink() or self._is_inside(folder / file.name) else None
+
     def _tell_alike(self, entries: list[Entry]) -> None:
+        names = [entry.id for entry in entries]
         folded: dict[str, Entry] = {}
-        for entry in entries:
-            other = folded.setdefault(slugs.folded(entry.id), entry)
+        for fold, entry in zip(slugs.all_folded(names), entries, strict=True):
+            other = folded.setdefault(fold, entry)
             if other is not entry:
                 what = f"has the name of {self.shown(other.path)}, but for letters that look alike"
                 mend = "both are read; rename one of them"
@@ -236,34 +268,8 @@ class Folder:
             raise locking.refused(self.shown(path), error) from error
 
 
-def _files(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """The markdown files of a folder, by their names without the ending."""
-    try:
-        with os.scandir(folder) as scan:
-            entries = [entry for entry in scan if _is_note(entry)]
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    # Of two that are one name when composed, the composed one comes first.
-    for entry in sorted(entries, key=lambda entry: (len(entry.name), entry.name)):
-        yield entry.name.removesuffix(SUFFIX), entry
-
-
-def _is_note(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(SUFFIX) and entry.name[:1] != "." and entry.is_file()
-
-
 def _within(importance: float) -> float:
     return 0.5 if math.isnan(importance) else min(max(importance, 0.0), 1.0)
-
-
-def _unused(stem: str, folder: Path) -> str:
-    there = os.listdir(folder) if folder.is_dir() else ()  # noqa: PTH208 - names, of which there are many
-    taken = set(map(slugs.folded, there))
-    name, count = stem, 1
-    while slugs.folded(name) + SUFFIX in taken:
-        count += 1
-        name = f"{stem}-{count}"
-    return name
 
 
 def _whole(path: Path, shown: str) -> tuple[bytes, tuple[int, int]]:

@@ -35,14 +35,17 @@ class Read(NamedTuple):
     faults: Sequence[Fault]
 
 
-class _Known(NamedTuple):
-    """A note's file as the index has it."""
+class Followed(NamedTuple):
+    """What the index did to be as the files are; `is_sure`: it need not look at these again."""
 
-    note: int
-    mtime_ns: int
-    size: int
-    sha256: str
-    read_ns: int
+    changed: bool
+    is_sure: bool
+
+
+_Known = tuple[int, int, int, int]
+"""A note's file as the index has it: its number, its time and size then, and when it was read."""
+
+_NOTHING: _Known = (0, -1, -1, 0)
 
 
 @lru_cache(maxsize=256)
@@ -54,7 +57,7 @@ def place(folder: Folder) -> str:
 def file_of(folder: Folder, entry: Entry) -> str:
     """A note's file as people are shown it, within the workspace."""
     # As `Folder.shown`, which takes ten times as long, for every file at every look.
-    return place(folder) + str(entry.path)[len(str(folder.path)) :].replace(os.sep, "/")
+    return place(folder) + str(entry.place)[len(str(folder.path)) :].replace(os.sep, "/")
 
 
 def follow(
@@ -62,29 +65,26 @@ def follow(
     stems: Stems,
     listed: Iterable[tuple[Folder, Sequence[Entry]]],
     now_ns: Callable[[], int],
-) -> bool:
-    """Take over what was added, changed or deleted in these folders, which were just listed.
-
-    Returns whether anything was.
-    """
+) -> Followed:
+    """Take over what was added, changed or deleted in these folders, which were just listed."""
     reads: list[Read] = []
     touched: list[tuple[int, int, int]] = []
     gone: list[int] = []
     for folder, entries in listed:
         known = _known(connection, place(folder))
         for entry in entries:
-            had = known.pop(file_of(folder, entry), None)
-            if had and _is_clean(had, entry):
+            note, *had = known.pop(file_of(folder, entry), _NOTHING)
+            if _is_clean(entry, *had):
                 continue
             found = read(folder, entry, now_ns())
-            if had and had.sha256 == found.sha256:
-                touched.append((entry.mtime_ns, found.read_ns, had.note))
+            if note and _sha256(connection, note) == found.sha256:
+                touched.append((entry.mtime_ns, found.read_ns, note))
             else:
                 reads.append(found)
-        gone += [had.note for had in known.values()]
+        gone += [note for note, *_ in known.values()]
     if reads or gone or touched:
         put(connection, stems, reads, gone, touched)
-    return bool(reads or gone)
+    return Followed(bool(reads or gone), is_sure=not (reads or gone or touched))
 
 
 def faults(connection: sqlite3.Connection, places: Sequence[str]) -> list[Fault]:
@@ -99,14 +99,19 @@ def faults(connection: sqlite3.Connection, places: Sequence[str]) -> list[Fault]
 
 def _known(connection: sqlite3.Connection, name: str) -> dict[str, _Known]:
     rows = connection.execute(
-        "SELECT file, note, mtime_ns, size, sha256, read_ns FROM note WHERE place = ?", (name,)
+        "SELECT file, note, mtime_ns, size, read_ns FROM note WHERE place = ?", (name,)
     )
-    return {file: _Known(*values) for file, *values in rows}
+    return {row[0]: row[1:] for row in rows}
 
 
-def _is_clean(had: _Known, entry: Entry) -> bool:
-    same = (had.mtime_ns, had.size) == (entry.mtime_ns, entry.size)
-    return same and had.read_ns - had.mtime_ns > TICK_NS
+def _is_clean(entry: Entry, mtime_ns: int, size: int, read_ns: int) -> bool:
+    same = mtime_ns == entry.mtime_ns and size == entry.size
+    return same and read_ns - mtime_ns > TICK_NS
+
+
+def _sha256(connection: sqlite3.Connection, note: int) -> str:
+    found: str = connection.execute("SELECT sha256 FROM note WHERE note = ?", (note,)).fetchone()[0]
+    return found
 
 
 def read(folder: Folder, entry: Entry, now_ns: int) -> Read:

@@ -119,7 +119,7 @@ def ignored(
 
     `new` is the text of the messages that it answers, `shown` the notes that its agent was shown.
     """
-    living = [note for note in shown if note.status != "archived" and not note.superseded_by]
+    living = [note for note in shown if note.is_living]
     said = _SAID.get(language, _SAID["en"])
     found: list[Ignored] = []
     if not living:

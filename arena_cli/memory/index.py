@@ -20,7 +20,7 @@ from arena_cli.memory import finding, following, indexfile, ranking, words
 from arena_cli.memory.embedding import EmbeddingFailed
 from arena_cli.memory.finding import Hit
 from arena_cli.memory.folder import Entry, Folder
-from arena_cli.memory.note import Note
+from arena_cli.memory.note import KINDS, Kind, Note
 from arena_cli.memory.vectors import Vectors
 from arena_cli.team.model import Embedding
 
@@ -63,6 +63,8 @@ class Index:
         self._stems: words.Stems | None = None
         self._is_synced = False
         self._changes = 0
+        self._sure: tuple[int, int, list[list[Entry]]] | None = None
+        self._faults: list[Fault] = []
         self._scopes: dict[tuple[str, ...], finding.Scope] = {}
         self._scopes_of = (0, 0)
         self._turn = threading.RLock()
@@ -77,8 +79,12 @@ class Index:
                 return faults
 
             def follow(connection: sqlite3.Connection) -> list[Fault]:
-                self._follow(connection, listed)
-                return following.faults(connection, self._places(None))
+                found = [entries for _, entries in listed]
+                if self._sure != (*self._state(connection), found):
+                    is_sure = self._follow(connection, listed)
+                    self._faults = following.faults(connection, self._places(None))
+                    self._sure = (*self._state(connection), found) if is_sure else None
+                return self._faults
 
             return faults + self._done(follow)
 
@@ -111,9 +117,19 @@ class Index:
 
     def pinning(self, session: str) -> list[Note]:
         """The notes of that session, not the shared ones, whose messages are always shown."""
-        shared = {following.place(folder) for folder in self._folders if folder.shared}
-        own = [place for place in self._places(session) if place not in shared]
-        return self._notes("AND pins ORDER BY file", own)
+        return self._notes("AND pins ORDER BY file", self._own(session))
+
+    def own(
+        self, session: str, kinds: Sequence[Kind] = KINDS, *, archived: bool = False
+    ) -> list[Note]:
+        """The notes of that session, not the shared ones, of these kinds, by file.
+
+        Only those that still count, unless `archived`.
+        """
+        asked = json.dumps(list(kinds))
+        rest = "AND kind IN (SELECT value FROM json_each(?)) ORDER BY file"
+        found = self._notes(rest, self._own(session), asked)
+        return [note for note in found if archived or note.is_living]
 
     def search(
         self,
@@ -172,14 +188,18 @@ class Index:
         self, connection: sqlite3.Connection, where: str, values: Mapping[str, str]
     ) -> finding.Scope:
         """The notes that the condition holds for, kept until anybody changes any."""
-        others = connection.execute("PRAGMA data_version").fetchone()[0]
-        if self._scopes_of != (others, self._changes):
-            self._scopes_of = (others, self._changes)
+        state = self._state(connection)
+        if self._scopes_of != state:
+            self._scopes_of = state
             self._scopes.clear()
         asked = (where, *values.values())
         if asked not in self._scopes:
             self._scopes[asked] = finding.scope(connection, where, values)
         return self._scopes[asked]
+
+    def _state(self, connection: sqlite3.Connection) -> tuple[int, int]:
+        """What differs once anybody changed the index, another process or this one."""
+        return connection.execute("PRAGMA data_version").fetchone()[0], self._changes
 
     def _nearness(
         self,
@@ -247,12 +267,19 @@ class Index:
 
     def _follow(
         self, connection: sqlite3.Connection, listed: Iterable[tuple[Folder, Sequence[Entry]]]
-    ) -> None:
+    ) -> bool:
+        """Be as the files are; whether they need not be looked at again as long as they stay."""
         assert self._stems is not None
-        self._changes += following.follow(connection, self._stems, listed, self._now_ns)
+        followed = following.follow(connection, self._stems, listed, self._now_ns)
+        self._changes += followed.changed
+        return followed.is_sure
 
     def _listed(self) -> list[tuple[Folder, list[Entry]]]:
         return [(folder, folder.entries()) for folder in self._folders]
+
+    def _own(self, session: str) -> list[str]:
+        shared = {following.place(folder) for folder in self._folders if folder.shared}
+        return [place for place in self._places(session) if place not in shared]
 
     def _places(self, session: str | None) -> list[str]:
         return [

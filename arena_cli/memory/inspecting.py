@@ -97,7 +97,7 @@ def inspect(
     applied is not looked at for another.
     """
     why = _WHY.get(language, _WHY["en"])
-    living = [note for note in notes if note.status != "archived" and not note.superseded_by]
+    living = [note for note in notes if note.is_living]
     found = [*_solved(living, messages, seen or {}, why), *_stale(living, now, why)]
     done = {one.note.id for one in found}
     left = [note for note in living if note.id not in done]
@@ -196,8 +196,6 @@ class _Titled(NamedTuple):
 def _says_the_same(one: _Titled, other: _Titled) -> bool:
     if len(one.each & other.each) < len(one.each) - _MOST_SLIPS:
         return False
-    if one.words != other.words and sorted(one.words) == sorted(other.words):
-        return False  # in another order they say another thing
     return likeness.same(one.note.title, other.note.title)
 
 

@@ -1,7 +1,7 @@
 """Whether two titles say the same thing, in any script.
 
 Sooner two notes of one thing than one note of two: a number, a negation or another word makes a
-difference, however alike the rest is.
+difference, and so does their order, however alike the rest is.
 """
 
 from __future__ import annotations
@@ -45,13 +45,15 @@ def _near(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     left, right = _without(ours, theirs), _without(theirs, ours)
     if len(left) != len(right) or any(char.isdigit() for word in left + right for char in word):
         return False
+    if [word for word in ours if word not in left] != [
+        word for word in theirs if word not in right
+    ]:
+        return False  # what they share, in another order, says another thing
     from rapidfuzz import fuzz  # noqa: PLC0415 - few titles come this far
 
-    if fuzz.token_sort_ratio(" ".join(ours), " ".join(theirs)) < NEAR:
+    if fuzz.ratio(" ".join(ours), " ".join(theirs)) < NEAR:
         return False
-    return all(
-        fuzz.ratio(a, b) >= _NEAR_WORD for a, b in zip(sorted(left), sorted(right), strict=True)
-    )
+    return all(fuzz.ratio(a, b) >= _NEAR_WORD for a, b in zip(left, right, strict=True))
 
 
 def _without(words: tuple[str, ...], others: tuple[str, ...]) -> list[str]:

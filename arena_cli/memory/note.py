@@ -98,6 +98,16 @@ class Note(Shape):
         return "/" in self.id
 
     @property
+    def session(self) -> str:
+        """The session in whose folder it lies; "" for a shared one."""
+        return "" if self.is_shared else "".join(self.file.split("/")[-3:-2])
+
+    @property
+    def is_living(self) -> bool:
+        """Whether it still counts: it was neither put away nor superseded."""
+        return self.status != "archived" and not self.superseded_by
+
+    @property
     def pins(self) -> bool:
         """Whether the message that it comes from is always shown."""
         worth = self.kind in PINNING_KINDS or self.importance >= PINNING_IMPORTANCE

@@ -158,6 +158,8 @@ _ONE_OF: dict[Kind, tuple[str, ...]] = {
 }
 """In small letters, of which one stands in every sentence that a saying of that kind finds."""
 
+_LONGEST_LOOK = 2_000  # characters
+
 _SUPPOSED = (
     r"\b(?:if|unless|whether|suppose|assuming|maybe|perhaps|might|could|would|probably|possibly|"
     r"i (?:think|guess|suggest|propose|recommend|wonder)|suggest\w*|propos\w+|recommend\w*|"
@@ -200,10 +202,11 @@ def may_hold(text: str) -> bool:
     if any(sign in text for sign in _SIGNS):
         return True
     folded = text.lower()
-    for kind, says, _ in _SAYINGS:
-        if any(word in folded for word in _ONE_OF[kind]) and _anywhere(says).search(text):
-            return True
-    return False
+    near = [says for kind, says, _ in _SAYINGS if any(word in folded for word in _ONE_OF[kind])]
+    # Some look on to a line's end from each place in it, so that a long line takes its square.
+    return bool(near) and (
+        len(text) > _LONGEST_LOOK or any(_anywhere(says).search(text) for says in near)
+    )
 
 
 @cache

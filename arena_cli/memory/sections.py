@@ -28,9 +28,14 @@ _ADDED = {"en": "Added {date} by {who}", "zh": "{date} 由 {who} 补充"}
 _HEADING = re.compile(r"^#{1,6}[ \t]", re.MULTILINE)
 
 
+def of(kind: Kind, language: str = "en") -> tuple[str, ...]:
+    """The headings of a note of that kind; most kinds have none."""
+    return _SECTIONS.get(language, _SECTIONS["en"]).get(kind, ())
+
+
 def body(kind: Kind, text: str, language: str = "en") -> str:
     """The text of a new note of that kind: in its first section, if it has no headings itself."""
-    names = _SECTIONS.get(language, _SECTIONS["en"]).get(kind, ())
+    names = of(kind, language)
     text = text.strip("\n")
     if not names or _HEADING.search(text):
         return text

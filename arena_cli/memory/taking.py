@@ -67,6 +67,8 @@ def take(
             continue  # somebody took it away meanwhile
         except NoteFault:
             return Taken(note, None)  # somebody is writing it; whoever reads it next tells so
+    if draft.by == RULES and sections.of(draft.kind) and not draft.body:
+        draft = draft._replace(body=draft.title)  # else the file held headings alone
     return Taken(folder.add(draft, session=session, now=now, language=language), "added")
 
 

@@ -11,23 +11,18 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from arena_cli.ground import protocol
+from arena_cli.ground import protocol, tasklists
 from arena_cli.ground.protocol import Attachment, Message, StructuredContent
 from arena_cli.ground.text import shown, shown_line
 from arena_cli.report.spans import EMPTY, INDENT, Line, Span, line
 from arena_cli.report.words import Words
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_TITLES = ("title", "text", "task", "name", "content", "description", "summary")
-_LISTS = ("tasks", "items", "task_list", "todos", "list")
-_STATES = ("done", "completed", "checked", "status", "state")
-_DONE = frozenset({"done", "complete", "completed", "finished", "closed", "完成", "已完成"})
 _SOURCES = ("code", "source", "content", "text", "diagram", "diff", "patch")
 _LANGUAGES = ("language", "lang", "format", "syntax", "type")
 _FILES = ("filename", "file", "path", "name", "title")
 _DIAGRAMS = ("mermaid", "plantuml", "dot", "graphviz", "d2", "ascii", "svg")
 _ASKED = ("action", "command", "title", "reason")
-_MOST_SUBTASKS = 16
 
 
 def drawn(message: Message, say: Words) -> Iterator[Line]:
@@ -74,11 +69,11 @@ def _task_list(data: Any) -> Drawn | None:
     """A list of texts or tasks, or an object that holds one."""
     title, tasks, rest = "", data, {}
     if isinstance(data, dict):
-        key = next((key for key in _LISTS if isinstance(data.get(key), list)), None)
+        key = next((key for key in tasklists.LISTS if isinstance(data.get(key), list)), None)
         if key is None:
             return None
         rest = {name: value for name, value in data.items() if name != key}
-        title, tasks = _taken(rest, _TITLES), data[key]
+        title, tasks = _taken(rest, tasklists.TITLES), data[key]
     rows = _tasks(tasks, 0) if isinstance(tasks, list) and tasks else None
     if rows is None:
         return None
@@ -90,10 +85,10 @@ def _tasks(tasks: list[Any], depth: int) -> list[Line] | None:
     rows: list[Line] = []
     for task in tasks:
         rest = dict(task) if isinstance(task, dict) else {"title": task}
-        key = next((key for key in _LISTS[:2] if isinstance(rest.get(key), list)), "subtasks")
+        key = next((key for key in tasklists.LISTS if isinstance(rest.get(key), list)), "subtasks")
         below = rest.pop(key, None) or []
-        title = _taken(rest, _TITLES)
-        if not title or not isinstance(below, list) or depth > _MOST_SUBTASKS:
+        title = _taken(rest, tasklists.TITLES)
+        if not title or not isinstance(below, list) or depth > tasklists.DEEPEST:
             return None
         done = _done(rest)
         facts = ", ".join(f"{shown_line(str(key))}: {_compact(rest[key])}" for key in rest)
@@ -111,9 +106,9 @@ def _tasks(tasks: list[Any], depth: int) -> list[Line] | None:
 
 def _done(task: dict[str, Any]) -> bool:
     """Whether a task is done; takes out of it what said so, and nothing else."""
-    for key in _STATES:
+    for key in tasklists.STATES:
         value = task.get(key)
-        if isinstance(value, str) and value.strip().casefold() in _DONE:
+        if isinstance(value, str) and value.strip().casefold() in tasklists.DONE:
             del task[key]
             return True
         decided = protocol.decision(value) if key in task else None

@@ -244,6 +244,8 @@ class Timeline:
                 return self._deviation(event)
 
     def _note(self, event: NoteEvent) -> Line:
+        if event.act == "refused":
+            return self._refused(event)
         said = {"note": shown_line(event.note), "act": self._say.enum(event.act)}
         by = [self._short(event.by)] if event.by in self._names else shown_line(event.by)
         if event.by == RULES:
@@ -253,6 +255,12 @@ class Timeline:
             "note {note} {act} by {who}: {title}", "dim", **said, who=by, title=title
         )
         return line(INDENT, told)
+
+    def _refused(self, event: NoteEvent) -> Line:
+        who = [self._short(event.by)] if event.by in self._names else shown_line(event.by)
+        said = "no note of {message} by {who}: {why}"
+        facts = {"message": shown_line(event.message or ""), "why": shown_line(event.reason)}
+        return line(INDENT, self._say.spans(said, "dim", who=who, **facts), hang=4)
 
     def _context_usage(self, event: ContextUsage) -> Line:
         share = f"{event.usage_ratio * 100:.0f}"

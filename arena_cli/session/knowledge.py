@@ -135,7 +135,8 @@ class Keeper:
     def share(self, note: Note, text: str) -> Note:
         """Put a copy of an approved note of a session, of that text, among these shared ones.
 
-        One that says the same is counted instead.
+        Its session comes first in what the copy says of sessions: the note's source is of that one.
+        A note that says the same is counted instead.
         """
         now = self._place.clock.now()
         draft = copy_of(note, text)
@@ -144,10 +145,9 @@ class Keeper:
         if current is not None:
             return self._share_again(current, note)
         folder = self.shelf.folder
-        session = next(iter(note.related_sessions), "")
-        made = folder.add(draft, session=session, now=now, language=self._place.language)
-        self._tell(made, "added", message=note.source)
-        folder.change(made.id, occurrences=note.occurrences, related_sessions=note.related_sessions)
+        made = folder.add(draft, session=note.session, now=now, language=self._place.language)
+        self._tell(made, "added", reason=note.file)
+        folder.change(made.id, occurrences=note.occurrences, related_sessions=_sessions(note))
         return self.step(made.id, "approve")
 
     def merge(self, old: str, into: str, reason: str = "") -> Note:
@@ -185,7 +185,7 @@ class Keeper:
 
     def _share_again(self, shared: Note, note: Note) -> Note:
         """Count what was shared before, once for each session."""
-        new = [name for name in note.related_sessions if name not in shared.related_sessions]
+        new = [name for name in _sessions(note) if name not in shared.related_sessions]
         if new:
 
             def counted(current: Note, text: str) -> str:
@@ -194,7 +194,7 @@ class Keeper:
                 return reading.changed(text, occurrences=count, related_sessions=sessions)
 
             shared = self.shelf.folder.edit(shared.id, counted)
-            self._tell(shared, "seen", message=note.source)
+            self._tell(shared, "seen", reason=note.file)
         if shared.status in ("draft", "pending_user"):
             return self.step(shared.id, "approve")
         return shared
@@ -254,6 +254,11 @@ class Keeper:
             raise DiskRefused(what, "Free space or rights there.") from error
         self.told.append(event)
         return note
+
+
+def _sessions(note: Note) -> list[str]:
+    """Where a session's note was seen, the session itself first: its source is of that one."""
+    return list(dict.fromkeys([note.session, *note.related_sessions]))
 
 
 def copy_of(note: Note, text: str) -> Draft:
