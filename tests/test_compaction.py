@@ -316,7 +316,8 @@ PORTAL = {
         ("arch", "We agreed that SSO is out of scope. SAML comes in Q3."),
         (
             "dev",
-            "I'll go with FastAPI for the portal. Next I write the migration. The repo is at hub/portal.",
+            "I'll go with FastAPI for the portal. Next I write the migration."
+            " The repo is at hub/portal.",
         ),
         ("test", "The staging certificate expired yesterday. We have to ask ops for a new one."),
         ("test", "Is there a budget for the load test?"),

@@ -2,7 +2,7 @@
 
 The newest messages whole; those that are pinned always; the older part as a summary; the notes that
 bear on this call. It is a function of what was said and noted, the member, and the call alone
-(design of the layers: docs/context.md).
+(docs/memory.md).
 """
 
 from __future__ import annotations
