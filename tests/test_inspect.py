@@ -329,6 +329,19 @@ def test_what_it_proposes_is_done_each_act_with_its_reason(team: Program) -> Non
     assert len(team.records()) == before + len(events)
 
 
+def test_one_message_may_solve_two_and_what_was_cut_short_is_done_again(team: Program) -> None:
+    again = "blocker-missing-credentials-of-the-payment-api"
+    written(team, again, "Missing credentials of the payment API", source="m2")
+    conclusion = ("--kind", "conclusion", "--source", said(team)["message"])
+    add = ("knowledge", "add", "-s", "s", *conclusion, "--", said(team)["conclusion"])
+    team.run(*add).check()  # as far as it came before it was killed
+    team.run("knowledge", "inspect", "-s", "s", "--apply").check()
+    found = json.loads(team.run("knowledge", "list", "-s", "s", "--json").stdout)
+    status = {one["id"]: one["status"] for one in found}
+    assert (status[BLOCKER], status[again]) == ("archived", "archived")
+    assert [one["occurrences"] for one in found if one["kind"] == "conclusion"] == [1]
+
+
 def test_what_was_one_is_counted_with_the_other(team: Program) -> None:
     team.run("knowledge", "inspect", "-c", "--apply")
     listed = json.loads(team.run("knowledge", "list", "-c", "--json").stdout)

@@ -124,8 +124,22 @@ def test_a_note_is_shared_and_the_next_session_counts_it(arena: Program) -> None
     note = json.loads(knowledge(arena, "show", "pits/slow-db", "--json").stdout)
     assert (note["related_sessions"], note["approved_by"]) == (["s", "t"], "ann")
     assert "Add an index." in note["body"]
+    listed = knowledge(arena, "search", "slow db", "--json").check().stdout
+    assert [hit["id"] for hit in json.loads(listed)["hits"]] == ["pit-slow-db"]
     trail = knowledge(arena, "history", "--shared").check().stdout.splitlines()
     assert [line.split(" · ")[2] for line in trail] == ["added", "submitted", "approved"]
+
+
+def test_the_message_of_a_shared_note_is_told_with_its_session(arena: Program) -> None:
+    put(arena, "s/knowledge/pit-a", "---\ntitle: Slow\nkind: pit\nsource: m2\n---\n")
+    knowledge(arena, "approve", "pit-a", "--share", "-s", "s").check()
+    assert "source: m2 of session s\n" in knowledge(arena, "show", "pits/slow").check().stdout
+    (added,) = [
+        event
+        for event in json.loads(knowledge(arena, "history", "--shared", "--json").stdout)
+        if event["act"] == "added"
+    ]
+    assert (added["message"], added["reason"]) == (None, "sessions/s/knowledge/pit-a.md")
 
 
 def test_the_trail_of_shared_notes_bears_a_torn_line(arena: Program) -> None:

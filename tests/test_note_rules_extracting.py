@@ -58,6 +58,16 @@ def test_the_question_names_the_notes_that_there_are() -> None:
     assert extracting.question([], []).endswith("========\n========\n")
 
 
+def test_the_newest_of_many_notes_are_named() -> None:
+    known = [
+        note(number).model_copy(update={"created": f"2026-11-28T09:{number:02}:00Z"})
+        for number in range(50)
+    ]
+    asked = extracting.question([], reversed(known))
+    assert '"trap \\"49\\""' in asked
+    assert '"trap \\"9\\""' not in asked
+
+
 @pytest.mark.parametrize(
     "answer",
     [

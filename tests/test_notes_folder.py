@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -126,8 +127,47 @@ def test_names_that_look_alike_are_both_read_and_both_told(own: Folder) -> None:
     assert all("pit-" in problem.file and "pit-" in problem.what for problem in own.problems)
 
 
+@pytest.mark.parametrize(
+    ("there", "title"),
+    [
+        ("decision-Use-OAuth.md", "use oauth"),
+        ("decision-cafe\u0301.md", "Caf\u00e9"),
+        ("decision-strasse.md", "Straße"),
+        ("decision-straße.md", "Strasse"),
+    ],
+)
+@pytest.mark.parametrize("is_late", [False, True], ids=["before", "later"])
+def test_a_new_name_is_like_none_in_any_spelling(
+    own: Folder, there: str, title: str, is_late: bool
+) -> None:
+    if is_late:
+        add(own, "something else")
+        os.utime(own.path, ns=(1, 1))  # as long ago as no tick of a clock is
+        own._names.wrote(own.path)
+    put(own, there)
+    assert add(own, title).id.endswith("-2")
+    assert add(own, title).id.endswith("-3")
+    names = [path.name for path in own.path.glob("decision-*")]
+    assert len(set(map(slugs.folded, names))) == len(names) == 3 + is_late
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
-def test_links_that_lead_out_of_the_workspace_are_refused(tmp_path: Path) -> None:
+def test_links_that_lead_nowhere_are_no_notes(own: Folder) -> None:
+    put(own, "pit-real.md")
+    (own.path / "pit-loop.md").symlink_to("pit-loop.md")
+    (own.path / "pit-gone.md").symlink_to("nothing.md")
+    os.mkfifo(own.path / "pit-pipe.md")
+    assert [entry.id for entry in own.entries()] == ["pit-real"]
+
+
+def test_a_sentence_that_says_it_all_stands_in_the_first_section(own: Folder) -> None:
+    note = take(Draft("decision", "We use OAuth", by="rules", source="m1"), own).note
+    assert note.body == "## Decision\n\nWe use OAuth\n\n## Context\n\n## Consequences\n"
+    assert take(Draft("task", "Do it", by="rules", source="m1"), own).note.body == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
+def test_links_that_lead_out_out_of_the_workspace_are_refused(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.md").write_text("secret", encoding="utf-8")

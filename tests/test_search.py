@@ -189,6 +189,40 @@ def test_notes_are_listed_fetched_and_pin_by_session(shelf: Shelf) -> None:
     assert [note.file for note in index.pinning("other")] == [theirs.file]
 
 
+def test_the_own_notes_of_a_session_that_still_count(shelf: Shelf) -> None:
+    shelf.write("decision-a")
+    shelf.write("pit-b")
+    shelf.write("decision-gone", status="archived")
+    shelf.write("decision-old", superseded_by="decision-a")
+    shelf.write("decision-a", session="other")
+    shelf.write("decisions/shared")
+    index = shelf.open("s", "other")
+    assert [note.file for note in index.own("s")] == [
+        f"sessions/s/knowledge/{name}.md" for name in ("decision-a", "pit-b")
+    ]
+    assert [note.id for note in index.own("s", ["pit"])] == ["pit-b"]
+    every = index.own("s", ["decision"], archived=True)
+    assert [note.id for note in every] == ["decision-a", "decision-gone", "decision-old"]
+
+
+def test_a_shared_copy_does_not_come_up_beside_its_original(shelf: Shelf) -> None:
+    facts = {"kind": "pit", "title": "The pool is slow", "related_sessions": ["s", "t"]}
+    shelf.write("pit-pool", **facts)
+    shelf.write("pits/pool", **facts, updated="2026-11-28")
+    shelf.write("pits/other", **{**facts, "title": "The pool is slow at noon"})
+    index = shelf.open("s", "t")
+
+    def found(session: str | None, **options) -> list[str]:
+        return [hit.note.id for hit in index.search("slow pool", session=session, **options)]
+
+    assert sorted(found("s")) == sorted(found(None)) == ["pit-pool", "pits/other"]
+    assert sorted(found("t")) == ["pits/other", "pits/pool"]
+    assert len(found("s", limit=2)) == 2
+    shelf.write("pit-pool", **facts, status="archived")
+    index.sync()
+    assert sorted(found("s")) == ["pits/other", "pits/pool"]
+
+
 def test_without_a_note_nothing_is_made(shelf: Shelf) -> None:
     index = shelf.open()
     assert (index.search("x"), index.notes(), index.get("a"), index.pinning("s")) == ([],) * 2 + (

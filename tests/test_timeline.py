@@ -332,6 +332,7 @@ def drawn(kind: str, data: Any) -> list[str]:
             ],
         ),
         ({"items": [{"name": "a", "checked": False}]}, ["  [task_list]", "    [ ] a"]),
+        ({"subtasks": ["a"]}, ["  [task_list]", "    [ ] a"]),
         ([1, 2], ["  [task_list]", "    [", "      1,", "      2", "    ]"]),
         ([{"title": 5}], ["  [task_list]", "    [", "      {", '        "title": 5']),
         ({"a": 1}, ["  [task_list]", "    {", '      "a": 1', "    }"]),
@@ -519,6 +520,12 @@ def test_chinese_stands_beside_the_words_of_files() -> None:
         "══ quiet（无人待回应） · 1 轮，2 条回复 · 70 → 7 tokens\n"
         "\n"
     )
+
+
+def test_what_is_no_note_says_of_which_message_and_why() -> None:
+    event = {"type": "note", "note": "", "act": "refused", "by": "dev", "kind": "", "title": ""}
+    event |= {"status": "", "message": "m7", "reason": "a note has no title"}
+    assert told(event) == "  no note of m7 by dev: a note has no title\n"
 
 
 def test_the_system_message_of_a_limit_names_its_author() -> None:

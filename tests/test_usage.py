@@ -176,6 +176,30 @@ def test_memory_work_stands_apart(talk: Program) -> None:
     assert "cheap (memory)" in talk.run("usage").stdout
 
 
+def test_memory_work_of_an_agent_that_never_replies_has_its_model_and_a_script_is_free(
+    talk: Program,
+) -> None:
+    past = Past(talk)
+    used = Usage(input_tokens=1, estimated=True)
+    shared = {"upto": "m1", "messages": 1, "usage": used.model_dump()}
+    summary = {**shared, "summary": "s", "tokens_before": 9, "tokens_after": 1}
+    by_model = {"by": "scribe", "metadata": {"model": "small"}}
+    past.raw(past.line("compacted", **summary, **by_model))
+    past.raw(past.line("extracted", **shared, by="puppet", notes=0, metadata={"scripted": 0}))
+    assert rows(talk, "model", "memory", "unpriced", "cost_usd") == [
+        ("(scripted)", True, 0, 0.0),
+        ("small", True, 1, None),
+    ]
+
+
+def test_a_summary_that_an_agent_was_late_with_is_not_free(talk: Program) -> None:
+    past = Past(talk)
+    past.compacted("scribe", None)
+    assert rows(talk, "agent", "memory", "calls", "uncounted", "unpriced") == [
+        ("scribe", True, 1, 1, 1)
+    ]
+
+
 def test_a_reply_counts_once_with_all_its_attempts(talk: Program) -> None:
     Past(talk).called("dev", COSTLY, attempts=3)
     total = document(talk)["total"]

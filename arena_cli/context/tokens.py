@@ -12,6 +12,7 @@ around Han. Characters of other scripts weigh what they are. Weights are hundred
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 
 # Kinds of characters, as bits: what two neighbours differ by tells which kinds meet there.
 _LOWER, _UPPER, _DIGIT, _SIGN, _BLANK, _LINE, _HAN, _OTHER = (1 << bit for bit in range(8))
@@ -103,6 +104,8 @@ _LEAST = 1
 
 _AT_ONCE = 256
 
+_LONGEST_KEPT = 16_384
+
 
 def _table(*runs: tuple[int, int, int]) -> bytes:
     table = bytearray(256)
@@ -121,8 +124,13 @@ _EIGHT, _SIXTEEN, _CAPITALS = bytes([_LOWER]) * 8, bytes([_LOWER]) * 16, bytes([
 def estimate(text: str) -> int:
     """About how many tokens a model makes of a text; 0 for none, else 1 at least.
 
-    A megabyte takes some milliseconds: each step is one pass in C.
+    A megabyte takes some milliseconds: each step is one pass in C. What was estimated lately is
+    known, as a summary is that is weighed for every call.
     """
+    return _kept(text) if len(text) <= _LONGEST_KEPT else _estimated(text)
+
+
+def _estimated(text: str) -> int:
     if not text:
         return 0
     if text.isascii():
@@ -137,6 +145,9 @@ def estimate(text: str) -> int:
             [more * raw.count(begin) for begin, more in _OTHERWISE if begin[0] in first_bytes]
         )
     return max(1, (max(weight, _LEAST * len(text)) + 50) // 100)
+
+
+_kept = lru_cache(maxsize=512)(_estimated)
 
 
 def _bordering(kinds: bytes) -> int:

@@ -218,7 +218,8 @@ async def _by_agent(room: Room, member: Member, old: _Old) -> _Tried:
     head = window.Head.of(room.scene.team, member, room.scene.windows.get(member.id))
     parts = _parts(old, head.room - head.tokens, most, room.scene.history.weight_of)
     if not 0 < len(parts) <= MOST_CALLS:
-        return _Tried(member.id, "", "its window is too small for what there is to summarise")
+        why = "its window is too small for what there is to summarise"
+        return _Tried(member.id, "", why, Usage(cost_usd=0.0))
     tried = _Tried(member.id, old.earlier)
     for number, part in enumerate(parts, 1):
         question = compacting.question(part, tried.text, most, room.language)

@@ -16,7 +16,7 @@ from arena_cli.engine.scene import Room
 from arena_cli.ground.errors import ArenaError, Fault
 from arena_cli.ground.protocol import Message, ShownMessage
 from arena_cli.memory import blocks, extracting, heeding, rules, taking
-from arena_cli.memory.note import Draft, Note
+from arena_cli.memory.note import Draft, Kind, Note
 from arena_cli.team.model import Member
 from arena_cli.transcript.events import Deviation, Extracted, NoteAct, NoteEvent, ReplyFinished
 from arena_cli.transcript.fold import ChainState, TurnState
@@ -24,7 +24,7 @@ from arena_cli.transcript.fold import ChainState, TurnState
 # The rest of the extracting agent's window is for the question itself and the notes it names.
 _QUESTION_SHARE = 0.6
 
-_HEEDED_KINDS = ("blocker", "next_action")
+_HEEDED_KINDS: tuple[Kind, ...] = ("blocker", "next_action")
 
 
 async def after_turn(room: Room) -> None:
@@ -56,11 +56,7 @@ def _tell_deviations(room: Room, recollection: Recollection, chain: ChainState) 
     if index is None:
         return
     turn = chain.turns[-1]
-    living = [
-        note
-        for note in index.notes(session=room.scene.session_id)
-        if note.kind in _HEEDED_KINDS and note.status != "archived"
-    ]
+    living = index.own(room.scene.session_id, _HEEDED_KINDS)
     for done in turn.successes() if living else ():
         shown = [note for note in living if _was_shown(note, done, turn, room)]
         said = done.message.content if done.message else ""
@@ -209,7 +205,8 @@ async def _extract(room: Room, recollection: Recollection) -> None:
         return
     texts = [(message.id, render.frame(message)) for message in messages]
     index = recollection.index()
-    known = index.notes(session=room.scene.session_id) if index else []
+    notes = index.notes(session=room.scene.session_id) if index else ()
+    known = [note for note in notes if note.is_living]
     asked = await asking.ask(extractor, extracting.question(texts, known), room)
     error, count = asked.error, 0
     if not error:

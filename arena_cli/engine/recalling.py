@@ -113,8 +113,7 @@ class Recollection:
         kinds = [draft.kind]
         hits = index.search(draft.title, kinds=kinds, session=self._session, limit=_MOST_ALIKE)
         shared = [hit.note for hit in hits if hit.note.is_shared]
-        own = [note for note in index.notes(self._session) if note.kind == draft.kind]
-        return [*own, *shared]
+        return [*index.own(self._session, kinds, archived=True), *shared]
 
     def tell(self, problem: Fault) -> None:
         """Tell what is wrong with a note, once."""

@@ -52,8 +52,9 @@ def question(messages: Sequence[tuple[str, str]], known: Iterable[Note]) -> str:
     rule = "=" * 8
     example = messages[-1][0] if messages else "m1"
     parts = [_ASKED.format(most=MOST, kinds=", ".join(KINDS), example=example)]
-    titles = [f"- {note.kind}: {json.dumps(note.title, ensure_ascii=False)}" for note in known]
-    parts += ["Notes that there are already:", *titles[-_MOST_KNOWN:]] if titles else []
+    newest = sorted(known, key=lambda note: note.created)[-_MOST_KNOWN:]
+    titles = [f"- {note.kind}: {json.dumps(note.title, ensure_ascii=False)}" for note in newest]
+    parts += ["Notes that there are already:", *titles] if titles else []
     parts.append(rule)
     # A line of a message may not look like the rule or like an id's line.
     parts += [f"message {message}\n{_indented(text)}" for message, text in messages]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from arena_cli.ground.protocol import Message
 from arena_cli.ground.text import shown_line
-from arena_cli.report import content, facts
+from arena_cli.report import content, facts, remembered
 from arena_cli.report.spans import BETWEEN, EMPTY, INDENT, Line, Span, line
 from arena_cli.report.words import Words
 from arena_cli.transcript.events import (
@@ -35,7 +35,6 @@ from arena_cli.transcript.events import (
 
 AGENT_STYLES = 10
 
-RULES = "rules"  # who takes notes that nobody wrote
 
 _HEADING = 3
 _UNDER_THE_NAME = len("00:00:00  ")
@@ -60,6 +59,8 @@ class Timeline:
     def _new_chain(self) -> None:
         self._chain_turn = 0
         self._turn = 0
+        self._in_turn = False
+        self._is_loose = False  # something stands there that no blank line ends
         self._tried_before: set[int] = set()
         self._why: dict[str, str] = {}
 
@@ -70,12 +71,19 @@ class Timeline:
 
     def drawn(self, event: Event) -> Iterator[Line]:
         """The lines for one event; none for what is not shown."""
+        if self._is_loose and isinstance(event, (MessageEvent, ChainFinished)):
+            self._is_loose = False
+            yield EMPTY
+        yield from self._drawn(event)
+
+    def _drawn(self, event: Event) -> Iterator[Line]:
         match event:
             case SessionEvent():
                 yield from self._session(event)
             case MessageEvent():
                 yield from self._message(event)
             case TurnStarted():
+                self._in_turn = True
                 yield from self._turn_started(event)
             case ReplyStarted():
                 yield from self._reply_started(event)
@@ -84,11 +92,13 @@ class Timeline:
             case Candidates():
                 yield from self._candidates(event)
             case TurnFinished():
+                self._in_turn = False
                 yield EMPTY
             case ChainFinished():
                 yield from self._chain_finished(event)
             case NoteEvent() | ContextUsage() | Compacted() | Deviation():
-                yield self._remembered(event)
+                self._is_loose = not self._in_turn
+                yield remembered.line_of(event, self._say, self._who)
             case Recovered():
                 yield from self._recovered(event)
             case Resumed():
@@ -232,63 +242,8 @@ class Timeline:
             return self._say("not asked (selection: none)")
         return self._say("not asked (it answers only when it is named)")
 
-    def _remembered(self, event: NoteEvent | ContextUsage | Compacted | Deviation) -> Line:
-        match event:
-            case NoteEvent():
-                return self._note(event)
-            case ContextUsage():
-                return self._context_usage(event)
-            case Compacted():
-                return self._compacted(event)
-            case Deviation():
-                return self._deviation(event)
-
-    def _note(self, event: NoteEvent) -> Line:
-        if event.act == "refused":
-            return self._refused(event)
-        said = {"note": shown_line(event.note), "act": self._say.enum(event.act)}
-        by = [self._short(event.by)] if event.by in self._names else shown_line(event.by)
-        if event.by == RULES:
-            by = self._say("rules")
-        title = shown_line(f"{event.title} ({event.reason})" if event.reason else event.title)
-        told = self._say.spans(
-            "note {note} {act} by {who}: {title}", "dim", **said, who=by, title=title
-        )
-        return line(INDENT, told)
-
-    def _refused(self, event: NoteEvent) -> Line:
-        who = [self._short(event.by)] if event.by in self._names else shown_line(event.by)
-        said = "no note of {message} by {who}: {why}"
-        facts = {"message": shown_line(event.message or ""), "why": shown_line(event.reason)}
-        return line(INDENT, self._say.spans(said, "dim", who=who, **facts), hang=4)
-
-    def _context_usage(self, event: ContextUsage) -> Line:
-        share = f"{event.usage_ratio * 100:.0f}"
-        who = [self._short(event.agent)]
-        said = "the window of {who} is {share} % full"
-        return line(INDENT, self._say.spans(said, "dim", who=who, share=share))
-
-    def _compacted(self, event: Compacted) -> Line:
-        by = [self._short(event.by)] if event.by in self._names else shown_line(event.by)
-        told = {"before": event.tokens_before, "after": event.tokens_after}
-        said = "summary of {count} messages by {who}: {before} → {after} tokens"
-        if event.rolled_back:
-            said = "summary of {count} messages by {who} rolled back: {why}"
-            told = {}
-        why = shown_line(event.rolled_back)
-        spans = self._say.spans(said, "dim", count=event.messages, who=by, why=why, **told)
-        return line(INDENT, spans)
-
-    def _deviation(self, event: Deviation) -> Line:
-        style = "failed" if event.level == "replan_required" else "warned"
-        spans = self._say.spans(
-            "{level}: {who} did not heed {note}: {reason}",
-            level=[Span(self._say.enum(event.level), style)],
-            who=[self._short(event.agent)],
-            note=shown_line(event.note),
-            reason=shown_line(event.reason),
-        )
-        return line(INDENT, spans, hang=4)
+    def _who(self, by: str) -> list[Span] | str:
+        return [self._short(by)] if by in self._names else shown_line(by)
 
     def _recovered(self, event: Recovered) -> Iterator[Line]:
         told: dict[str, object] = {"what": shown_line(event.what), "bytes": event.bytes}

@@ -120,11 +120,11 @@ class Ledger:
                 failed = event.status not in ("success", "declined")
                 free = kind in FREE_KINDS
                 self._add(event, event.agent, event.usage, failed=failed, free=free)
-            case Compacted() if event.usage is not None:
-                self._add(event, event.by, event.usage, memory=True, failed=bool(event.rolled_back))
+            # No agent's id has a blank: that was no agent.
+            case Compacted() if event.usage is not None or " " not in event.by:
+                self._remembered(event, failed=bool(event.rolled_back))
             case Extracted():
-                failed = event.error is not None
-                self._add(event, event.by, event.usage, memory=True, failed=failed)
+                self._remembered(event, failed=event.error is not None)
             case _:
                 pass
 
@@ -143,6 +143,13 @@ class Ledger:
             "rows": [row.document() for row in self.rows()],
             "total": self.total.document(),
         }
+
+    def _remembered(self, event: Compacted | Extracted, *, failed: bool) -> None:
+        """Take in what an agent did for the team's memory, which no reply tells of."""
+        kind = "scripted" if "scripted" in event.metadata else ""
+        self._models[event.by] = _model(event, kind) or self._models.get(event.by, "")
+        free = kind in FREE_KINDS
+        self._add(event, event.by, event.usage, failed=failed, memory=True, free=free)
 
     def _add(
         self,
@@ -166,7 +173,7 @@ class Ledger:
         self.total.add(usage, failed=failed, free=free)
 
 
-def _model(event: ReplyFinished, kind: str) -> str:
+def _model(event: ReplyFinished | Compacted | Extracted, kind: str) -> str:
     """The model that answered; where nobody told it, the kind of agent in parentheses."""
     model = event.metadata.get("model")
     if isinstance(model, str) and model:

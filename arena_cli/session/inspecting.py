@@ -48,7 +48,8 @@ def apply(findings: Sequence[Finding], keeper: Keeper) -> list[Finding]:
     for one in applied:
         if one.what == "solved":
             draft = Draft("conclusion", one.conclusion, source=one.message)
-            keeper.add(draft)
+            # A message may solve two; and one that was cut short is done again.
+            keeper.add(draft, is_new=False)
         if one.other is not None:
             keeper.merge(one.note.id, one.other.id, one.reason)
         else:

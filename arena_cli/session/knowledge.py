@@ -81,8 +81,11 @@ class Keeper:
                 self._log.append(log.recovered(repair, self._log.stamp()))
             self._held = held.pop_all()
 
-    def add(self, draft: Draft) -> Note:
-        """A new note, or one that says the same, seen again. Raises UsageError too."""
+    def add(self, draft: Draft, *, is_new: bool = True) -> Note:
+        """A new note, or one that says the same, seen again. Raises UsageError too.
+
+        So it does where there is one of that message already, unless it need not be new.
+        """
         draft = taking.titled(self._redacted(draft))
         folder, stored = self.shelf.folder, self.shelf.stored
         session = stored.name if stored else ""
@@ -110,6 +113,8 @@ class Keeper:
             language=language,
             told=told,
         )
+        if taken.act is None and not is_new:
+            return taken.note
         if taken.act is None:
             raise UsageError(
                 f"{shown_line(taken.note.id)} says the same, and comes from that message already",

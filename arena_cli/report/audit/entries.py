@@ -184,8 +184,13 @@ def _of(kind: str, event: Event) -> Entry:
         usage, _ = fields.pop("usage", None), fields.pop("session_usage", None)
         told |= fields
         if isinstance(event, (Compacted, Extracted)):
-            told |= _usage(Usage.model_validate(usage) if usage else None)
+            told |= _usage(Usage.model_validate(usage) if usage else _of_nobody(event))
     return told
+
+
+def _of_nobody(event: Compacted | Extracted) -> Usage | None:
+    """What a summary used that no agent was asked for: nothing. No agent's id has a blank."""
+    return Usage(cost_usd=0.0) if " " in event.by else None
 
 
 def _members(event: SessionEvent) -> list[Entry]:
