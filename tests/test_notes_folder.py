@@ -142,9 +142,8 @@ def test_a_new_name_is_like_none_in_any_spelling(
 ) -> None:
     if is_late:
         add(own, "something else")
-        os.utime(own.path, ns=(1, 1))  # as long ago as no tick of a clock is
-        own._names.wrote(own.path)
     put(own, there)
+    os.utime(own.path, ns=(1, 1))  # a disk's clock may not have ticked meanwhile
     assert add(own, title).id.endswith("-2")
     assert add(own, title).id.endswith("-3")
     names = [path.name for path in own.path.glob("decision-*")]
@@ -158,6 +157,22 @@ def test_links_that_lead_nowhere_are_no_notes(own: Folder) -> None:
     (own.path / "pit-gone.md").symlink_to("nothing.md")
     os.mkfifo(own.path / "pit-pipe.md")
     assert [entry.id for entry in own.entries()] == ["pit-real"]
+    (told,) = own.problems
+    assert (told.file, told.what[:15]) == ("sessions/s/knowledge/pit-loop.md", "cannot be read:")
+
+
+def test_a_folder_that_may_not_be_read_is_told(
+    own: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(own, "pit-real.md")
+
+    def refuse(path: object) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert own.entries() == []
+    told = str(own.problems[0])
+    assert told == "sessions/s/knowledge: cannot be read: Permission denied"
 
 
 def test_a_sentence_that_says_it_all_stands_in_the_first_section(own: Folder) -> None:

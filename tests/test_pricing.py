@@ -40,6 +40,7 @@ def test_the_cost_of_an_estimate_is_not_known() -> None:
     assert cost_usd(guessed, model="m", pricing=Rates(input_per_m=1, output_per_m=1)) is None
 
 
-def test_rates_are_no_less_than_nothing() -> None:
+@pytest.mark.parametrize("price", [-1, float("inf"), float("nan")])
+def test_rates_are_no_less_than_nothing_and_finite(price: float) -> None:
     with pytest.raises(ValidationError):
-        Rates(input_per_m=-1, output_per_m=1)
+        Rates(input_per_m=price, output_per_m=1)

@@ -13,6 +13,7 @@ from support import Puppets, Talk, member, puppet, team
 
 from arena_cli.context import render
 from arena_cli.ground.protocol import AgentInput, AgentOutput, StructuredContent, Usage
+from arena_cli.session import examine
 from arena_cli.session.session import Place, Session
 from arena_cli.team.model import Member
 
@@ -252,3 +253,12 @@ def test_approved_only_shows_no_drafts(tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     talk.send("@dev is the staging certificate there?")
     assert talk.last("reply_started").notes == ["blocker-the-staging-certificate-is-expired"]
+
+
+def test_doctor_tells_of_a_note_that_cannot_be_read(tmp_path: Path) -> None:
+    talk, _ = memories(tmp_path, {"dev": lambda _: "ok"})
+    talk.send("@dev Decision: we use PostgreSQL 16.")
+    assert examine.examine(talk.transcript, tmp_path).problems == []
+    (talk.folder / "pit-x.md").write_text("---\nkind: [pit\n---\nx\n", encoding="utf-8")
+    (problem,) = examine.examine(talk.transcript, tmp_path).problems
+    assert problem.startswith("sessions/talk/knowledge/pit-x.md:2")

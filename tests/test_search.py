@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -264,6 +266,17 @@ def test_what_did_not_change_is_not_read_again(shelf: Shelf) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace("apples", "cherry"), encoding="utf-8")
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert shelf.open(now_ns=lambda: late).search("apples")
+
+
+def test_what_another_took_out_of_the_index_is_put_back(shelf: Shelf) -> None:
+    shelf.write("decision-a", body="jwt")
+    index = shelf.open(now_ns=lambda: time.time_ns() + 10**10)
+    assert index.sync() == index.sync() == []
+    other = sqlite3.connect(shelf.file)
+    with contextlib.closing(other), other:
+        other.execute("DELETE FROM note")
+    index.sync()
+    assert [hit.note.id for hit in index.search("jwt")] == ["decision-a"]
 
 
 def test_one_written_note_is_taken_in_by_itself(shelf: Shelf) -> None:

@@ -525,7 +525,7 @@ def test_chinese_stands_beside_the_words_of_files() -> None:
 def test_what_is_no_note_says_of_which_message_and_why() -> None:
     event = {"type": "note", "note": "", "act": "refused", "by": "dev", "kind": "", "title": ""}
     event |= {"status": "", "message": "m7", "reason": "a note has no title"}
-    assert told(event) == "  no note of m7 by dev: a note has no title\n"
+    assert told(event) == "  notes in m7 by dev: a note has no title\n"
 
 
 def test_the_system_message_of_a_limit_names_its_author() -> None:

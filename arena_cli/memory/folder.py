@@ -229,15 +229,17 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
-            what = f"cannot be read: {error.strerror or error}"
-            self.problems.append(Fault(self.shown(folder), 0, "", what))
+            self.problems += _unreadable(self.shown(folder), error).faults
         return found
 
     def _stat(self, file: os.DirEntry[str], folder: Path) -> os.stat_result | None:
         """What the disk knows of a file within the workspace; None where it is none."""
         try:
             state = file.stat()
-        except OSError:  # it is gone, or a link that leads nowhere
+        except FileNotFoundError:  # it is gone, or a link that leads nowhere
+            return None
+        except OSError as error:
+            self.problems += _unreadable(self.shown(Path(file.path)), error).faults
             return None
         if not stat.S_ISREG(state.st_mode):
             return None

@@ -46,7 +46,7 @@ def _note(event: NoteEvent, say: Words, who: Who) -> Line:
 
 def _refused(event: NoteEvent, say: Words, who: Who) -> Line:
     facts = {"message": shown_line(event.message or ""), "why": shown_line(event.reason)}
-    said = "no note of {message} by {who}: {why}"
+    said = "notes in {message} by {who}: {why}"
     return line(INDENT, say.spans(said, "dim", who=who(event.by), **facts), hang=4)
 
 

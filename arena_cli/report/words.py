@@ -94,7 +94,7 @@ _CHINESE = {
     "must reply: {who}": "须回应：{who}",
     "nobody": "无人",
     "nobody is called {names}": "没有人叫 {names}",
-    "no note of {message} by {who}: {why}": "{who} 的 {message} 没有记成笔记：{why}",
+    "notes in {message} by {who}: {why}": "{who} 的 {message} 中的笔记：{why}",
     "note {note} {act} by {who}: {title}": "笔记 {note} {act}，{who}：{title}",
     "not asked (it answers only when it is named)": "未被询问（只有被点名才回应）",
     "not asked (selection: none)": "未被询问 (selection: none)",

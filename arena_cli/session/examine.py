@@ -8,6 +8,8 @@ from pathlib import Path
 
 from arena_cli.ground.protocol import Attachment
 from arena_cli.ground.text import shown_line
+from arena_cli.session import remembering, shelves
+from arena_cli.session.shelves import Shelf
 from arena_cli.transcript import index, read
 from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished
 from arena_cli.transcript.fold import Fold
@@ -27,7 +29,7 @@ class Examined:
 
 
 def examine(transcript: Path, workspace: Path) -> Examined:
-    """Read a whole transcript and the attachments that it names. Writes nothing."""
+    """Read a whole transcript, the attachments that it names, and its notes. Writes nothing."""
     found = Examined()
     fold = Fold()
     end = unread = 0
@@ -62,6 +64,8 @@ def examine(transcript: Path, workspace: Path) -> Examined:
         )
     if index.path_of(transcript).exists() and not index.load(transcript, Fold()):
         found.notes.append("the cache does not match and is not used")
+    own = Shelf(remembering.own_notes(transcript.parent, workspace), None)
+    found.problems += [str(fault) for fault in shelves.notes(own)[1]]
     for torn in sorted(transcript.parent.glob(f"{transcript.stem}.torn-*")):
         found.notes.append(f"set aside earlier: {torn.name}")
     return found

@@ -113,14 +113,15 @@ class Keeper:
             language=language,
             told=told,
         )
-        if taken.act is None and not is_new:
-            return taken.note
-        if taken.act is None:
+        if taken.act is None and is_new:
             raise UsageError(
                 f"{shown_line(taken.note.id)} says the same, and comes from that message already",
                 f"Add to it by hand: {shown_line(taken.note.file)}.",
             )
-        return self._tell(taken.note, taken.act, message=draft.source)
+        if taken.act is None and (taken.note.id, draft.source) in told:
+            return taken.note
+        # A file that is there without its event was made before a crash.
+        return self._tell(taken.note, taken.act or "added", message=draft.source)
 
     def step(self, id: str, step: Step, reason: str = "") -> Note:
         """Take a step with a note. Raises UsageError where it is not legal; nothing is done then.

@@ -25,7 +25,7 @@ class Rates(BaseModel):
     input.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     input_per_m: float = Field(ge=0)
     output_per_m: float = Field(ge=0)
