@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,3 +93,11 @@ def test_a_call_that_was_too_late_costs_what_it_told(tmp_path: Path) -> None:
 def test_attempts_add_up(tmp_path: Path, first: Callable[[Emit], Any]) -> None:
     used = usage_after(tmp_path, first, answers, on_failure="retry", retries=1)
     assert used == (Usage.total([SPENT, MORE]) if first is fails else MORE)
+
+
+@pytest.mark.parametrize("cost", ["NaN", "Infinity", "-0.5"])
+def test_what_is_no_sum_of_money_says_nothing(cost: str) -> None:
+    told = json.loads(f'{{"cost_usd": {cost}, "input_tokens": -5, "output_tokens": 7}}')
+    usage = Usage.model_validate(told)
+    assert usage == Usage(output_tokens=7)
+    assert Usage.total([usage, Usage(cost_usd=0.25)]).cost_usd is None

@@ -107,6 +107,17 @@ def test_a_note_is_superseded_when_the_new_one_is_approved(arena: Program) -> No
     assert [note["id"] for note in listed] == ["decision-new"]
 
 
+@pytest.mark.parametrize("old", ["x" * 300, "../s/knowledge/pit-old", "pit-new", "a\0b"])
+def test_what_no_note_can_be_is_not_superseded(arena: Program, old: str) -> None:
+    front = f"title: new\nkind: pit\nsupersedes: {json.dumps(old)}"
+    put(arena, "s/knowledge/pit-new", f"---\n{front}\n---\n")
+    done = knowledge(arena, "approve", "pit-new", "-s", "s")
+    assert (done.code, done.stdout) == (0, "pit-new · approved · new\n")
+    assert ("is not superseded: there is no note" in done.stderr) is (old != "pit-new")
+    found = json.loads(knowledge(arena, "show", "pit-new", "--json", "-s", "s").stdout)
+    assert (found["status"], found["superseded_by"]) == ("approved", "")
+
+
 def test_a_note_is_shared_and_the_next_session_counts_it(arena: Program) -> None:
     knowledge(arena, "add", "Slow DB", "--kind", "pit", "-c", "--text", "Add an index.").check()
     knowledge(arena, "add", "Do it", "--kind", "task", "-c").check()
@@ -188,6 +199,7 @@ WRONG = [
     (["show", "pit"], "pit may be one of: pit-alpha, pit-beta"),
     (["show", "arena.yaml.md"], "there is no note"),
     (["show", "other.md"], "is no note of this workspace"),
+    (["show", "x" * 300 + ".md"], "there is no note"),
     (["add", "x"], "where is the note to go?"),
     (["add", " ", "-c"], "a note needs a title"),
     (["add", "x", "-c", "--source", "m99"], "there is no message m99"),

@@ -308,6 +308,10 @@ def test_nearly_the_same_thing(one: str, other: str) -> None:
             "The order queue moves from Kafka to Redis",
         ),
         ("把消息队列从甲迁移到乙", "把消息队列从乙迁移到甲"),
+        (
+            "Keep the orders in store X for reads and in store Y for writes of everybody",
+            "Keep the orders in store Y for reads and in store X for writes of everybody",
+        ),
         ("Write it in C++", "Write it in C#"),
         ("Latency < 5 ms", "Latency > 5 ms"),
         ("Offset -3", "Offset 3"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Puppets, Talk, member, puppet, team
+from support import Puppets, Talk, puppet, team
 
 from arena_cli.context import render
 from arena_cli.ground.protocol import AgentInput, AgentOutput, StructuredContent, Usage

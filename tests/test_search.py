@@ -223,6 +223,7 @@ def test_a_shared_copy_does_not_come_up_beside_its_original(shelf: Shelf) -> Non
     shelf.write("pit-pool", **facts, status="archived")
     index.sync()
     assert sorted(found("s")) == ["pits/other", "pits/pool"]
+    assert sorted(found("s", archived=True)) == ["pit-pool", "pits/other", "pits/pool"]
 
 
 def test_without_a_note_nothing_is_made(shelf: Shelf) -> None:

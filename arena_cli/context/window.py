@@ -25,7 +25,7 @@ _PROMPT_TOKENS = 120
 _FRAME_TOKENS = 4
 
 # What the summary, the pinned messages and the notes may take at most of the room for messages.
-_SUMMARY_SHARE = 0.5
+SUMMARY_SHARE = 0.5
 _PINNED_SHARE = 0.5
 _NOTES_SHARE = 0.15
 
@@ -196,7 +196,7 @@ def _chosen(head: Head, history: History, call: Call, memory: Memory, limits: Li
     if limits.most is not None:
         room = min(room, limits.most - head.tokens)
     has_summary = bool(memory.summary) and (
-        tokens.estimate(memory.summary) <= room * _SUMMARY_SHARE
+        tokens.estimate(memory.summary) <= room * SUMMARY_SHARE
     )
     summary = memory.summary if has_summary else ""
     pinned, titles, selection = _pinned(head.agent_id, history, call, memory, summary, room)

@@ -32,8 +32,6 @@ _GROWN = 1.25
 _FRAMED_TWICE = 1.2
 _SHOWN = 2_000
 
-# So much of its room an agent is shown of a summary at most (window.py).
-_SUMMARY_SHARE = 0.5
 # However small the smallest window is, the others are to have this much.
 _LEAST_ASKED = 300
 
@@ -201,7 +199,7 @@ def _old(room: Room, chain: ChainState) -> _Old | None:
 def _shown(room: Room, member: Member) -> int:
     """How many tokens a summary may have that a member is shown."""
     left = room.scene.room(member.id) / max(room.scene.fold.counts.factor(member.id), 1.0)
-    return int((left - room.scene.head(member.id).tokens) * _SUMMARY_SHARE)
+    return int((left - room.scene.head(member.id).tokens) * window.SUMMARY_SHARE)
 
 
 def _is_worth_it(old: _Old, fold: Fold) -> bool:

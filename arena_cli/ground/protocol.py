@@ -6,10 +6,11 @@ changed, only written anew. What an agent sends beside the known fields is kept 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 AuthorType = Literal["human", "agent", "system"]
 Invocation = Literal["must_reply", "may_reply"]
@@ -90,6 +91,19 @@ class Usage(Shape):
     cache_write_tokens: int = 0
     cost_usd: float | None = None
     estimated: bool = False
+
+    @field_validator(
+        "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", mode="after"
+    )
+    @classmethod
+    def _at_least_none(cls, count: int) -> int:
+        return max(0, count)
+
+    @field_validator("cost_usd", mode="after")
+    @classmethod
+    def _known(cls, cost: float | None) -> float | None:
+        """What is no sum of money (NaN, infinite, less than nothing) says nothing."""
+        return cost if cost is not None and 0 <= cost < math.inf else None
 
     @classmethod
     def total(cls, parts: Iterable[Usage]) -> Usage:

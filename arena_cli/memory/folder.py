@@ -191,8 +191,9 @@ class Folder:
         fits = category in CATEGORIES.values() if self.shared else not slash
         if fits and name and name[:1] != "." and not set(name) & set("/\\:\0"):
             path = self.path / category / f"{name}{SUFFIX}"
-            if path.is_file() and self._is_inside(path):
-                return path
+            with contextlib.suppress(OSError):  # no file has so long a name
+                if path.is_file() and self._is_inside(path):
+                    return path
             by_id = {entry.id: entry.path for entry in self.entries()}
             if id in by_id:
                 return by_id[id]

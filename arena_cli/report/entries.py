@@ -23,11 +23,21 @@ Fields = dict[str, Any]
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _TURN = ("must", "deferred", "mentioned_by")
-_STARTED = ("phase", "invocation", "adapter", "input_hash", "input_tokens", "failure")
+_STARTED = ("phase", "invocation", "adapter", "input_hash", "input_tokens", "notes", "failure")
 _FINISHED = ("error", "next_mentions", "refused", "unresolved")
 _MESSAGE = ("content", "mentions", "structured", "kind")
 _AUTHOR = ("author_id", "author_name", "author_type")
 _ENDED = ("end", "awaits", "turns", "replies", "usage")
+_REMEMBERED: Mapping[str, tuple[str, ...]] = {
+    "note": ("note", "act", "by", "kind", "title", "status", "message", "reason"),
+    "context_usage": ("agent", "level", "usage_ratio", "tokens", "budget"),
+    "compacted": (
+        *("by", "upto", "messages", "summary", "tokens_before", "tokens_after"),
+        *("usage", "rolled_back"),
+    ),
+    "deviation": ("agent", "note", "kind", "level", "reason"),
+    "extracted": ("by", "upto", "notes", "usage", "error"),
+}
 OF_INPUT = ("mentioned_by", "memory_context", "prefer_concise", "max_output_tokens")
 
 
@@ -99,6 +109,8 @@ class Builder:
             case "chain_finished":
                 self._open()["end"] = _kept(record, _ENDED)
                 self._close()
+            case kind if kind in _REMEMBERED:
+                self._remembered(kind, record)
             case _:
                 pass
 
@@ -194,6 +206,17 @@ class Builder:
         if record.get("usage"):
             self._use(reply, record["usage"])
         self._told.replies += record["status"] == "success"
+
+    def _remembered(self, kind: str, record: Mapping[str, Any]) -> None:
+        """What was done for the memory, by the turn or the chain at whose end it was done."""
+        told = _kept(record, _REMEMBERED[kind])
+        told.update((key, self._name(told[key])) for key in ("message", "upto") if key in told)
+        if self._chain is None:
+            self._add("message", f"{kind}\n{told.get('note', '')}", {"memory": {kind: told}})
+            return
+        turns = self._chain["turns"]
+        place = turns[-1] if turns else self._chain["end"]
+        place.setdefault("memory", []).append({kind: told})
 
     def _said(self, message: Mapping[str, Any]) -> Fields:
         told = _kept(message, _MESSAGE)

@@ -60,7 +60,10 @@ def _by_path(name: str, root: Path, here: Path) -> Named | None:
     """The note whose file lies there, within the workspace; None where no file does."""
     for start in (here, root):
         path = start / name
-        if not path.is_file():
+        try:
+            if not path.is_file():
+                continue
+        except OSError:  # no file has so long a name
             continue
         for place in (path.absolute(), path.resolve()):
             with contextlib.suppress(ValueError):

@@ -134,7 +134,7 @@ class Keeper:
             self.step(id, "submit")
         note = lifecycle.take(folder, id, step, by=self._by, now=self._place.clock.now()).note
         self._tell(note, _ACTS[step], reason=reason)
-        if step == "approve" and note.supersedes:
+        if step == "approve" and note.supersedes not in ("", note.id):
             self._supersede(note.supersedes, note)
         return note
 
