@@ -132,6 +132,8 @@ def engine_us(
                 log.path, clock=SystemClock(), durability="flush", seq=log.seq
             )
         plant(session, history)
+        # What is planted is looked through for notes, and summarised, once: not at each reply.
+        asyncio.run(session.send(opening(1)))
         size = log.path.stat().st_size
         began = time.process_time()
         asyncio.run(session.send(opening(per_turn)))

@@ -36,7 +36,8 @@ TIME  🔒 合规 (compliance) · turn 1 A · N s · N tokens
 TIME  💻 全栈开发 (developer) · turn 1 B · N s · N tokens
   收到，先做认证模块 @测试工程师 完成后请做冒烟测试
   → 测试工程师
-  note requirement-做一个用户管理系统-需要符合-gdpr added by rules: 做一个用户管理系统，需要符合 GDPR
+  note requirement-做一个用户管理系统-需要符合-gdpr added by rules: \
+做一个用户管理系统，需要符合 GDPR
   note requirement-用户同意-数据可删除 added by rules: 用户同意、数据可删除
 
 ── turn 2 · must reply: 测试工程师 (mentioned by 合规, 全栈开发)

@@ -186,7 +186,6 @@ def test_another_run_writes_the_same_and_a_cut_short_one_goes_on_to_the_same(
     talk.on_event = crash
     with pytest.raises(Crash):
         talk.send("@dev Requirement: data must be deletable.")
-    talk.events = [event for event in talk.events]
     talk.resume()
     from arena_cli.transcript import read
 
@@ -240,9 +239,7 @@ def test_the_extracting_agent_that_fails_stops_nothing(tmp_path: Path) -> None:
 
 
 def test_approved_only_shows_no_drafts(tmp_path: Path) -> None:
-    talk, puppets = memories(
-        tmp_path, {"dev": lambda _: "word " * 60}, memory={"approved_only": True}
-    )
+    talk, _ = memories(tmp_path, {"dev": lambda _: "word " * 60}, memory={"approved_only": True})
     talk.send("@dev Blocker: the staging certificate is expired.")
     for number in range(12):
         talk.send(f"@dev go on with part {number}")

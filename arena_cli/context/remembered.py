@@ -60,7 +60,10 @@ def stable(summary: str, summarised: int, titles: Iterable[Note]) -> str:
 
 def noted(note: Note) -> str:
     """A note as an agent is shown it."""
-    whole = "\n".join(_told(note.body.splitlines())).strip()
+    told = list(_told(note.body.splitlines()))
+    if [line.strip() for line in told if not _HEADING.match(line)] == [note.title.strip()]:
+        told = []
+    whole = "\n".join(told).strip()
     body = text.cut(whole, LONGEST_NOTE)
     more = " ..." if len(body) < len(whole) else ""
     return f"- [{note.id}] {_headline(note)}" + (f"\n{_indented(body)}{more}" if body else "")

@@ -102,8 +102,8 @@ def _take_notes(room: Room, recollection: Recollection, chain: ChainState) -> No
                 message.content, message.structured, by=message.author_id, source=message.id
             )
             drafts += written.drafts
-            for problem in written.problems:
-                _tell_refused(problem, message, room)
+            if written.problems:
+                _tell_refused("; ".join(written.problems), message, room)
         if settings.rules:
             drafts += rules.drafts_of(
                 message.content,

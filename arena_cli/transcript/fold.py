@@ -120,9 +120,9 @@ class Fold:
     that agents keep for themselves, of those whose last call ended as it should.
 
     `summary` is the last compaction that holds, `tried` the last there was; `levels` is how full
-    the windows of agents were said to be since then; `extracted` is how many messages there were
-    when notes were last extracted, up to `extracted_upto`; `fits` is what an agent takes, in tokens, that once was shown
-    more than that; what was said up to the seq `noted` was looked at for notes.
+    the windows of agents were said to be since then. `extracted` is how many messages there were
+    when notes were last extracted, up to `extracted_upto`; what was said up to the seq `noted` was
+    looked at for notes. `fits` is what an agent takes, in tokens, that was shown more than that.
     """
 
     def __init__(self, on_message: Callable[[Message], None] = lambda _: None) -> None:
