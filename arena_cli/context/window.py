@@ -195,9 +195,7 @@ def _chosen(head: Head, history: History, call: Call, memory: Memory, limits: Li
     room = int(head.room / max(limits.factor, 1.0)) - head.tokens
     if limits.most is not None:
         room = min(room, limits.most - head.tokens)
-    has_summary = bool(memory.summary) and (
-        tokens.estimate(memory.summary) <= room * SUMMARY_SHARE
-    )
+    has_summary = bool(memory.summary) and (tokens.estimate(memory.summary) <= room * SUMMARY_SHARE)
     summary = memory.summary if has_summary else ""
     pinned, titles, selection = _pinned(head.agent_id, history, call, memory, summary, room)
     stable = remembered.stable(summary, memory.summarised, titles)
