@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from stage import Stage
@@ -234,10 +234,6 @@ def test_a_wrong_pattern_is_told_with_its_line_when_the_team_is_loaded(tmp_path:
     )
     assert raised.value.faults[1].mend == "did you mean `decision`?"
     assert "finds the empty text" in told[2][2]
-
-
-def test_the_kinds_of_patterns_are_those_of_notes() -> None:
-    assert get_args(model.NoteKind) == KINDS
 
 
 @pytest.mark.parametrize("case", [str.upper, str.lower, str.title], ids=lambda case: case.__name__)

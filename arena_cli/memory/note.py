@@ -11,22 +11,9 @@ from typing import Literal, NamedTuple, get_args
 from pydantic import Field
 
 from arena_cli.ground.protocol import Shape
+from arena_cli.team.model import NoteKind
 
-Kind = Literal[
-    "decision",
-    "requirement",
-    "task",
-    "issue",
-    "summary",
-    "progress",
-    "conclusion",
-    "blocker",
-    "next_action",
-    "reference",
-    "pit",
-    "pattern",
-    "solution",
-]
+Kind = NoteKind
 Status = Literal["draft", "pending_user", "approved", "archived"]
 Category = Literal["pits", "patterns", "decisions", "solutions"]
 
