@@ -452,17 +452,21 @@ def test_the_timeline_tells_of_it_in_one_line_each() -> None:
         },
         {"type": "compacted", **shared, **tokens},
         {"type": "compacted", **shared, **tokens, "rolled_back": "it is\x1b[31m empty\n"},
+        {"type": "extracted", "by": "dev", "upto": "m9", "notes": 2},
+        {"type": "extracted", "by": "dev", "upto": "m9", "error": "it holds\x1b[31m no list"},
     ]
     for language, lines in {
         "en": [
             "  the window of 全栈 is 93 % full",
             "  summary of 9 messages by 全栈: 900 → 90 tokens",
             "  summary of 9 messages by 全栈 rolled back: it is\\x1b[31m empty\\n",
+            "  全栈 looked for notes: it holds\\x1b[31m no list",
         ],
         "zh": [
             "  全栈 的窗口已用 93 %",
             "  9 条消息的摘要（全栈）：900 → 90 tokens",
             "  9 条消息的摘要（全栈）已撤回：it is\\x1b[31m empty\\n",
+            "  全栈 查找笔记：it holds\\x1b[31m no list",
         ],
     }.items():
         timeline = Timeline(Words(language))  # type: ignore[arg-type]

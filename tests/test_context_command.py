@@ -82,3 +82,20 @@ def test_wrong_use_says_what_is_wrong(tmp_path: Path) -> None:
     assert program.run("context", "talkk", "--agent", "dev").code == 2
     assert program.run("context", "--agent", "dev").code == 0
     assert program.run("context", "talk").code == 2
+
+
+def test_a_role_that_is_longer_than_the_window_is_told(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    small = {"window_tokens": 500, "reserved_output_tokens": 100}
+    program.agent("dev", {"say": "ok"}, role_prompt="你是一个助手。" * 200, context=small)
+    program.agent("peer", {"say": "ok"}, role_prompt="你是一个助手。")
+    checked = program.run("agents", "check")
+    assert checked.code == 0
+    assert "warning: dev: its `role_prompt` takes ~" in checked.stderr
+    assert "room for 400" in checked.stderr
+    assert "peer" not in checked.stderr
+    program.run("send", "-q", "-s", "talk", "@dev hello").check()
+    shown = program.run("context", "talk", "--agent", "dev").check().stdout
+    assert "always, though it alone takes more than there is room for" in shown
+    assert "hello" in shown
+    assert "though it alone" not in program.run("context", "talk", "--agent", "peer").stdout

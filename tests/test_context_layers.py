@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena_cli.context import digest, history, render, window
+from arena_cli.context import digest, history, layers, remembered, render, window
 from arena_cli.context.history import History
 from arena_cli.context.remembered import NOTHING, Found, Memory, Pinned
 from arena_cli.ground.chat import Chat
@@ -89,7 +89,7 @@ def test_a_summary_that_leaves_no_room_for_messages_is_left_out() -> None:
     built = build(a_history(10), memory, head=a_head(1000))
     assert not built.chosen.has_summary
     assert built.input.memory_context is None
-    assert ids(built)[-1] == "m10"
+    assert ids(built) == [f"m{number}" for number in range(1, 11)]
 
 
 def test_pinned_messages_are_shown_whole_however_old() -> None:
@@ -106,8 +106,9 @@ def test_pinned_messages_that_the_history_no_longer_has_are_shown_too() -> None:
     for number in range(1, 5001):
         told.append(message(number))
     assert told.message("m3") is None
-    built = build(told, Memory(pinned=[pinned(3)]), head=a_head(1500))
+    built = build(told, Memory(pinned=[pinned(3, "word " * 300)]), head=a_head(1500))
     assert ids(built)[0] == "m3"
+    assert built.input_tokens <= 1500
     assert built.input.input_hash == digest.input_digest(built.input)
 
 
@@ -139,7 +140,7 @@ def test_notes_stand_after_the_messages_with_their_ids() -> None:
 def test_a_note_is_not_shown_beside_the_message_that_it_comes_from() -> None:
     built = build(a_history(3), Memory(notes=[Found(a_note(2))]))
     assert built.input.memory_context is None
-    assert built.chosen.withheld == [(Found(a_note(2)), window.SHOWN_WHOLE)]
+    assert built.chosen.withheld == [(Found(a_note(2)), layers.SHOWN_WHOLE)]
 
 
 def test_a_shared_note_of_another_session_is_shown_though_its_source_has_a_namesake() -> None:
@@ -153,7 +154,7 @@ def test_notes_take_a_small_part_of_the_room_and_the_best_come_first() -> None:
     built = build(a_history(300), Memory(notes=notes), head=a_head(4000))
     assert 0 < len(built.chosen.notes) < 6
     assert built.chosen.notes == notes[: len(built.chosen.notes)]
-    assert {why for _, why in built.chosen.withheld} == {window.NO_ROOM}
+    assert {why for _, why in built.chosen.withheld} == {layers.NO_ROOM}
 
 
 def test_the_next_input_begins_as_the_one_before() -> None:
@@ -244,5 +245,66 @@ def test_every_message_is_shown_once_in_order_and_the_new_one_always(
     titled = {note.source for note in built.chosen.titles}
     assert kept | titled >= {one.message.id for one in chosen}
     assert built.input.input_hash == digest.input_digest(built.input)
-    if len(shown) > 1 + len(kept):
+    head = a_head(room)
+    must = head.tokens + built.chosen.stable_tokens + told.weight_of(told.after()[-1])
+    assert built.input_tokens <= max(room, must)
+
+
+def test_what_is_pinned_and_noted_takes_only_what_the_new_message_leaves() -> None:
+    told = History()
+    for number in range(1, 9):
+        told.append(message(number, text="word " * (560 if number == 8 else 60)))
+    notes = [Found(a_note(90, source=None, body="line " * 60))]
+    memory = Memory(
+        "Core goal: a shop. " * 40, 3, 3, [pinned(n, "word " * 60) for n in (1, 2)], notes
+    )
+    built = build(told, memory, head=a_head(900))
+    assert ids(built) == ["m8"]
+    assert len(built.chosen.titles) == 2
+    assert built.chosen.withheld == [(notes[0], layers.NO_ROOM)]
+    assert not built.chosen.has_summary
+
+
+def test_a_note_whose_message_the_notes_push_out_is_shown_itself() -> None:
+    told = a_history(60)
+    notes = [
+        Found(a_note(90, source=None, body="line " * 60)),
+        *map(Found, map(a_note, range(1, 60))),
+    ]
+    for room in range(700, 1_100, 7):
+        built = build(told, Memory(notes=notes), head=a_head(room))
+        shown = set(ids(built))
+        whole = [one.note.source for one, why in built.chosen.withheld if why == layers.SHOWN_WHOLE]
+        assert shown.issuperset(whole)
         assert built.input_tokens <= room
+
+
+def test_what_reaches_an_agent_is_what_is_not_summarised_and_has_room() -> None:
+    told, short, long = a_history(40), "Core goal: a shop", "Core goal: a shop. " * 400
+
+    def reached(seq: int, summary: str = "", room: int = 4_000, **limits: Any) -> bool:
+        memory = Memory(summary, 6, 6) if summary else NOTHING
+        return window.reaches(a_head(room), told, seq, memory, window.Limits(**limits))
+
+    assert reached(1)
+    assert not reached(1, room=600)
+    assert reached(40, room=600)
+    assert not reached(1, most=600)
+    assert not reached(6, short)
+    assert reached(7, short)
+    assert reached(6, long)
+
+
+def test_a_model_that_counts_less_is_not_said_to_have_more_room() -> None:
+    head, told = a_head(), a_history(50)
+    plain = window.usage_of(head, told, NOTHING)
+    assert window.usage_of(head, told, NOTHING, 0.5) == plain
+    assert window.usage_of(head, told, NOTHING, 2.0) == 2 * plain
+
+
+def test_a_note_tells_its_owner_and_no_title_twice() -> None:
+    task = a_note(7, kind="task", owner="maya", body="## Task\n\nWe decided the point 7\n")
+    (line,) = remembered.noted(task).splitlines()
+    assert line == "- [decision-7] task, draft, for maya: We decided the point 7"
+    longer = remembered.noted(a_note(7, body="## Decision\n\nAuditors ask.\n\n## Context\n"))
+    assert longer.splitlines()[1:] == ["  ## Decision", "  Auditors ask."]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from program import Program
 from stage import Stage, broken, printed
 
 from arena_cli.ground.errors import FileFaults
@@ -105,6 +106,23 @@ def test_what_does_not_hold_fails_and_says_what_was_there(
     assert [(one.field, one.status) for one in found] == [(field, "failed")]
     assert actual in found[0].actual
     assert found[0].line == 5
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("{kind: decisoin}", "notes[0].kind: must be one of decision, "),
+        ("{status: aproved}", "notes[0].status: must be one of draft, "),
+    ],
+)
+def test_a_wrong_word_in_a_row_of_notes_is_one_fault(tmp_path: Path, row: str, told: str) -> None:
+    program = Program(tmp_path).agent("dev")
+    steps = f"[{{send: hi, expect: {{notes: [{row}]}}}}]"
+    program.file("scenarios/s.yaml", f"scenario: s\nsteps: {steps}\n")
+    done = program.run("run")
+    assert done.code == 2
+    assert done.stderr.count("scenarios/s.yaml:2: ") == 1
+    assert told in done.stderr
 
 
 def test_an_agent_that_was_not_called_was_shown_nothing_and_fails(stage: Stage) -> None:

@@ -250,6 +250,19 @@ def test_a_cost_that_is_not_known_is_said_to_be_unknown_and_never_free() -> None
     assert "cost_unknown 1, cost_usd unknown" in text
 
 
+def test_what_a_script_answered_costs_nothing_as_in_arena_usage() -> None:
+    found = a_session()
+    found[8] = finished(9, 3, "dev", "fine", phase="B", usage=Usage(input_tokens=5, estimated=True))
+    found[7] = started(8, 3, "dev", "B", adapter="scripted")
+    found[12] = Extracted(seq=13, ts=TS, by="scribe", upto="m7", metadata={"scripted": 0})
+    told = as_json(found)
+    assert told["agents"]["dev"]["cost_usd"] == 0
+    assert told["agents"]["dev"]["cost_unknown"] == 0
+    assert told["agents"]["scribe"]["cost_unknown"] == 1  # its summary was no script's
+    (dev,) = (one for one in told["entries"] if one.get("agent") == "dev")
+    assert (dev["cost_usd"], dev["input_tokens"], dev["tokens_estimated"]) == (0, 5, True)
+
+
 def test_what_the_team_noted_and_ignored_stands_in_the_audit() -> None:
     told = as_json(a_session())["entries"]
     by_kind = {one["entry"]: one for one in told}

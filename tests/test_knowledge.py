@@ -279,3 +279,14 @@ def test_what_others_wrote_is_shown_escaped(arena: Program) -> None:
         assert "\x1b" not in out
         assert "\u202e" not in out
         assert "\n::error" not in out
+
+
+def test_of_a_huge_note_it_is_said_what_is_read(arena: Program) -> None:
+    put(arena, "s/knowledge/pit-a", "x" * 65_536)
+    put(arena, "s/knowledge/pit-b", "x" * 65_537)
+    put(arena, "s/knowledge/pit-c", "---\r\ntitle: c\r\n---\r\n\r\n正文\r\n")
+    knowledge(arena, "show", "pit-a").check()
+    knowledge(arena, "show", "pit-c").check()
+    file = "sessions/s/knowledge/pit-b.md"
+    told = f"{file}: only what is shown of it is read, the rest is kept\n"
+    knowledge(arena, "show", "pit-b").check(stderr=told)

@@ -246,3 +246,17 @@ def test_it_does_not_matter_how_it_is_spelled(case: Any) -> None:
     ]
     as_written = [kinds(sentence) for _, sentence in english]
     assert [kinds(case(sentence)) for _, sentence in english] == as_written
+
+
+@pytest.mark.parametrize(
+    ("text", "titles"),
+    [
+        ("We learned that from SEV1. Decision: two people are paged.", ["two people are paged"]),
+        ("It listens on port 4003. We decided to use Redis.", ["We decided to use Redis"]),
+        ("端口是 4003. 我们决定采用 Redis。", ["我们决定采用 Redis"]),
+        ("按已有的决定，只给 CSV", []),
+        ("Somebody has to call the bank", []),
+    ],
+)
+def test_what_stands_after_a_number_and_what_is_nobodys(text: str, titles: list[str]) -> None:
+    assert [one.title for one in rules.drafts_of(text, by="rules", source="m1")] == titles

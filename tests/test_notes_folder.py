@@ -225,6 +225,15 @@ def test_a_huge_note_is_read_up_to_a_limit_and_kept_whole(own: Folder) -> None:
     assert text(own, "pit-big") == content.replace("---\n数", "status: archived\n---\n数", 1)
 
 
+def test_a_note_of_megabytes_is_told_with_what_is_read_of_it(own: Folder) -> None:
+    put(own, "pit-a.md", "大象 " * 60_000)
+    put(own, "pit-b.md", "x" * 65_536)
+    assert len(own.entries()) == 2
+    (told,) = own.problems
+    assert told.file == "sessions/s/knowledge/pit-a.md"
+    assert "its first 65,536 characters" in told.what
+
+
 def test_a_broken_note_is_told_with_its_line_and_kept(own: Folder) -> None:
     path = put(own, "pit-x.md", "---\ntitle: x\nstatus: [\n---\nbody")
     before = path.read_bytes()

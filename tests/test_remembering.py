@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 from dataclasses import dataclass
@@ -9,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Puppets, Talk, puppet, team
+from support import Puppets, Talk, outgoing, puppet, team
 
 from arena_cli.context import render
 from arena_cli.ground.protocol import AgentInput, AgentOutput, StructuredContent, Usage
 from arena_cli.session import examine
 from arena_cli.session.session import Place, Session
-from arena_cli.team.model import Member
+from arena_cli.team.model import Embedding, Member, WorkspaceMemory
 
+ASIDE = {"scribe", "finder"}
 SMALL = {"window_tokens": 1_200, "reserved_output_tokens": 0}
 NOTE = (
     "Agreed.\n```note\nkind: decision\ntitle: We use PostgreSQL 16\n\nIt has row security.\n```\n"
@@ -25,13 +27,14 @@ NOTE = (
 
 @dataclass
 class Memories(Talk):
-    """A talk with an extracting agent, or none."""
+    """A talk with an extracting agent and one that summarises, or none."""
 
     extractor: Member | None = None
+    summarizer: Member | None = None
 
     def open(self) -> Session:
         session = super().open
-        if self.extractor is None:
+        if self.extractor is None and self.summarizer is None:
             return session()
         place = Place(
             workspace=self.workspace,
@@ -40,8 +43,15 @@ class Memories(Talk):
             wait_s=0,
             adapter_type=self.adapter_type,
             extractor=self.extractor,
+            summarizer=self.summarizer,
+            redact=self.redact,
         )
-        return Session(place, self.name, self.team, on_event=self.events.append)
+
+        def heard(event: Any) -> None:
+            self.events.append(event)
+            self.on_event(event)
+
+        return Session(place, self.name, self.team, on_event=heard)
 
     @property
     def folder(self) -> Path:
@@ -53,7 +63,7 @@ class Memories(Talk):
 
 def memories(folder: Path, answers: dict[str, Any], **config: Any) -> tuple[Memories, Puppets]:
     puppets = Puppets(answers)
-    members = [puppet(name, context=SMALL) for name in answers if name != "scribe"]
+    members = [puppet(name, context=SMALL) for name in answers if name not in ASIDE]
     talk = Memories(folder, team(*members, selection="none", **config), adapter_type=puppets)
     return talk, puppets
 
@@ -147,10 +157,6 @@ def test_a_note_with_broken_front_matter_is_told_and_the_rest_goes_on(tmp_path: 
     place = dataclasses.replace(
         place, adapter_type=talk.adapter_type, on_problem=lambda fault: told.append(str(fault))
     )
-    import asyncio
-
-    from support import outgoing
-
     with Session(place, "talk", talk.team) as session:
         ended = asyncio.run(session.last(session.send(outgoing(talk.team, "@dev go on"))))
     assert ended.end == "quiet"
@@ -201,6 +207,71 @@ def test_a_blocker_that_a_reply_ignores_is_told(tmp_path: Path) -> None:
     (event,) = talk.of("deviation")
     assert (event.agent, event.kind, event.level) == ("dev", "blocker", "replan_required")
     assert event.reply == talk.last("reply_finished").reply
+
+
+@pytest.mark.parametrize("most", [6, 2])
+def test_the_best_notes_are_shown_and_no_more_than_the_team_says(tmp_path: Path, most: int) -> None:
+    pits = tmp_path / "sessions" / "knowledge" / "pits"
+    pits.mkdir(parents=True)
+    for number in range(30):
+        text = (
+            f"---\ntitle: the database breaks at port {number}\nkind: pit\n---\nof the database\n"
+        )
+        (pits / f"pit-{number}.md").write_text(text, encoding="utf-8")
+    talk, puppets = memories(tmp_path, {"dev": lambda _: "ok"}, memory={"shown": most})
+    talk.team = team(puppet("dev"), selection="none", memory={"shown": most})
+    talk.send("@dev what of port 17 of the database?")
+    shown = talk.last("reply_started").notes
+    assert len(shown) == most
+    assert shown[0] == "pits/pit-17"
+    assert prompt_of(puppets.inputs["dev"][0]).count("[pits/") == most
+
+
+def test_a_blocker_that_an_agent_is_not_shown_is_not_held_against_it(tmp_path: Path) -> None:
+    said = iter(["ok", *["word " * 60] * 12, "I deploy the payment service to production now."])
+    summary = "# Core goal\n- a shop\n# Key decisions\n- PostgreSQL\n# Next steps\n- go on"
+    answers = {"dev": lambda _: next(said), "scribe": lambda _: summary}
+    talk, puppets = memories(tmp_path, answers, memory={"shown": 0})
+    talk.summarizer = puppet("scribe")
+    talk.send("@dev Blocker: deploying the payment service is blocked by the missing audit.")
+    for number in range(13):
+        talk.send(f"@dev go on with part {number}")
+    assert "missing audit" not in prompt_of(puppets.inputs["dev"][-1])
+    assert not talk.of("deviation")
+
+
+class Killed(Exception):
+    pass
+
+
+def killed_at(folder: Path, kind: str, answers: dict[str, Any]) -> Memories:
+    """A talk that ends with the first event of a kind."""
+    talk, _ = memories(folder, answers)
+
+    def kill(event: Any) -> None:
+        if event.type == kind:
+            raise Killed
+
+    talk.on_event = kill
+    with pytest.raises(Killed):
+        talk.send("@dev Blocker: deploying the payment service is blocked by the missing audit.")
+    talk.on_event = lambda _: None
+    return talk
+
+
+@pytest.mark.parametrize("has_event", [True, False])
+def test_what_is_noted_in_a_turn_is_not_held_against_its_replies_after_a_kill(
+    tmp_path: Path, has_event: bool
+) -> None:
+    deploys = {"dev": lambda _: "I deploy the payment service to production now."}
+    talk = killed_at(tmp_path, "note", deploys)
+    if not has_event:
+        lines = talk.transcript.read_bytes().splitlines(keepends=True)
+        talk.transcript.write_bytes(b"".join(lines[:-1]))
+    assert talk.notes()
+    talk.resume()
+    assert talk.last("chain_finished").end == "quiet"
+    assert not talk.of("deviation")
 
 
 def test_the_extracting_agent_is_asked_when_a_chain_ends(tmp_path: Path) -> None:
@@ -259,3 +330,104 @@ def test_doctor_tells_of_a_note_that_cannot_be_read(tmp_path: Path) -> None:
     (talk.folder / "pit-x.md").write_text("---\nkind: [pit\n---\nx\n", encoding="utf-8")
     (problem,) = examine.examine(talk.transcript, tmp_path).problems
     assert problem.startswith("sessions/talk/knowledge/pit-x.md:2")
+
+
+SECRET = "sk-live-0123456789abcdef"
+
+
+def test_a_secret_in_a_reply_reaches_nothing_that_is_remembered(tmp_path: Path) -> None:
+    def leaks(_: AgentInput) -> AgentOutput:
+        said = (
+            f"```note\nkind: pit\ntitle: the key {SECRET} is old\n\n{SECRET}\n```\n" + "word " * 60
+        )
+        data = {"kind": "decision", "title": f"We use {SECRET} for now"}
+        return AgentOutput(content=said, structured=[StructuredContent(type="note", data=data)])
+
+    def found(shown: AgentInput) -> str:
+        told = [{"kind": "pit", "title": f"key {SECRET} of m5", "source": "m5", "body": SECRET}]
+        return json.dumps(told)
+
+    summary = f"# Core goal\n- a shop\n# Key decisions\n- {SECRET}\n# Next steps\n- go on"
+    answers = {"dev": leaks, "scribe": lambda _: summary, "finder": found}
+    talk, puppets = memories(tmp_path, answers, memory={"extract_every": 2})
+    talk.summarizer, talk.extractor, talk.redact = puppet("scribe"), puppet("finder"), [SECRET]
+    for number in range(8):
+        talk.send(f"@dev go on with part {number}")
+    assert talk.of("compacted")
+    assert any(one.by == "dev" for one in talk.of("note"))
+    asked = [shown for inputs in puppets.inputs.values() for shown in inputs]
+    assert not any(SECRET in shown.model_dump_json() for shown in asked)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if SECRET.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("who", ["scribe", "finder"])
+def test_cancelled_while_an_agent_works_for_the_memory_it_is_asked_again(
+    tmp_path: Path, who: str
+) -> None:
+    running: list[asyncio.Task[Any]] = []
+
+    async def waits(_: AgentInput) -> str:
+        running[0].cancel()
+        await asyncio.Event().wait()
+        return ""
+
+    summary = "# Core goal\n- a shop\n# Key decisions\n- PostgreSQL\n# Next steps\n- go on"
+    answers: dict[str, Any] = {"dev": lambda _: "word " * 60}
+    answers |= {"scribe": lambda _: summary, "finder": lambda _: "[]"}
+    settings = {"auto_summary_interval": 6, "memory": {"extract_every": 6}}
+    talk, puppets = memories(tmp_path, answers, **settings)
+    talk.summarizer, talk.extractor = puppet("scribe"), puppet("finder")
+    puppets.answers = {**answers, who: waits}
+
+    async def interrupted() -> None:
+        with talk.open() as session:
+            for number in range(8):
+                sent = outgoing(talk.team, f"@dev go on with part {number}")
+                running[:] = [asyncio.ensure_future(session.last(session.send(sent)))]
+                await running[0]
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(interrupted())
+    assert puppets.ended == [who]
+    kind = {"scribe": "compacted", "finder": "extracted"}[who]
+    assert not talk.of(kind)
+    finished = len(talk.of("reply_finished"))
+    puppets.answers = answers
+    ended = talk.resume()
+    assert ended is not None
+    assert ended.end == "quiet"
+    assert len(talk.of(kind)) == 1
+    assert len(talk.of("reply_finished")) == finished
+
+
+def test_what_was_said_in_a_chain_that_fails_is_noted(tmp_path: Path) -> None:
+    def fails(_: AgentInput) -> str:
+        raise RuntimeError("out of order")
+
+    talk, _ = memories(tmp_path, {"dev": lambda _: NOTE, "ops": fails}, on_failure="abort")
+    assert talk.send("@dev @ops go").end == "failed"
+    assert list(talk.notes()) == ["decision-we-use-postgresql-16"]
+
+
+def test_an_embedding_that_is_down_is_told_once_and_words_go_on(tmp_path: Path) -> None:
+    talk, puppets = memories(tmp_path, {"dev": lambda _: "word " * 60})
+    talk.send("@dev Blocker: the staging certificate is expired.")
+    for number in range(12):
+        talk.send(f"@dev go on with part {number}")
+    told: list[str] = []
+    down = Embedding(base_url="http://127.0.0.1:9/v1", model="e", timeout_s=1)
+    place = Place(
+        talk.workspace,
+        clock=talk.clock,
+        adapter_type=talk.adapter_type,
+        memory=WorkspaceMemory(embedding=down),
+        on_problem=lambda fault: told.append(str(fault)),
+    )
+    for _ in range(2):
+        with Session(place, "talk", talk.team) as session:
+            message = outgoing(talk.team, "@dev is the staging certificate there?")
+            asyncio.run(session.last(session.send(message)))
+    assert "the staging certificate is expired" in prompt_of(puppets.inputs["dev"][-1])
+    assert len(told) == 2
+    assert all("memory.embedding: notes are found by words alone" in one for one in told)

@@ -156,6 +156,7 @@ def check(context: typer.Context) -> None:
         common.warn(f"warning: {warning}")
     sound = print_health(loaded)
     _tell_models(loaded)
+    _tell_windows(loaded)
     if not sound:
         raise typer.Exit(exits.NOT_HELD)
 
@@ -176,6 +177,23 @@ def _tell_models(loaded: Workspace) -> None:
             common.warn(
                 f"warning: {agent}: its `context.window_tokens` is {asked}, more than the"
                 f" {known.window_tokens} tokens that {model} takes, by {known.window_from}"
+            )
+
+
+def _tell_windows(loaded: Workspace) -> None:
+    """A warning per agent whose role leaves no room for messages."""
+    from arena_cli.context import tokens
+    from arena_cli.ground.text import shown_line
+
+    for agent_id, one in loaded.loaded.items():
+        settings = one.profile.context
+        room = settings.window_tokens - settings.reserved_output_tokens
+        role = tokens.estimate(one.role_prompt)
+        if role >= room:
+            common.warn(
+                f"warning: {shown_line(agent_id)}: its `role_prompt` takes ~{role} tokens, and its"
+                f" window has room for {room}: it is shown the newest messages and no others\n"
+                "  shorten it, or raise `context.window_tokens`"
             )
 
 

@@ -116,7 +116,10 @@ def _layers(explained: Explained, say: Words) -> Iterator[tuple[str, int, str]]:
     """Each layer's name, its tokens, and why it is in, or out."""
     chosen, memory, summary = explained.built.chosen, explained.memory, explained.summary
     selection = chosen.selection
-    yield "role, team and how to read", explained.head_tokens, say("always")
+    why = say("always")
+    if explained.head_tokens >= explained.window - explained.reserved:
+        why = say("always, though it alone takes more than there is room for")
+    yield "role, team and how to read", explained.head_tokens, why
     if summary is None:
         why = say("nothing is summarised yet")
     elif chosen.has_summary:
@@ -145,10 +148,12 @@ def _layers(explained: Explained, say: Words) -> Iterator[tuple[str, int, str]]:
 
 def _messages(explained: Explained, say: Words) -> str:
     """Which messages are shown, and what became of the others."""
-    shown = explained.built.chosen.selection.messages
-    summarised = explained.memory.summarised
+    chosen, memory = explained.built.chosen, explained.memory
+    shown = chosen.selection.messages
     whole = say("{count} of {of} whole", count=len(shown), of=explained.of)
-    left = explained.of - len(shown) - summarised
+    left = explained.of - len(shown)
+    if chosen.has_summary:
+        left -= memory.summarised - sum(message.seq <= memory.upto for message in shown)
     if left > 0:
         return whole + say("; {count} older ones find no room", count=left)
     return whole

@@ -32,6 +32,7 @@ from arena_cli.cli.knowledge_options import (
     WhyRejected,
 )
 from arena_cli.ground.errors import UsageError
+from arena_cli.ground.text import shown_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,6 +141,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print a note: what it says, and what is known of it."""
+    from arena_cli.memory import reading
+
     among = notes.shelves(context, session, last=last, shared=shared)
     named = notes.find(context, note, among)
     found = named.shelf.folder.read(named.id)
@@ -148,6 +151,8 @@ def show(
         return
     for line in notes.whole(found):
         common.say(line)
+    if reading.is_cut(found, named.shelf.folder.whole(named.id)):
+        common.warn(f"{shown_line(found.file)}: only what is shown of it is read, the rest is kept")
 
 
 @knowledge_app.command("submit")

@@ -12,27 +12,26 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from arena_cli.context import digest, render, tokens
-from arena_cli.ground.protocol import Message, ShownMessage
+from arena_cli.ground.protocol import Message, ShownMessage, seq_of
 
 # What tells of an attachment, its name apart: its type, path and size.
 _ATTACHMENT_TOKENS = 40
 
-# Never forgotten, however small the windows: a deferred agent's triggers may lie this far back.
-_KEPT_AT_LEAST = 512
+KEPT_AT_LEAST = 512
+"""So many messages are never forgotten, however small the windows: a deferred agent's triggers may
+lie this far back, and what is not summarised yet."""
 
 
 class Selection(NamedTuple):
     """What an agent is shown of the messages, oldest first, their hashes, and their tokens.
 
-    The first `older` are those that are always shown; from index `start` of the history on it is
-    all of them.
+    First stand those that are always shown; from index `start` of the history on it is all of them.
     """
 
     messages: list[ShownMessage]
     digests: list[str]
     tokens: int
     start: int
-    older: int
 
 
 @dataclass
@@ -83,7 +82,7 @@ class History:
 
     def after(self, message_id: str | None = None) -> list[ShownMessage]:
         """All that is remembered and has a greater seq, oldest first; None: all."""
-        upto = int(message_id.removeprefix("m")) if message_id else 0
+        upto = seq_of(message_id) if message_id else 0
         return self._messages[self._first_after(upto) :]
 
     def tokens_after(self, upto: int) -> int:
@@ -126,7 +125,7 @@ class History:
             messages = [*(shown for shown, _ in pairs), *messages]
             digests = [*(hashed for _, hashed in pairs), *digests]
         used = self._total - self._tokens_before(start) + extra
-        return Selection(messages, digests, used, start, len(older))
+        return Selection(messages, digests, used, start)
 
     def far(self, message: ShownMessage, agent_id: str) -> tuple[ShownMessage, str]:
         """A message that lies before the newest, as that agent is shown it, and its hash."""
@@ -174,7 +173,7 @@ class History:
 
     def _forget(self, max_tokens: int) -> None:
         """Forgets what is out of reach, once that is half of what is remembered."""
-        most = len(self._messages) - _KEPT_AT_LEAST
+        most = len(self._messages) - KEPT_AT_LEAST
         if most < len(self._messages) // 2:
             return
         count = min(most, self._fitting(max_tokens))

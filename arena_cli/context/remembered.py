@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from arena_cli.ground import text
 from arena_cli.ground.protocol import ShownMessage
+from arena_cli.memory import ranking
 from arena_cli.memory.note import Note
 
 _HEADING = re.compile("#{1,6} ")
@@ -34,7 +35,7 @@ class Memory(NamedTuple):
     """What is remembered when an agent is called.
 
     `summary` stands for the `summarised` messages up to the seq `upto`. `pinned` go from the oldest
-    to the newest, `notes` from the best to the least.
+    to the newest, `notes` from the best to the least, of which `most_notes` are shown at most.
     """
 
     summary: str = ""
@@ -42,6 +43,7 @@ class Memory(NamedTuple):
     summarised: int = 0
     pinned: Sequence[Pinned] = ()
     notes: Sequence[Found] = ()
+    most_notes: int = ranking.MOST_SHOWN
 
 
 NOTHING = Memory()

@@ -1,8 +1,6 @@
-"""What an agent is shown of a conversation, in four layers, within the room that its window has.
+"""What an agent is shown at a call, within its window (docs/memory.md).
 
-The newest messages whole; those that are pinned always; the older part as a summary; the notes that
-bear on this call. It is a function of what was said and noted, the member, and the call alone
-(docs/memory.md).
+It is a function of what was said and noted, the member, and the call alone.
 """
 
 from __future__ import annotations
@@ -11,11 +9,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from arena_cli.context import digest, remembered, render, tokens
-from arena_cli.context.history import History, Selection
-from arena_cli.context.remembered import NOTHING, Found, Memory, Pinned
+from arena_cli.context import digest, layers, render, tokens
+from arena_cli.context.history import History
+from arena_cli.context.layers import Chosen
+from arena_cli.context.remembered import NOTHING, Memory
 from arena_cli.ground.protocol import AgentInput, Invocation, MemberInfo, Message
-from arena_cli.memory.note import Note
 from arena_cli.team.model import Member, Team
 
 # For what stands around the messages in a prompt, the question at its end above all.
@@ -23,11 +21,6 @@ _PROMPT_TOKENS = 120
 
 # The least that the line above a message takes up.
 _FRAME_TOKENS = 4
-
-# What the summary, the pinned messages and the notes may take at most of the room for messages.
-SUMMARY_SHARE = 0.5
-_PINNED_SHARE = 0.5
-_NOTES_SHARE = 0.15
 
 
 class Head(NamedTuple):
@@ -92,25 +85,6 @@ class Limits(NamedTuple):
 UNLIMITED = Limits()
 
 
-class Chosen(NamedTuple):
-    """What an agent is shown, and what not. Tokens are estimates, uncorrected.
-
-    `pinned` are those that are shown beside the newest messages, `titles` those for which there is
-    no more room than for their title. `withheld` are notes with the reason.
-    """
-
-    selection: Selection
-    has_summary: bool
-    pinned: list[Pinned]
-    titles: list[Note]
-    notes: list[Found]
-    withheld: list[tuple[Found, str]]
-    stable: str
-    stable_tokens: int
-    noted: str
-    noted_tokens: int
-
-
 class Built(NamedTuple):
     """An input, its hash, those of its messages (`digests`), and the estimate of its tokens."""
 
@@ -119,10 +93,6 @@ class Built(NamedTuple):
     input_tokens: int
     digests: Sequence[str]
     chosen: Chosen
-
-
-SHOWN_WHOLE = "the message that it comes from is shown whole"
-NO_ROOM = "there is no room"
 
 
 def history_of(team: Team) -> History:
@@ -143,7 +113,7 @@ def build(
     head: Head, history: History, call: Call, memory: Memory = NOTHING, limits: Limits = UNLIMITED
 ) -> Built:
     """What an agent is shown at one call."""
-    chosen = _chosen(head, history, call, memory, limits)
+    chosen = layers.choose(head.agent_id, history, call.trigger, memory, _room(head, limits))
     selection = chosen.selection
     digests = selection.digests
     memory_context = "\n\n".join(part for part in (chosen.stable, chosen.noted) if part) or None
@@ -190,115 +160,17 @@ def usage_of(head: Head, history: History, memory: Memory, factor: float = 1.0) 
     return round(used * max(factor, 1.0))
 
 
-def _chosen(head: Head, history: History, call: Call, memory: Memory, limits: Limits) -> Chosen:
+def reaches(head: Head, history: History, seq: int, memory: Memory, limits: Limits) -> bool:
+    """Whether the message of that seq is among the newest that an agent has room for."""
+    room = _room(head, limits)
+    return seq > layers.fitting(memory, room).upto and history.tokens_after(seq - 1) <= room
+
+
+def _room(head: Head, limits: Limits) -> int:
+    """What there is beside the head, in estimated tokens."""
     # What is estimated too high only leaves room unused; and what is loaded reaches no further.
-    room = int(head.room / max(limits.factor, 1.0)) - head.tokens
-    if limits.most is not None:
-        room = min(room, limits.most - head.tokens)
-    has_summary = bool(memory.summary) and (tokens.estimate(memory.summary) <= room * SUMMARY_SHARE)
-    summary = memory.summary if has_summary else ""
-    pinned, titles, selection = _pinned(head.agent_id, history, call, memory, summary, room)
-    stable = remembered.stable(summary, memory.summarised, titles)
-    stable_tokens = tokens.estimate(stable)
-    notes: list[Found] = []
-    withheld: list[tuple[Found, str]] = []
-    noted = ""
-    noted_tokens = 0
-    if memory.notes:
-        shown = {message.id for message in selection.messages}
-        notes, withheld = _notes(memory.notes, shown, int(room * _NOTES_SHARE))
-        noted = "\n".join(remembered.noted(found.note) for found in notes)
-        noted_tokens = tokens.estimate(noted)
-        if notes:
-            left = room - stable_tokens - noted_tokens
-            selection = _select(head.agent_id, history, call, memory, pinned, left)
-    return Chosen(
-        selection=selection,
-        has_summary=has_summary,
-        pinned=pinned,
-        titles=titles,
-        notes=notes,
-        withheld=withheld,
-        stable=stable,
-        stable_tokens=stable_tokens,
-        noted=noted,
-        noted_tokens=noted_tokens,
-    )
-
-
-def _pinned(
-    agent_id: str, history: History, call: Call, memory: Memory, summary: str, room: int
-) -> tuple[list[Pinned], list[Note], Selection]:
-    """The pinned messages that are shown beside the newest, those that only have a title, and
-    the messages that are shown.
-
-    The newest pinned ones stay, if there is no room for all.
-    """
-    by_id = {one.message.id: one for one in memory.pinned}
-    beside: list[Pinned] = []
-    while True:
-        kept, titles = _within(beside, history, int(room * _PINNED_SHARE))
-        stable = tokens.estimate(remembered.stable(summary, memory.summarised, titles))
-        selection = _select(agent_id, history, call, memory, kept, room - stable)
-        older = history.older(by_id, selection.start) if by_id else []
-        # What is shown beside the newest pushes others out of them: until nothing more is.
-        if len(older) <= len(beside):
-            return kept, titles, selection
-        beside = [by_id[message_id] for message_id in older]
-
-
-def _within(
-    pinned: Sequence[Pinned], history: History, most: int
-) -> tuple[list[Pinned], list[Note]]:
-    """The newest that take so many tokens together, and the notes of the others, oldest first."""
-    at = len(pinned)
-    while at and (most := most - history.weight_of(pinned[at - 1].message)) >= 0:
-        at -= 1
-    return list(pinned[at:]), [one.note for one in pinned[:at]]
-
-
-def _select(
-    agent_id: str,
-    history: History,
-    call: Call,
-    memory: Memory,
-    pinned: Sequence[Pinned],
-    budget: int,
-) -> Selection:
-    """The messages that are shown, with those of the pinned ones that are remembered no more."""
-    far = [one.message for one in pinned if history.message(one.message.id) is None]
-    near = [one.message.id for one in pinned if history.message(one.message.id) is not None]
-    extra = sum(map(history.weight_of, far))
-    selection = history.select(
-        agent_id, budget - extra, [*call.trigger, *near] if near else call.trigger, memory.upto
-    )
-    if not far:
-        return selection
-    pairs = [history.far(message, agent_id) for message in far]
-    return selection._replace(
-        messages=[*(shown for shown, _ in pairs), *selection.messages],
-        digests=[*(hashed for _, hashed in pairs), *selection.digests],
-        tokens=selection.tokens + extra,
-        older=selection.older + len(far),
-    )
-
-
-def _notes(
-    found: Sequence[Found], shown: set[str], most: int
-) -> tuple[list[Found], list[tuple[Found, str]]]:
-    """The notes that are shown, within so many tokens, and the others with the reason."""
-    notes: list[Found] = []
-    withheld: list[tuple[Found, str]] = []
-    for one in found:
-        cost = tokens.estimate(remembered.noted(one.note))
-        if not one.note.is_shared and one.note.source in shown:
-            withheld.append((one, SHOWN_WHOLE))
-        elif cost > most:
-            withheld.append((one, NO_ROOM))
-        else:
-            most -= cost
-            notes.append(one)
-    return notes, withheld
+    room = int(head.room / max(limits.factor, 1.0))
+    return (room if limits.most is None else min(room, limits.most)) - head.tokens
 
 
 def budget_of(team: Team) -> int:

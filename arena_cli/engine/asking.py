@@ -21,7 +21,7 @@ ASIDE = "aside"
 class Asked(NamedTuple):
     """What an agent answered: its text, or why there is none (`error`), what it used.
 
-    `metadata` are its adapter's notes on the call.
+    `metadata` are its adapter's notes on the call, and its kind (`adapter`).
     """
 
     text: str
@@ -58,20 +58,21 @@ async def ask(member: Member, text: str, room: Room) -> Asked:
         max_output_tokens=member.profile.context.max_output_tokens,
         deadline_s=limit,
     )
+    kind = {"adapter": str(member.profile.adapter["type"])}
     heard = Heard(room.runtime.redactor, lambda _: None)
     try:
         async with asyncio.timeout(limit):
             answer = await room.runtime.invoke(member, shown, heard)
     except TimeoutError:
         why = f"{member.id}: no answer within {limit:.10g} s"
-        return Asked("", why, heard.usage, heard.metadata(failed=True))
+        return Asked("", why, heard.usage, {**kind, **heard.metadata(failed=True)})
     except AgentError as error:
-        return Asked("", str(error), heard.usage, heard.metadata(failed=True))
+        return Asked("", str(error), heard.usage, {**kind, **heard.metadata(failed=True)})
     said = answer.output.content
     usage = answer.output.usage or Usage(
         input_tokens=tokens.estimate(text), output_tokens=tokens.estimate(said), estimated=True
     )
-    notes = heard.metadata(failed=False)
+    notes = {**kind, **heard.metadata(failed=False)}
     if answer.declined:
         return Asked("", f"{member.id} declined", usage, notes)
     return Asked(said, "", usage, notes)

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from arena_cli.context import compacting, extractive, summaries, tokens, window
+from arena_cli.context import compacting, extractive, layers, summaries, tokens, window
 from arena_cli.context.compacting import Fact
-from arena_cli.context.remembered import NOTHING, Memory
 from arena_cli.context.summaries import Sections
 from arena_cli.engine import asking
 from arena_cli.engine.scene import Room
@@ -109,7 +108,7 @@ async def after_turn(room: Room) -> None:
 def _tell_usage(room: Room, chain: ChainState) -> bool:
     """Write how full the windows of those called are, each level once; whether one is full."""
     fold, history, rules = room.scene.fold, room.scene.history, room.scene.team.config.memory
-    memory = _summary(fold)
+    memory = room.scene.summary()
     turn = chain.turns[-1]
     unheard = sum(
         window.weigh(done.message)
@@ -149,13 +148,6 @@ def _write_usage(room: Room, agent: str, level: Level, used: int, budget: int) -
             budget=budget,
         )
     )
-
-
-def _summary(fold: Fold) -> Memory:
-    last = fold.summary
-    if last is None:
-        return NOTHING
-    return Memory(summary=last.summary, upto=_seq(last.upto), summarised=last.messages)
 
 
 def _is_due(room: Room) -> bool:
@@ -199,7 +191,7 @@ def _old(room: Room, chain: ChainState) -> _Old | None:
 def _shown(room: Room, member: Member) -> int:
     """How many tokens a summary may have that a member is shown."""
     left = room.scene.room(member.id) / max(room.scene.fold.counts.factor(member.id), 1.0)
-    return int((left - room.scene.head(member.id).tokens) * window.SUMMARY_SHARE)
+    return int((left - room.scene.head(member.id).tokens) * layers.SUMMARY_SHARE)
 
 
 def _is_worth_it(old: _Old, fold: Fold) -> bool:
@@ -309,7 +301,3 @@ def _write(room: Room, old: _Old, tried: _Tried) -> None:
             metadata=tried.metadata,
         )
     )
-
-
-def _seq(message_id: str) -> int:
-    return int(message_id.removeprefix("m"))

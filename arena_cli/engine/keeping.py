@@ -56,6 +56,8 @@ def _tell_deviations(room: Room, recollection: Recollection, chain: ChainState) 
     if index is None:
         return
     turn = chain.turns[-1]
+    if turn.noted:
+        return  # it was told before the turn's notes were taken, which nobody knew yet
     living = index.own(room.scene.session_id, _HEEDED_KINDS)
     for done in turn.successes() if living else ():
         shown = [note for note in living if _was_shown(note, done, turn, room)]
@@ -71,7 +73,9 @@ def _was_shown(note: Note, done: ReplyFinished, turn: TurnState, room: Room) -> 
     if note.id in turn.replies[done.agent].notes:
         return True
     source = room.scene.history.message(note.source or "")
-    return not note.is_shared and source is not None and source.seq < turn.started.seq
+    if note.is_shared or source is None or source.seq > room.scene.fold.noted:
+        return False
+    return room.scene.team.member(done.agent) is not None and room.scene.reaches(done.agent, source)
 
 
 def _tell_deviation(one: heeding.Ignored, done: ReplyFinished, room: Room) -> None:

@@ -10,7 +10,7 @@ from arena_cli.context import history as histories
 from arena_cli.context.history import History
 from arena_cli.context.remembered import NOTHING, Found, Memory, Pinned
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.protocol import ShownMessage
+from arena_cli.ground.protocol import ShownMessage, seq_of
 from arena_cli.memory.folder import Folder
 from arena_cli.memory.note import Draft, Note
 from arena_cli.team.model import MemoryRules
@@ -85,10 +85,11 @@ class Recollection:
             return NOTHING
         return Memory(
             summary=summary.summary if summary else "",
-            upto=_seq(summary.upto) if summary else 0,
+            upto=seq_of(summary.upto) if summary else 0,
             summarised=summary.messages if summary else 0,
             pinned=self._pinned(index.pinning(self._session), fold, history) if index else (),
             notes=self._found(index, new) if index else (),
+            most_notes=self.rules.shown,
         )
 
     def index(self) -> Index | None:
@@ -138,6 +139,9 @@ class Recollection:
                 approved_only=rules.approved_only,
                 limit=rules.shown + _MOST_BESIDE,
             )
+            if index.lack:
+                what = f"notes are found by words alone: {index.lack}"
+                self.tell(Fault("arena.yaml", 0, "memory.embedding", what))
             self._hits[new] = [Found(hit.note, hit.why) for hit in hits]
         return self._hits[new]
 
@@ -147,7 +151,7 @@ class Recollection:
         pinned: dict[str, Pinned] = {}
         for note in notes:
             source = note.source or ""
-            if source in pinned or not 0 < _seq(source) < before:
+            if source in pinned or not 0 < seq_of(source) < before:
                 continue
             message = history.message(source) or self._message(source)
             if message is not None:
@@ -160,8 +164,3 @@ class Recollection:
             said = passage.message(self._transcript, message_id)
             self._far[message_id] = histories.shown_to_others(said) if said else None
         return self._far[message_id]
-
-
-def _seq(message_id: str) -> int:
-    digits = message_id.removeprefix("m")
-    return int(digits) if digits.isascii() and digits.isdigit() else 0

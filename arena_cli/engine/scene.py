@@ -12,7 +12,7 @@ from arena_cli.context.history import History
 from arena_cli.context.remembered import NOTHING, Memory
 from arena_cli.engine.recalling import Recollection
 from arena_cli.ground.clock import Clock
-from arena_cli.ground.protocol import Attachment
+from arena_cli.ground.protocol import Attachment, Message, seq_of
 from arena_cli.team.mentions import Roster
 from arena_cli.team.model import Language, Member, Team
 from arena_cli.transcript.fold import Fold
@@ -52,6 +52,18 @@ class Scene(NamedTuple):
         """What a member may be shown at most, in tokens as its model counts them; at least 1."""
         room = self.head(agent).room
         return max(min(room, self.fold.fits.get(agent, room)), 1)
+
+    def reaches(self, agent: str, message: Message) -> bool:
+        """Whether a message is among the newest that an agent has room for."""
+        head, limits = self.head(agent), self.limits(agent)
+        return window.reaches(head, self.history, message.seq, self.summary(), limits)
+
+    def summary(self) -> Memory:
+        """What is remembered beside notes: the last summary, if there is one."""
+        last = self.fold.summary
+        if last is None:
+            return NOTHING
+        return Memory(summary=last.summary, upto=seq_of(last.upto), summarised=last.messages)
 
     def memory(self, new: str) -> Memory:
         """What is remembered for a call that is about the text `new`."""

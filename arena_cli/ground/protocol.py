@@ -141,8 +141,13 @@ class Message(Shape):
     @property
     def seq(self) -> int:
         """The seq of the event that carries it, 0 where its id tells none."""
-        digits = self.id.removeprefix("m")
-        return int(digits) if digits.isascii() and digits.isdigit() else 0
+        return seq_of(self.id)
+
+
+def seq_of(message_id: str) -> int:
+    """The seq of the event that carries the message of that id, 0 where it tells none."""
+    digits = message_id.removeprefix("m")
+    return int(digits) if digits.isascii() and digits.isdigit() else 0
 
 
 class ShownMessage(Message):

@@ -79,6 +79,7 @@ class Folder:
                 found[prefix + note] = Entry(prefix + note, *file)
         listed = sorted(found.values())
         self._tell_alike(listed)
+        self._tell_huge(listed)
         return listed
 
     def read(self, id: str) -> Note:
@@ -255,6 +256,15 @@ class Folder:
                 what = f"has the name of {self.shown(other.path)}, but for letters that look alike"
                 mend = "both are read; rename one of them"
                 self.problems.append(Fault(self.shown(entry.path), 0, "", what, mend))
+
+    def _tell_huge(self, entries: list[Entry]) -> None:
+        what = f"is more than is read of a note: its first {reading.LONGEST_BODY:,} characters"
+        mend = "part it into several notes, or keep only what matters"
+        self.problems += [
+            Fault(self.shown(entry.path), 0, "", what, mend)
+            for entry in entries
+            if entry.size > MOST_BYTES
+        ]
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:

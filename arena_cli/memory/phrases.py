@@ -49,7 +49,10 @@ _MARKERS: dict[Kind, str] = {
     "next_action": r"next (?:steps?|actions?)|下一步(?:行动|计划)?|后续(?:行动|步骤|动作|计划)",
 }
 
-_NO_PRONOUN = r"(?:(?!(?:i|you|we|it|that|this|they|he|she|there|what|who|which)\b)[\w'/-]+\s+)"
+_NO_PRONOUN = (
+    r"(?:(?!(?:i|you|we|it|that|this|they|he|she|there|what|who|which|somebody|someone)\b)"
+    r"[\w'/-]+\s+)"
+)
 
 _SAYINGS: list[tuple[Kind, str, str]] = [
     (
@@ -87,7 +90,8 @@ _SAYINGS: list[tuple[Kind, str, str]] = [
         r"\bundecided\b|"
         r"\byet to\b|\blast (?:year|month)\b|还没|还未|尚未|没有?(?:决定|定)|未(?:决定|定|"
         r"通过)|并未|是否|"
-        r"要不要|怎么决定|谁决定|决定一下|来决定|再决定|(?:没有|未)达成",
+        r"要不要|怎么决定|谁决定|决定一下|来决定|再决定|(?:没有|未)达成|"
+        r"(?:已有|现有|原有|原来|之前|先前|此前)的?(?:决定|决策)",
     ),
     (
         "task",

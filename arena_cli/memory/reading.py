@@ -113,6 +113,11 @@ def parse(text: str, *, id: str, file: str) -> Note:
     )
 
 
+def is_cut(note: Note, text: str) -> bool:
+    """Whether the whole text of its file has more than was read of it."""
+    return len(_split(text, note.file).body) > len(note.body)
+
+
 def written(note: Note) -> str:
     """The text of a new file for this note."""
     fields: dict[str, Any] = {}

@@ -20,6 +20,7 @@ LONGEST = 400
 _LINE = re.compile(r"[^\r\n]+")
 _END = re.compile(
     r"[。！？!?；;]+[”’」』）)\"'*_]*\s*|(?<![0-9\s.])(?<!\be\.g)(?<!\bi\.e)(?<!\betc)\.[*_]*\s+|"
+    r"(?<=\w[0-9])\.[*_]*\s+(?=(?-i:[A-Z@＠\u3400-\u9fff]))|"  # a number of a list has one digit
     r"\s+(?=[@＠]\S{1,40}\s*(?:请|麻烦|please\b))",  # to somebody else now
     re.IGNORECASE,
 )

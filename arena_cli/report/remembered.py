@@ -8,27 +8,41 @@ from arena_cli.ground.text import shown_line
 from arena_cli.memory.taking import RULES
 from arena_cli.report.spans import INDENT, Line, Span, line
 from arena_cli.report.words import Words
-from arena_cli.transcript.events import Compacted, ContextUsage, Deviation, NoteEvent
+from arena_cli.transcript.events import (
+    Compacted,
+    ContextUsage,
+    Deviation,
+    Event,
+    Extracted,
+    NoteEvent,
+)
 
 Who = Callable[[str], "list[Span] | str"]
 """An agent, or somebody else, by id, as a timeline names them."""
 
 
-def line_of(event: NoteEvent | ContextUsage | Compacted | Deviation, say: Words, who: Who) -> Line:
-    """The line for one event."""
+def line_of(event: Event, say: Words, who: Who) -> Line | None:
+    """The line for one event; None if it is no such event, or tells nothing beside the notes."""
     match event:
         case NoteEvent(act="refused"):
-            return _refused(event, say, who)
+            told = _refused(event, say, who)
         case NoteEvent():
-            return _note(event, say, who)
+            told = _note(event, say, who)
         case ContextUsage():
             said = "the window of {who} is {share} % full"
             share = f"{event.usage_ratio * 100:.0f}"
-            return line(INDENT, say.spans(said, "dim", who=who(event.agent), share=share))
+            told = line(INDENT, say.spans(said, "dim", who=who(event.agent), share=share))
         case Compacted():
-            return _compacted(event, say, who)
+            told = _compacted(event, say, who)
         case Deviation():
-            return _deviation(event, say, who)
+            told = _deviation(event, say, who)
+        case Extracted(error=str(why)):
+            said = "{who} looked for notes: {why}"
+            spans = say.spans(said, "dim", who=who(event.by), why=shown_line(why))
+            told = line(INDENT, spans, hang=4)
+        case _:
+            return None
+    return told
 
 
 def _note(event: NoteEvent, say: Words, who: Who) -> Line:

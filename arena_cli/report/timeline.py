@@ -18,12 +18,8 @@ from arena_cli.report.words import Words
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
-    Compacted,
-    ContextUsage,
-    Deviation,
     Event,
     MessageEvent,
-    NoteEvent,
     Recovered,
     ReplyFinished,
     ReplyStarted,
@@ -96,9 +92,6 @@ class Timeline:
                 yield EMPTY
             case ChainFinished():
                 yield from self._chain_finished(event)
-            case NoteEvent() | ContextUsage() | Compacted() | Deviation():
-                self._is_loose = not self._in_turn
-                yield remembered.line_of(event, self._say, self._who)
             case Recovered():
                 yield from self._recovered(event)
             case Resumed():
@@ -106,7 +99,10 @@ class Timeline:
                 yield line(self._say("resumed chain {chain} after event {seq}", **said))
                 yield EMPTY
             case _:
-                pass
+                told = remembered.line_of(event, self._say, self._who)
+                if told is not None:
+                    self._is_loose = not self._in_turn
+                    yield told
 
     def named(self, agent: str) -> list[Span]:
         """An agent's avatar and name."""

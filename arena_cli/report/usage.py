@@ -146,7 +146,7 @@ class Ledger:
 
     def _remembered(self, event: Compacted | Extracted, *, failed: bool) -> None:
         """Take in what an agent did for the team's memory, which no reply tells of."""
-        kind = "scripted" if "scripted" in event.metadata else ""
+        kind = str(event.metadata.get("adapter", ""))
         self._models[event.by] = _model(event, kind) or self._models.get(event.by, "")
         free = kind in FREE_KINDS
         self._add(event, event.by, event.usage, failed=failed, memory=True, free=free)

@@ -25,6 +25,7 @@ _CHINESE = {
     ),
     "~{count} tokens": "约 {count} 个 token",
     "always": "总是在内",
+    "always, though it alone takes more than there is room for": "总是在内，尽管仅它就超出了空间",
     "nothing is summarised yet": "还没有摘要",
     "of {count} messages, up to {upto}, by {by}": (
         "{count} 条消息的摘要，到 {upto} 为止，由 {by} 写成"
@@ -41,6 +42,7 @@ _CHINESE = {
     "by title only: there is no room": "只有标题：放不下",
     "the message that it comes from is shown whole": "它的来源消息已完整显示",
     "there is no room": "放不下",
+    "there are as many better ones as are shown": "已有足够多更相关的笔记",
     "asked to be concise: all that is not summarised fills the window": (
         "会被要求简短：未摘要的内容快要填满窗口"
     ),
@@ -117,6 +119,7 @@ _CHINESE = {
     "To call one, name it in the message: {name}": "要叫谁，就在消息里点名：{name}",
     "turn {turn}": "第 {turn} 轮",
     "turn {turn} {phase}": "第 {turn} 轮 {phase}",
+    "{who} looked for notes: {why}": "{who} 查找笔记：{why}",
     # what is wrong with notes
     "{count} notes": "{count} 条笔记",
     "{place}: nothing found in {count}": "{place}：{count}，没有发现问题",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from arena_cli.context import history as histories
 from arena_cli.context import window
 from arena_cli.engine import milestones, planning, rules
 from arena_cli.engine.scene import Scene
@@ -118,6 +119,7 @@ def scene_of(place: Place, folder: Path, team: Team, *, is_new: bool) -> Scene:
         on_message=history.append,
         weigh=window.weigh,
         budget=window.budget_of(team),
+        least=histories.KEPT_AT_LEAST,
         keep=False,
     )
     return Scene(folder.name, team, fold, history, recollection, windows)

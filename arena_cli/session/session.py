@@ -14,7 +14,7 @@ from arena_cli.adapters import registry
 from arena_cli.adapters.base import Adapter
 from arena_cli.adapters.processes import strays
 from arena_cli.adapters.runtime import Calls, Runtime
-from arena_cli.context import render, window
+from arena_cli.context import history, render, window
 from arena_cli.engine import milestones
 from arena_cli.engine.loop import Engine
 from arena_cli.engine.scene import Room, Scene
@@ -138,6 +138,7 @@ class Session:
             on_message=self._history.append,
             weigh=window.weigh,
             budget=window.budget_of(team),
+            least=history.KEPT_AT_LEAST,
             on_problem=self.problems.append,
         )
         self._log = Log(transcript, clock=place.clock, durability=place.durability, seq=fold.seq)

@@ -77,8 +77,9 @@ def load(transcript: Path, fold: Fold) -> int:
         offset = int(record["offset"])
         if record["format"] != FORMAT or record["check"] != _check(transcript, offset):
             return 0
+        _fill(Fold(), record)  # what is of another shape is to leave nothing behind
         _fill(fold, record)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return 0
     return offset
 

@@ -22,12 +22,14 @@ def fold_of(
     on_message: Callable[[Message], None],
     weigh: Callable[[Message], int],
     budget: int,
+    least: int = 0,
     on_problem: Callable[[Problem], None] = lambda _: None,
     keep: bool = True,
 ) -> Fold:
     """The fold of a transcript, `on_message` told of its newest messages in order.
 
-    Messages are told from so far back that by `weigh` they come to `budget` or more, in tokens.
+    Messages are told from so far back that by `weigh` they come to `budget` or more, in tokens,
+    and that they are `least` or more, if there are as many.
     `on_problem` is told of lines that are skipped, where it is all read. A missing transcript
     folds to nothing. `keep` writes the cache.
     """
@@ -36,7 +38,7 @@ def fold_of(
         return fold
     offset = index.load(path, fold)
     if offset:
-        for message in newest_messages(path, offset, weigh, budget):
+        for message in newest_messages(path, offset, weigh, budget, least):
             on_message(message)
     end = offset
     for line in read.lines(path, start=offset):
@@ -52,9 +54,12 @@ def fold_of(
 
 
 def newest_messages(
-    path: Path, end: int, weigh: Callable[[Message], int], budget: int
+    path: Path, end: int, weigh: Callable[[Message], int], budget: int, least: int = 0
 ) -> list[Message]:
-    """The messages before byte `end` that a window may still show, from a chain's start on."""
+    """The messages before byte `end` that a window may still show, from a chain's start on.
+
+    They are `least` or more, if there are as many.
+    """
     newest_first: list[MessageEvent | ReplyFinished] = []
     weight = 0
     for event in read.newest_first(path, end, TELLING):
@@ -63,7 +68,7 @@ def newest_messages(
         newest_first.append(event)
         weight += weigh(event.message)
         begins = isinstance(event, MessageEvent) and event.chain is not None
-        if begins and weight >= budget:
+        if begins and weight >= budget and len(newest_first) >= least:
             break
     return _in_order_of_call(reversed(newest_first))
 

@@ -118,7 +118,7 @@ class Teller:
         for error in group:
             branches.setdefault(error.branch, []).append(error)
         if len(branches) == 1:
-            return [self._fault(error) for error in group]
+            return [self._fault(error) for error in _innermost(group)]
         place = group[0].union or ()
         for error in group:
             if error.path == place and error.kind == "list_type" and self._is_item(error):
@@ -129,7 +129,7 @@ class Teller:
             if not any(error.path == place and error.is_of_type for error in errors)
         ]
         if meant:
-            return [self._fault(error) for error in min(meant, key=len)]
+            return [self._fault(error) for error in _innermost(min(meant, key=len))]
         asked = dict.fromkeys(
             self._asked(error) for error in group if error.path == place and error.is_of_type
         )
@@ -329,6 +329,20 @@ class Teller:
             for model in shapetypes.models(self._shape, path)
             for word in getattr(model, "not_built", ())
         }
+
+
+def _innermost(errors: Sequence[Error]) -> list[Error]:
+    """The errors without that a value is of the wrong kind where something within it is wrong."""
+    # Of a union within a union, as a list of words or mappings, the branches are not told apart.
+    return [
+        error
+        for error in errors
+        if not error.is_of_type
+        or not any(
+            len(one.path) > len(error.path) and one.path[: len(error.path)] == error.path
+            for one in errors
+        )
+    ]
 
 
 def _is_secret(path: Loc) -> bool:

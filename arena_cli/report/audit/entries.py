@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from arena_cli.ground.protocol import Message, Usage
+from arena_cli.report.usage import FREE_KINDS
 from arena_cli.transcript.events import (
     ChainFinished,
     Compacted,
@@ -109,7 +110,7 @@ class _OpenChain:
                 **_of(CALL, started),
                 **self._asked(started),
                 "status": UNFINISHED,
-                **_usage(None),
+                **_usage(None, free=started.adapter in FREE_KINDS),
             }
         self._started.clear()
 
@@ -137,7 +138,7 @@ class _OpenChain:
         told |= {
             "status": done.status,
             "attempts": done.attempts,
-            **_usage(done.usage),
+            **_usage(done.usage, free=started is not None and started.adapter in FREE_KINDS),
             "latency_ms": done.latency_ms,
             "error": done.error,
         }
@@ -184,13 +185,10 @@ def _of(kind: str, event: Event) -> Entry:
         usage, _ = fields.pop("usage", None), fields.pop("session_usage", None)
         told |= fields
         if isinstance(event, (Compacted, Extracted)):
-            told |= _usage(Usage.model_validate(usage) if usage else _of_nobody(event))
+            # No agent's id has a blank: that was no agent.
+            free = " " in event.by or not FREE_KINDS.isdisjoint(event.metadata)
+            told |= _usage(Usage.model_validate(usage) if usage else None, free=free)
     return told
-
-
-def _of_nobody(event: Compacted | Extracted) -> Usage | None:
-    """What a summary used that no agent was asked for: nothing. No agent's id has a blank."""
-    return Usage(cost_usd=0.0) if " " in event.by else None
 
 
 def _members(event: SessionEvent) -> list[Entry]:
@@ -230,9 +228,11 @@ def _content(message: Message, to: Sequence[str]) -> Entry:
     return told
 
 
-def _usage(usage: Usage | None) -> Entry:
-    """Tokens and money; None is not known."""
-    if usage is None:
+def _usage(usage: Usage | None, *, free: bool) -> Entry:
+    """Tokens and money; None is not known. What is `free` costs nothing where nobody says more."""
+    if usage is None and not free:
         return {**dict.fromkeys(_TOKENS), "tokens_estimated": None, "cost_usd": None}
-    counts = {name: getattr(usage, name) for name in _TOKENS}
-    return {**counts, "tokens_estimated": usage.estimated, "cost_usd": usage.cost_usd}
+    used = usage or Usage()
+    cost = 0.0 if free and used.cost_usd is None else used.cost_usd
+    counts = {name: getattr(used, name) for name in _TOKENS}
+    return {**counts, "tokens_estimated": used.estimated, "cost_usd": cost}
