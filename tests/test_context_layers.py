@@ -308,3 +308,17 @@ def test_a_note_tells_its_owner_and_no_title_twice() -> None:
     assert line == "- [decision-7] task, draft, for maya: We decided the point 7"
     longer = remembered.noted(a_note(7, body="## Decision\n\nAuditors ask.\n\n## Context\n"))
     assert longer.splitlines()[1:] == ["  ## Decision", "  Auditors ask."]
+
+
+def test_of_many_titles_the_newest_are_shown_and_the_rest_are_counted() -> None:
+    text = "A decision with all of its reasons. " * 30
+    memory = Memory(pinned=[pinned(number, text) for number in range(1, 101)])
+    told = a_history(100, text)
+    for number in range(101, 400):
+        told.append(message(number))
+    built = build(told, memory, head=a_head(2500))
+    before = built.input.memory_context or ""
+    listed = [line for line in before.splitlines() if line.startswith("- ")]
+    assert len(listed) == remembered.MOST_TITLES + 1
+    left = 100 - len(built.chosen.pinned) - remembered.MOST_TITLES
+    assert listed[-1] == f"- and {left} older"

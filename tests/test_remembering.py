@@ -210,7 +210,7 @@ def test_a_blocker_that_a_reply_ignores_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [6, 2])
-def test_the_best_notes_are_shown_and_no_more_than_the_team_says(tmp_path: Path, most: int) -> None:
+def test_no_more_notes_are_shown_than_the_team_says(tmp_path: Path, most: int) -> None:
     pits = tmp_path / "sessions" / "knowledge" / "pits"
     pits.mkdir(parents=True)
     for number in range(30):
@@ -220,10 +220,9 @@ def test_the_best_notes_are_shown_and_no_more_than_the_team_says(tmp_path: Path,
         (pits / f"pit-{number}.md").write_text(text, encoding="utf-8")
     talk, puppets = memories(tmp_path, {"dev": lambda _: "ok"}, memory={"shown": most})
     talk.team = team(puppet("dev"), selection="none", memory={"shown": most})
-    talk.send("@dev what of port 17 of the database?")
+    talk.send("@dev what of the port of the database?")
     shown = talk.last("reply_started").notes
     assert len(shown) == most
-    assert shown[0] == "pits/pit-17"
     assert prompt_of(puppets.inputs["dev"][0]).count("[pits/") == most
 
 

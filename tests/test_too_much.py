@@ -8,7 +8,7 @@ from typing import Any
 from support import Puppets, Talk, puppet, team
 
 from arena_cli.context import render, tokens
-from arena_cli.ground.errors import AgentRefused
+from arena_cli.ground.errors import AgentOverloaded, AgentRefused
 from arena_cli.ground.protocol import AgentInput
 
 
@@ -16,14 +16,18 @@ def size_of(shown: AgentInput) -> int:
     return sum(map(tokens.estimate, render.render(shown)))
 
 
+def overflowing(shown: AgentInput) -> AgentRefused:
+    error = AgentRefused("dev", f"context length exceeded: {size_of(shown)}")
+    error.overflow = True
+    return error
+
+
 def strict(most: int) -> Any:
     """An agent whose model takes so many tokens."""
 
     def answer(shown: AgentInput) -> str:
         if size_of(shown) > most:
-            error = AgentRefused("dev", f"context length exceeded: {size_of(shown)} > {most}")
-            error.overflow = True
-            raise error
+            raise overflowing(shown)
         return "word " * 100
 
     return answer
@@ -75,3 +79,23 @@ def test_a_message_that_is_too_long_by_itself_ends_in_an_error_that_says_so(
     assert len(puppets.inputs["dev"]) <= 5
     talk.send("@dev hello again")
     assert "hello again" in puppets.inputs["dev"][-1].messages[-1].content
+
+
+def test_being_shown_too_much_uses_up_no_retry(tmp_path: Path) -> None:
+    came: list[str] = []
+
+    def answer(shown: AgentInput) -> str:
+        came.append("asked")
+        if len(came) == 2:
+            raise overflowing(shown)
+        if len(came) == 3:
+            raise AgentOverloaded("dev", "busy")
+        return "word " * 300
+
+    puppets = Puppets({"dev": answer})
+    context = {"window_tokens": 8_000, "reserved_output_tokens": 0}
+    dev = puppet("dev", context=context, on_failure="retry", retries=1)
+    talk = Talk(tmp_path, team(dev, selection="none"), adapter_type=puppets)
+    talk.send("@dev " + "first " * 300)
+    assert talk.send("@dev second").end == "quiet"
+    assert talk.last("reply_finished").attempts == 3

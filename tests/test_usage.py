@@ -185,7 +185,15 @@ def test_memory_work_of_an_agent_that_never_replies_has_its_model_and_a_script_i
     summary = {**shared, "summary": "s", "tokens_before": 9, "tokens_after": 1}
     by_model = {"by": "scribe", "metadata": {"model": "small"}}
     past.raw(past.line("compacted", **summary, **by_model))
-    past.raw(past.line("extracted", **shared, by="puppet", notes=0, metadata={"adapter": "scripted", "scripted": 0}))
+    past.raw(
+        past.line(
+            "extracted",
+            **shared,
+            by="puppet",
+            notes=0,
+            metadata={"adapter": "scripted", "scripted": 0},
+        )
+    )
     assert rows(talk, "model", "memory", "unpriced", "cost_usd") == [
         ("(scripted)", True, 0, 0.0),
         ("small", True, 1, None),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from arena_cli.ground import text
@@ -12,6 +12,9 @@ from arena_cli.memory import ranking
 from arena_cli.memory.note import Note
 
 _HEADING = re.compile("#{1,6} ")
+
+MOST_TITLES = 40
+"""Titles of pinned messages that an agent is shown instead of them; the newest."""
 
 LONGEST_NOTE = 800
 """Characters of a note that an agent is shown; a note is to be read at a glance."""
@@ -49,14 +52,17 @@ class Memory(NamedTuple):
 NOTHING = Memory()
 
 
-def stable(summary: str, summarised: int, titles: Iterable[Note]) -> str:
+def stable(summary: str, summarised: int, titles: Sequence[Note]) -> str:
     """What stands before the messages; it changes only when messages are summarised or pinned."""
     parts = []
     if summary:
         parts.append(f"Of the {summarised} messages before those shown here:\n{summary}")
-    listed = "\n".join(f"- {_headline(note)}" for note in titles)
-    if listed:
-        parts.append(f"Also said before, there is no room for more than its title:\n{listed}")
+    if titles:
+        listed = [f"- {_headline(note)}" for note in titles[-MOST_TITLES:]]
+        more = len(titles) - len(listed)
+        listed += [f"- and {more} older"] if more else []
+        told = "\n".join(listed)
+        parts.append(f"Also said before, there is no room for more than its title:\n{told}")
     return "\n\n".join(parts)
 
 

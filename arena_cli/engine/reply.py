@@ -118,7 +118,7 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
                     _again(planned, room, heard)
                     continue
                 error.mend = _TOO_MUCH.format(planned.input_tokens)
-            wait = _wait_before_retry(error, planned.failed, retries, room.clock)
+            wait = _wait_before_retry(error, planned.failed - planned.shrunk, retries, room.clock)
             left = limit - (room.clock.monotonic() - began)
             if wait is None or wait >= left:
                 status: ReplyStatus = "timeout" if isinstance(error, AgentTimeout) else "error"

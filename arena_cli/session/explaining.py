@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 from arena_cli.context import window
 from arena_cli.context.remembered import Memory
 from arena_cli.context.window import Built
+from arena_cli.engine.scene import Scene
 from arena_cli.ground import nearest
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.text import shown_line
-from arena_cli.session import preview
+from arena_cli.session import preview, remembering
 from arena_cli.session.session import Place
 from arena_cli.session.store import Stored
 from arena_cli.team.model import Member, Team
@@ -49,7 +51,13 @@ def of(place: Place, stored: Stored, team: Team, agent: str) -> Explained:
         raise UsageError(
             f"nobody in this team has the id {shown_line(agent)!r}", nearest.hint(agent, known)
         )
-    scene = preview.scene_of(place, stored.folder, team, is_new=False)
+    with contextlib.closing(remembering.of(place, stored.folder, team)) as recollection:
+        scene = preview.scene_of(place, stored.folder, team, recollection, is_new=False)
+        return _explained(stored, member, scene)
+
+
+def _explained(stored: Stored, member: Member, scene: Scene) -> Explained:
+    agent = member.id
     said = scene.history.after()
     if not said:
         raise UsageError(f"nothing was said in session {stored.name} yet")

@@ -6,12 +6,14 @@ would answer is not known, so that whoever may reply is judged by the message al
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
 from arena_cli.context import history as histories
 from arena_cli.context import window
 from arena_cli.engine import milestones, planning, rules
+from arena_cli.engine.recalling import Recollection
 from arena_cli.engine.scene import Scene
 from arena_cli.ground.clock import timestamp
 from arena_cli.ground.protocol import Message
@@ -25,7 +27,8 @@ from arena_cli.transcript.events import Phase
 from arena_cli.transcript.fold import ChainState, Fold
 from arena_cli.transcript.log import Stamp
 
-NEW = "new"
+# No session is called so: names begin with no dot.
+NEW = ".new"
 
 
 class Asked(NamedTuple):
@@ -80,9 +83,21 @@ class Preview(NamedTuple):
 def of(place: Place, name: str | None, team: Team, sent: Outgoing) -> Preview:
     """What a send of that message to that session would do; None is a new session."""
     folder = store.sessions_of(place.workspace) / (name or NEW)
+    with contextlib.closing(remembering.of(place, folder, team)) as recollection:
+        return _of(place, name, folder, recollection, team, sent)
+
+
+def _of(
+    place: Place,
+    name: str | None,
+    folder: Path,
+    recollection: Recollection,
+    team: Team,
+    sent: Outgoing,
+) -> Preview:
     is_new = name is None or not (folder / store.TRANSCRIPT).is_file()
     busy = name is not None and lock.is_held(folder)
-    scene = scene_of(place, folder, team, is_new=is_new)
+    scene = scene_of(place, folder, team, recollection, is_new=is_new)
     cut_short = None if busy else scene.fold.open
     clean = outgoing.redacted(
         sent, session.redactor_of(place, [one.profile for one in team.members])
@@ -107,10 +122,11 @@ def of(place: Place, name: str | None, team: Team, sent: Outgoing) -> Preview:
     )
 
 
-def scene_of(place: Place, folder: Path, team: Team, *, is_new: bool) -> Scene:
+def scene_of(
+    place: Place, folder: Path, team: Team, recollection: Recollection, *, is_new: bool
+) -> Scene:
     """The session of that folder as it is; of a new one nothing is read."""
     history = window.history_of(team)
-    recollection = remembering.of(place, folder, team)
     windows = remembering.windows(place, team.members)
     if is_new:
         return Scene(folder.name, team, Fold(history.append), history, recollection, windows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from arena_cli.context import window
 from arena_cli.context.history import History
 from arena_cli.engine import planning
 from arena_cli.engine.planning import Planned
+from arena_cli.engine.recalling import Recollection
 from arena_cli.engine.scene import Scene
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.text import shown_line
@@ -52,19 +54,25 @@ def recall(
             f"{shown_line(agent)} is no longer in the team: what it was shown cannot be made again",
             "`arena show --json` still tells all that was said.",
         )
-    scene = _scene(place, stored, started, member, team)
+    with contextlib.closing(remembering.of(place, stored.folder, team)) as recollection:
+        scene = _scene(stored, started, member, team, recollection)
+        scene = scene._replace(windows=remembering.windows(place, [member]))
+        return _recalled(stored, started, scene)
+
+
+def _recalled(stored: Stored, started: ReplyStarted, scene: Scene) -> Recalled:
     if scene.fold.open is None or not scene.fold.open.turns:
         raise UsageError(
             f"turn {started.turn} cannot be read", f"`arena doctor {stored.name}` tells more."
         )
-    planned = planning.plan(agent, started.phase, scene.fold.open, scene)
+    planned = planning.plan(started.agent, started.phase, scene.fold.open, scene)
     # The attempts that failed before count as calls.
     shown = planned.input.model_copy(update={"call": planned.input.call + planned.failed})
     return Recalled(replace(planned, input=shown), planned.input_hash == started.input_hash)
 
 
 def _scene(
-    place: Place, stored: Stored, started: ReplyStarted, member: Member, team: Team
+    stored: Stored, started: ReplyStarted, member: Member, team: Team, recollection: Recollection
 ) -> Scene:
     """The session as it was at that call, its notes as they are now.
 
@@ -94,9 +102,7 @@ def _scene(
     for event in since:
         if event.seq <= started.seq:
             fold.apply(event)
-    recollection = remembering.of(place, stored.folder, team)
-    windows = remembering.windows(place, [member])
-    return Scene(stored.name, team, fold, history, recollection, windows)
+    return Scene(stored.name, team, fold, history, recollection)
 
 
 def _fold_before(transcript: Path, seq: int) -> Fold:

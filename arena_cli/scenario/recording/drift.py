@@ -137,7 +137,7 @@ _FIELDS = (
     "mentioned_by",
     "turn",
 )
-_FOLLOWING = ("prefer_concise", "max_output_tokens", "mentioned_by", "turn")  # of settings, or others
+_FOLLOWING = ("prefer_concise", "max_output_tokens", "mentioned_by", "turn")
 
 
 def _differences(
