@@ -15,6 +15,7 @@ from support import Puppets, Talk, outgoing, puppet, team
 from arena_cli.context import render
 from arena_cli.ground.protocol import AgentInput, AgentOutput, StructuredContent, Usage
 from arena_cli.session import examine
+from arena_cli.session.outgoing import planted
 from arena_cli.session.session import Place, Session
 from arena_cli.team.model import Embedding, Member, WorkspaceMemory
 
@@ -430,3 +431,75 @@ def test_an_embedding_that_is_down_is_told_once_and_words_go_on(tmp_path: Path) 
     assert "the staging certificate is expired" in prompt_of(puppets.inputs["dev"][-1])
     assert len(told) == 2
     assert all("memory.embedding: notes are found by words alone" in one for one in told)
+
+
+def test_the_same_question_again_in_one_process_finds_what_was_edited_meanwhile(
+    tmp_path: Path,
+) -> None:
+    talk, puppets = memories(tmp_path, {"dev": lambda _: "word " * 60})
+    talk.send("@dev Blocker: the staging certificate is expired.")
+    for number in range(12):
+        talk.send(f"@dev go on with part {number}")
+    (path,) = talk.folder.glob("*.md")
+    asked = "@dev is the staging certificate there?"
+
+    async def twice(session: Session) -> None:
+        await session.send(outgoing(talk.team, asked))
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text + "\nAsk 小王 for a new one.\n", encoding="utf-8")
+        await session.last(session.send(outgoing(talk.team, asked)))
+
+    with talk.open() as session:
+        asyncio.run(twice(session))
+    before, after = (prompt_of(shown) for shown in puppets.inputs["dev"][-2:])
+    assert "小王" not in before
+    assert "Ask 小王 for a new one." in after
+
+
+def test_what_arena_itself_says_makes_no_note(tmp_path: Path) -> None:
+    talk, _ = memories(tmp_path, {"dev": lambda _: "ok"})
+    with talk.open() as session:
+        session.plant(planted(talk.team, "system", "Decision: we use PostgreSQL 16."))
+        asyncio.run(session.last(session.send(outgoing(talk.team, "@dev go on"))))
+    assert not talk.of("note")
+
+
+def test_the_extracting_agent_is_asked_after_every_so_many_messages(tmp_path: Path) -> None:
+    answers = {"dev": lambda _: "ok", "scribe": lambda _: "[]"}
+    talk, _ = memories(tmp_path, answers, memory={"extract_every": 4})
+    talk.extractor = puppet("scribe")
+    for number in range(6):
+        talk.send(f"@dev part {number}")
+    assert len(talk.of("extracted")) == 3
+
+
+def test_the_extracting_agent_that_was_asked_before_a_crash_is_not_asked_again(
+    tmp_path: Path,
+) -> None:
+    class Crash(Exception):
+        pass
+
+    def crash(event: Any) -> None:
+        if event.type == "extracted":
+            raise Crash
+
+    talk, puppets = memories(tmp_path, {"dev": lambda _: "ok", "scribe": lambda _: "[]"})
+    talk.extractor = puppet("scribe")
+    talk.on_event = crash
+    with pytest.raises(Crash):
+        talk.send("@dev go on")
+    talk.on_event = lambda _: None
+    ended = talk.resume()
+    assert ended is not None
+    assert ended.end == "quiet"
+    assert len(puppets.inputs["scribe"]) == 1
+
+
+def test_how_full_a_window_is_is_told_anew_after_each_summary(tmp_path: Path) -> None:
+    talk, _ = memories(tmp_path, {"dev": lambda _: "word " * 60})
+    for number in range(40):
+        talk.send(f"@dev go on with part {number}")
+    held = [event for event in talk.of("compacted") if not event.rolled_back]
+    full = [event for event in talk.of("context_usage") if event.level == "saturated"]
+    assert len(held) >= 2
+    assert len(full) == len(held)

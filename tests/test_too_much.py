@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support import Puppets, Talk, puppet, team
 
 from arena_cli.context import render, tokens
 from arena_cli.ground.errors import AgentOverloaded, AgentRefused
 from arena_cli.ground.protocol import AgentInput
+from arena_cli.transcript import index
 
 
 def size_of(shown: AgentInput) -> int:
@@ -56,9 +58,11 @@ def test_an_agent_is_shown_less_until_its_model_takes_it(tmp_path: Path) -> None
         assert shown.messages[-1].id == shown.trigger[-1]
 
 
+@pytest.mark.parametrize("cached_from", [0, index.WORTH_BYTES])
 def test_what_its_model_takes_is_known_to_the_next_process_and_room_is_made(
-    tmp_path: Path,
+    tmp_path: Path, cached_from: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(index, "WORTH_BYTES", cached_from)
     talk, puppets = talk_of(tmp_path, 1_500)
     for number in range(30):
         talk.send(f"@dev part {number}")

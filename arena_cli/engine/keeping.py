@@ -56,8 +56,6 @@ def _tell_deviations(room: Room, recollection: Recollection, chain: ChainState) 
     if index is None:
         return
     turn = chain.turns[-1]
-    if turn.noted:
-        return  # it was told before the turn's notes were taken, which nobody knew yet
     living = index.own(room.scene.session_id, _HEEDED_KINDS)
     for done in turn.successes() if living else ():
         shown = [note for note in living if _was_shown(note, done, turn, room)]
