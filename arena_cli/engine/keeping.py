@@ -44,9 +44,8 @@ async def after_turn(room: Room) -> None:
 
 async def before_end(room: Room) -> None:
     """Ask the extracting agent, where it is not asked after every so many messages."""
-    recollection, fold = room.scene.recollection, room.scene.fold
-    every = room.scene.team.config.memory.extract_every
-    if recollection and room.extractor and not every and fold.messages > fold.extracted:
+    recollection, every = room.scene.recollection, room.scene.team.config.memory.extract_every
+    if recollection and room.extractor and not every:
         await _extract(room, recollection)
 
 
