@@ -378,7 +378,7 @@ def test_a_repeated_heading_still_says_what_stands_below_it() -> None:
 
 def test_what_tells_something_goes_before_what_does_not() -> None:
     messages = chatter(300)
-    most = compacting.asked_tokens(compacting.tokens_of(messages))
+    most = compacting.asked_tokens(sum(tokens.estimate(one.content) for one in messages))
     found = extractive.summary(messages, {}, (), most)
     text = summaries.written(found, "en")
     assert tokens.estimate(text) <= most * 1.1

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Puppets, Talk, puppet, team
+from support import Puppets, Talk, outgoing, puppet, team
 
 from arena_cli.context import render, tokens
 from arena_cli.ground.errors import AgentOverloaded, AgentRefused
-from arena_cli.ground.protocol import AgentInput
+from arena_cli.ground.protocol import AgentInput, AgentOutput, Usage
+from arena_cli.session.session import Place, Session
 from arena_cli.transcript import index
 
 
@@ -103,3 +105,25 @@ def test_being_shown_too_much_uses_up_no_retry(tmp_path: Path) -> None:
     talk.send("@dev " + "first " * 300)
     assert talk.send("@dev second").end == "quiet"
     assert talk.last("reply_finished").attempts == 3
+
+
+@pytest.mark.parametrize(("counted", "is_told"), [(2_048, True), (None, False)])
+def test_a_server_that_cuts_what_it_is_sent_is_told_of_and_teaches_nothing(
+    tmp_path: Path, counted: int | None, is_told: bool
+) -> None:
+    def answer(shown: AgentInput) -> AgentOutput:
+        usage = Usage(input_tokens=min(counted or 10**6, size_of(shown)), output_tokens=9)
+        return AgentOutput(content="ok", usage=usage, metadata={"input_counted": True})
+
+    told: list[str] = []
+    puppets = Puppets({"dev": answer})
+    members = team(puppet("dev"), selection="none")
+    place = Place(tmp_path, adapter_type=puppets, on_problem=lambda fault: told.append(str(fault)))
+    with Session(place, "talk", members) as session:
+        for _ in range(3):
+            sent = outgoing(members, "@dev " + "many different words to read " * 300)
+            asyncio.run(session.send(sent))
+        assert 0.8 < session.journal.fold.counts.factor("dev") < 1.2
+    assert [
+        one.startswith("agents/dev.yaml: context.window_tokens: its server") for one in told
+    ] == ([True] if is_told else [])

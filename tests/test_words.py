@@ -12,13 +12,14 @@ import pytest
 from jinja2 import nodes
 
 from arena_cli.ground.protocol import Attachment, Status, StructuredContent
-from arena_cli.report import words
+from arena_cli.report import chinese, words
 from arena_cli.report.words import Words
 from arena_cli.transcript.events import End, ReplyStatus
 
 REPORT = Path(words.__file__).parent
 # The commands' own words are English: theirs is another `say`.
-SPEAKERS = {*REPORT.rglob("*.py"), REPORT.parent / "cli" / "dry_run.py"}
+CLI = REPORT.parent / "cli"
+SPEAKERS = {*REPORT.rglob("*.py"), CLI / "context.py", CLI / "dry_run.py"}
 SPEAK = {"say", "_say", "spans", "_phase"}
 
 
@@ -26,7 +27,7 @@ def texts() -> tuple[set[str], set[str]]:
     """The texts that reports say, where they are written out; and all texts that stand in code."""
     said, standing = set(), set()
     for path in REPORT.parent.rglob("*.py"):
-        if path.name == "words.py":
+        if path.name == "chinese.py":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -60,10 +61,10 @@ def fields(text: str) -> list[str]:
 
 def test_every_text_has_its_chinese_and_nothing_else_has() -> None:
     said, standing = texts()
-    assert said <= set(words._CHINESE)
-    assert set(words._CHINESE) <= standing
-    for text, chinese in words._CHINESE.items():
-        assert fields(text) == fields(chinese)
+    assert said <= set(chinese.TEXTS)
+    assert set(chinese.TEXTS) <= standing
+    for text, beside in chinese.TEXTS.items():
+        assert fields(text) == fields(beside)
 
 
 def test_words_of_files_are_kept_and_explained() -> None:
@@ -142,4 +143,4 @@ def test_every_reason_why_a_recording_was_not_kept_has_its_chinese() -> None:
     }
     assert len(said) > 3
     said.discard("error")
-    assert said <= set(words._CHINESE)
+    assert said <= set(chinese.TEXTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from arena_cli.context import render, summaries, tokens
+from arena_cli.context import render, summaries
 from arena_cli.context.summaries import GOAL, SECTIONS, Sections
 from arena_cli.ground import text as texts
 from arena_cli.ground.protocol import Message, ShownMessage
@@ -82,11 +82,6 @@ def opened(sections: Mapping[str, Sequence[str]], asked: str) -> Sections:
     goal = [item for item in whole.pop(GOAL, []) if not item.startswith(before)]
     goal += [asked] if asked else []
     return {GOAL: goal, **whole} if goal else whole
-
-
-def tokens_of(messages: Iterable[ShownMessage]) -> int:
-    """What messages take up in a prompt, in estimated tokens."""
-    return sum(tokens.estimate(render.frame(message)) + 1 for message in messages)
 
 
 def asked_tokens(before: int, earlier: int = 0, shown: int = MOST_TOKENS) -> int:

@@ -24,6 +24,11 @@ from arena_cli.transcript.fold import ChainState, TurnState
 # The rest of the extracting agent's window is for the question itself and the notes it names.
 _QUESTION_SHARE = 0.6
 
+_CUT_MEND = (
+    "set it to what the server's context holds, or have the server hold more (num_ctx of Ollama, "
+    "--ctx-size of llama.cpp)"
+)
+
 _HEEDED_KINDS: tuple[Kind, ...] = ("blocker", "next_action")
 
 
@@ -33,6 +38,7 @@ async def after_turn(room: Room) -> None:
     if recollection is None or chain is None or not chain.turns:
         return
     recollection.follow()
+    _tell_cuts(room, recollection, chain)
     _tell_deviations(room, recollection, chain)
     _take_notes(room, recollection, chain)
     await compaction.after_turn(room)
@@ -47,6 +53,15 @@ async def before_end(room: Room) -> None:
     recollection, every = room.scene.recollection, room.scene.team.config.memory.extract_every
     if recollection and room.extractor and not every:
         await _extract(room, recollection)
+
+
+def _tell_cuts(room: Room, recollection: Recollection, chain: ChainState) -> None:
+    """Tell of agents whose server seems to read less than it is sent."""
+    for agent in chain.turns[-1].called:
+        if room.scene.fold.counts.cut_suspected(agent) is not None:
+            what = "its server counted far fewer tokens than it was sent: it may cut them"
+            field = "context.window_tokens"
+            recollection.tell(Fault(f"agents/{agent}.yaml", 0, field, what, _CUT_MEND))
 
 
 def _tell_deviations(room: Room, recollection: Recollection, chain: ChainState) -> None:

@@ -277,26 +277,6 @@ class Resumed(Event):
     after_seq: int
 
 
-AnyEvent = (
-    SessionEvent
-    | MessageEvent
-    | TurnStarted
-    | ReplyStarted
-    | StatusReported
-    | ReplyFinished
-    | Candidates
-    | TurnFinished
-    | ChainFinished
-    | NoteEvent
-    | ContextUsage
-    | Compacted
-    | Deviation
-    | Extracted
-    | Recovered
-    | Resumed
-)
-
-
 class EventTypes:
     """Event shapes by the value of `type`."""
 
