@@ -12,6 +12,7 @@ from support import Puppets, Talk, outgoing, puppet, team
 from arena_cli.context import render, tokens
 from arena_cli.ground.errors import AgentOverloaded, AgentRefused
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Usage
+from arena_cli.session import recall, store
 from arena_cli.session.session import Place, Session
 from arena_cli.transcript import index
 
@@ -58,6 +59,10 @@ def test_an_agent_is_shown_less_until_its_model_takes_it(tmp_path: Path) -> None
     assert shrunk.attempts == 2
     for shown in puppets.inputs["dev"]:
         assert shown.messages[-1].id == shown.trigger[-1]
+    (turn,) = [one.turn for one in talk.of("reply_started") if one.attempt == 2]
+    place, stored = Place(tmp_path), store.find(tmp_path, "talk")
+    again = recall.recall(stored, "dev", turn, place=place, team_of=lambda _: talk.team)
+    assert again.same
 
 
 @pytest.mark.parametrize("cached_from", [0, index.WORTH_BYTES])

@@ -65,7 +65,12 @@ def _recalled(stored: Stored, started: ReplyStarted, scene: Scene) -> Recalled:
         raise UsageError(
             f"turn {started.turn} cannot be read", f"`arena doctor {stored.name}` tells more."
         )
-    planned = planning.plan(started.agent, started.phase, scene.fold.open, scene)
+    agent, phase, chain = started.agent, started.phase, scene.fold.open
+    planned = planning.plan(agent, phase, chain, scene)
+    if started.attempt > 1 and planned.input_hash != started.input_hash:
+        # An attempt before may have been shown more than its model takes.
+        most = round(started.input_tokens / scene.limits(agent).factor)
+        planned = planning.plan(agent, phase, chain, scene, most=most)
     # The attempts that failed before count as calls.
     shown = planned.input.model_copy(update={"call": planned.input.call + planned.failed})
     return Recalled(replace(planned, input=shown), planned.input_hash == started.input_hash)

@@ -55,9 +55,9 @@ class Place:
     """Where a session lives and how it is written; the same for every session of a run.
 
     `models` is what `arena.yaml` knows of models, by name. `summarizer` and `extractor` are the
-    agents that `memory` names. Without `shared_notes` the
-    notes of the workspace are neither read nor written. `on_problem` is told of notes that cannot
-    be read.
+    agents that `memory` names. Without `shared_notes` the notes of the workspace are neither read
+    nor written. `on_problem` is told of notes that cannot be read, and of what else stands in the
+    way of remembering.
     """
 
     workspace: Path
