@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from arena_cli.ground.protocol import StructuredContent
-from arena_cli.memory import blocks
+from arena_cli.memory import blocks, plain
 from arena_cli.memory.blocks import Written
 from arena_cli.memory.note import Draft
 
@@ -124,7 +124,7 @@ def test_a_block_that_is_no_note_is_told_of(content: str, problem: str) -> None:
 def test_what_is_too_long_is_cut_and_told_of() -> None:
     found = written(f"```note\nkind: pit\ntitle: {'长' * 300}\n\n{'文' * 30_000}\n```")
     (one,) = found.drafts
-    assert one.title == "长" * blocks.LONGEST_TITLE
+    assert one.title == "长" * plain.LONGEST_TITLE
     assert one.body == "文" * (blocks.LONGEST_BODY // 3)
     assert [what.rpartition("' ")[2] for what in found.problems] == [
         "was cut at 200 characters",

@@ -172,7 +172,7 @@ def test_what_one_session_finds_hangs_on_no_other(shelf: Shelf) -> None:
     assert shelf.open("s", "other").search("deploy with care", session="s") == before
 
 
-def test_notes_are_listed_fetched_and_pin_by_session(shelf: Shelf) -> None:
+def test_notes_are_listed_and_pin_by_session(shelf: Shelf) -> None:
     mine = shelf.write("decision-a", body="mine", source="m3")
     theirs = shelf.write("decision-a", body="theirs", session="other", source="m4")
     shared = shelf.write("decisions/a", body="ours", source="m5")
@@ -182,11 +182,6 @@ def test_notes_are_listed_fetched_and_pin_by_session(shelf: Shelf) -> None:
     ids = [(note.file, note.body.strip()) for note in index.notes("s")]
     assert ids == [(shared.file, "ours"), (mine.file, "mine"), (gone.file, "")]
     assert len(index.notes()) == 5
-    got = [index.get(mine.id, session) for session in ("s", "other")]
-    assert [note and note.file for note in got] == [mine.file, theirs.file]
-    assert (found := index.get("decisions/a", "s"))
-    assert found.file == shared.file
-    assert index.get("decision-gone", "other") is None
     assert [note.file for note in index.pinning("s")] == [mine.file]
     assert [note.file for note in index.pinning("other")] == [theirs.file]
 
@@ -228,10 +223,7 @@ def test_a_shared_copy_does_not_come_up_beside_its_original(shelf: Shelf) -> Non
 
 def test_without_a_note_nothing_is_made(shelf: Shelf) -> None:
     index = shelf.open()
-    assert (index.search("x"), index.notes(), index.get("a"), index.pinning("s")) == ([],) * 2 + (
-        None,
-        [],
-    )
+    assert (index.search("x"), index.notes(), index.pinning("s")) == ([], [], [])
     assert not shelf.file.parent.exists()
 
 

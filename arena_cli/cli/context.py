@@ -49,7 +49,7 @@ def context(
 
 
 def document(explained: Explained) -> dict[str, Any]:
-    """It as JSON; tokens are estimates, corrected by what the agent's model counted."""
+    """It as JSON; tokens are estimates, `input_tokens` times the `factor` of the agent's model."""
     chosen, memory, summary = explained.built.chosen, explained.memory, explained.summary
     selection = chosen.selection
     return {
@@ -104,7 +104,7 @@ def lines(explained: Explained, say: Words) -> Iterator[str]:
         for sign, note, reason in _below(name, explained, say):
             yield f"    {sign} {shown_line(note)} · {shown_line(reason)}"
     if explained.built.input.prefer_concise:
-        yield f"  {say('asked to be concise: all that is not summarised fills the window')}"
+        yield f"  {say('asked to be concise: its window is filling up')}"
     system, prompt = render.render(explained.built.input)
     for name, text in (("system", system), ("prompt", prompt)):
         yield ""

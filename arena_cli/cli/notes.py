@@ -94,14 +94,15 @@ def kept(context: typer.Context, shelf: Shelf, by: str | None, wait: float) -> I
     loaded = common.workspace_of(context)
     profiles = loaded.profiles.values()
     place = common.place_of(loaded, wait_s=wait)
-    with knowledge.Keeper(
+    keeper = knowledge.Keeper(
         place,
         shelf,
         knowledge.who(None if by is not None else _team(loaded, shelf), by),
         redactor=session.redactor_of(place, profiles),
         on_wait=lambda name: common.warn(f"{shown_line(name)} is busy; waiting up to {wait:g} s"),
         on_problem=common.warn,
-    ) as keeper:
+    )
+    with contextlib.closing(keeper):
         yield keeper
 
 

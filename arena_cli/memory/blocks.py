@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 from arena_cli.ground import nearest, protocol, tasklists
 from arena_cli.ground import text as texts
 from arena_cli.ground.protocol import StructuredContent
+from arena_cli.memory import plain
 from arena_cli.memory.note import KINDS, Draft
 from arena_cli.team import visible
 
 MOST = 8
 """So many notes at most from one message."""
 
-LONGEST_TITLE = 200
 LONGEST_BODY = 65_536
 
 HOW = """\
@@ -204,9 +204,9 @@ def _draft(fields: Mapping[str, Any], by: str, source: str | None) -> tuple[Draf
         said = texts.shown_line(texts.cut(kind, 40))
         what = f"has the unknown kind `{said}`" if kind else "has no kind"
         raise _Wrong(f"the note {shown!r} {what}: {nearest.hint(kind, KINDS)}")
-    if len(title) > LONGEST_TITLE:
-        title = texts.cut(title, LONGEST_TITLE)
-        told.append(f"the title of the note {shown!r} was cut at {LONGEST_TITLE} characters")
+    if len(title) > plain.LONGEST_TITLE:
+        title = texts.cut(title, plain.LONGEST_TITLE)
+        told.append(f"the title of the note {shown!r} was cut at {plain.LONGEST_TITLE} characters")
     body = str(fields.get("body") or "")
     if len(body.encode("utf-8")) > LONGEST_BODY:
         body = body.encode("utf-8")[:LONGEST_BODY].decode("utf-8", "ignore")

@@ -133,7 +133,10 @@ def _list_in(answer: str) -> list[Any] | None:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """Every JSON list or object that begins in a text, outside those before it."""
+    """Every JSON list or object that begins in a text, outside those before it.
+
+    An escape may name half of a character, which no file and no event can hold.
+    """
     decoder = json.JSONDecoder(strict=False)
     place = 0
     for _ in range(_MOST_OPENINGS):  # each may cost a look at all that follows
@@ -145,4 +148,4 @@ def _values(text: str) -> Iterator[Any]:
         except (ValueError, RecursionError):
             place = found.end()
             continue
-        yield value
+        yield texts.clean_value(value)[0]

@@ -85,14 +85,8 @@ class Folder:
     def read(self, id: str) -> Note:
         """The note with that id. Raises NoteFault, or NoSuchNote."""
         path = self._existing(id)
-        try:
-            with path.open("rb") as file:
-                raw = file.read(MOST_BYTES + 1)
-        except OSError as error:
-            raise _unreadable(self.shown(path), error) from error
-        is_cut = len(raw) > MOST_BYTES
-        text = reading.decoded(raw[:MOST_BYTES], self.shown(path), is_cut=is_cut)
-        return reading.parse(text, id=id, file=self.shown(path))
+        shown = self.shown(path)
+        return parsed(beginning(path, shown), id, shown)
 
     def add(self, draft: Draft, *, session: str, now: datetime, language: str = "en") -> Note:
         """A new file for what is worth a note, first seen in that session ("" for none).
@@ -279,6 +273,21 @@ class Folder:
             wholefile.replace(path, text.encode("utf-8"))
         except OSError as error:
             raise locking.refused(self.shown(path), error) from error
+
+
+def beginning(path: Path, shown: str) -> bytes:
+    """As much of a note's file as is read of it, and a byte more. Raises NoteFault."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(shown, error) from error
+
+
+def parsed(raw: bytes, id: str, file: str) -> Note:
+    """The note in what `beginning` gives. Raises NoteFault."""
+    text = reading.decoded(raw[:MOST_BYTES], file, is_cut=len(raw) > MOST_BYTES)
+    return reading.parse(text, id=id, file=file)
 
 
 def _within(importance: float) -> float:

@@ -12,8 +12,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from arena_cli.ground.errors import Fault
-from arena_cli.memory import indexfile, reading, vectors, words
-from arena_cli.memory.folder import MOST_BYTES, Entry, Folder
+from arena_cli.memory import folder as folders
+from arena_cli.memory import indexfile, vectors, words
+from arena_cli.memory.folder import Entry, Folder
 from arena_cli.memory.note import Note
 from arena_cli.memory.reading import NoteFault
 from arena_cli.memory.words import Stems
@@ -120,14 +121,10 @@ def read(folder: Folder, entry: Entry, now_ns: int) -> Read:
     raw, note = b"", None
     wrong: Sequence[Fault] = ()
     try:
-        with entry.path.open("rb") as opened:
-            raw = opened.read(MOST_BYTES + 1)
-        text = reading.decoded(raw[:MOST_BYTES], file, is_cut=len(raw) > MOST_BYTES)
-        note = reading.parse(text, id=entry.id, file=file)
+        raw = folders.beginning(entry.path, file)
+        note = folders.parsed(raw, entry.id, file)
     except NoteFault as fault:
         wrong = fault.faults
-    except OSError as error:
-        wrong = [Fault(file, 0, "", f"cannot be read: {error.strerror or error}")]
     digest = hashlib.sha256(b"%d:" % entry.size + raw).hexdigest()
     return Read(entry, file, place(folder), digest, now_ns, note, wrong)
 

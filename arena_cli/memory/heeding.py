@@ -153,7 +153,7 @@ class _Text:
 
 def _goes_ahead_over(note: Note, reply: _Text) -> Sentence | None:
     """The sentence that goes ahead as if the blocker were not there, if there is one."""
-    if not _bears(note, reply) or _names(note, reply):
+    if not _bears(note, reply) or _names(note, reply.folded):
         return None
     about = reply.with_any(terms.of(note.title))
     near = {place for one in about for place in (one - 1, one, one + 1)}
@@ -181,7 +181,7 @@ def says_solved(notes: Sequence[Note], text: str) -> Iterator[tuple[Note, str]]:
 def _solved(note: Note, text: _Text) -> str | None:
     wanted = terms.of(note.title)
     for one, held in zip(text.sentences, text.words, strict=True):
-        bears = terms.shared(wanted, held) >= BEARS or _names(note, _Text(one.text))
+        bears = terms.shared(wanted, held) >= BEARS or _names(note, letters.fold(one.text))
         if bears and not one.asks and _finds(_SOLVED, one) and not _finds(_NOT_SOLVED, one):
             return one.text.strip()
     return None
@@ -198,17 +198,17 @@ def _takes_up(note: Note, reply: _Text) -> bool:
     wanted = terms.of(note.title)
     common = len(wanted & reply.all_words) / len(wanted) if wanted else 0.0
     accepts = bool(reply.sentences) and _finds(_ACCEPTS, reply.sentences[0])
-    return accepts or common >= TAKEN_UP or _names(note, reply)
+    return accepts or common >= TAKEN_UP or _names(note, reply.folded)
 
 
 def _bears(note: Note, text: _Text) -> bool:
     return terms.shared(terms.of(note.title), text.all_words) >= BEARS
 
 
-def _names(note: Note, text: _Text) -> bool:
-    """Whether the text refers to the note by its id or its title."""
+def _names(note: Note, folded: str) -> bool:
+    """Whether a text, folded, refers to the note by its id or its title."""
     names = (letters.fold(note.id), letters.fold(note.title).strip(" .。!！"))
-    return any(len(name) >= _SHORTEST_NAME and name in text.folded for name in names)
+    return any(len(name) >= _SHORTEST_NAME and name in folded for name in names)
 
 
 def _is_for(note: Note, agent: str) -> bool:

@@ -110,11 +110,6 @@ class Index:
         """Every note, archived ones too, by file; with a session its own and the shared ones."""
         return self._notes("ORDER BY file", self._places(session))
 
-    def get(self, id: str, session: str | None = None) -> Note | None:
-        """The note with that id, of that session or shared; None where there is none."""
-        found = self._notes("AND id = ? ORDER BY file LIMIT 1", self._places(session), id)
-        return found[0] if found else None
-
     def pinning(self, session: str) -> list[Note]:
         """The notes of that session, not the shared ones, whose messages are always shown."""
         return self._notes("AND pins ORDER BY file", self._own(session))

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
+from arena_cli.ground.protocol import Message, seq_of
 from arena_cli.memory import contradictions, heeding, likeness, rules, terms, words
 from arena_cli.memory.note import Note
 
@@ -53,15 +54,6 @@ _WHY = {
 }
 
 
-class Said(NamedTuple):
-    """A message: its id, the seq of its event, when it was written (UTC, ISO 8601), its text."""
-
-    id: str
-    seq: int
-    at: str
-    text: str
-
-
 class Finding(NamedTuple):
     """Something about a note that somebody should look at, and why.
 
@@ -84,7 +76,7 @@ class Finding(NamedTuple):
 
 def inspect(
     notes: Iterable[Note],
-    messages: Iterable[Said],
+    messages: Iterable[Message],
     now: datetime,
     *,
     seen: Mapping[str, int] | None = None,
@@ -108,13 +100,16 @@ def inspect(
 
 
 def _solved(
-    notes: Sequence[Note], messages: Iterable[Said], seen: Mapping[str, int], why: Mapping[str, str]
+    notes: Sequence[Note],
+    messages: Iterable[Message],
+    seen: Mapping[str, int],
+    why: Mapping[str, str],
 ) -> Iterator[Finding]:
     blockers = [note for note in notes if note.kind == "blocker"]
     solved: dict[str, Finding] = {}
     for message in messages if blockers else ():
         later = [note for note in blockers if _is_later(message, note, seen)]
-        for note, said in heeding.says_solved(later, message.text):
+        for note, said in heeding.says_solved(later, message.content):
             solved.setdefault(
                 note.id,
                 Finding(
@@ -128,14 +123,12 @@ def _solved(
     yield from (solved[note.id] for note in blockers if note.id in solved)
 
 
-def _is_later(message: Said, note: Note, seen: Mapping[str, int]) -> bool:
+def _is_later(message: Message, note: Note, seen: Mapping[str, int]) -> bool:
     """Whether a message came after the one in which the blocker was told of last."""
-    if note.id in seen:
-        return message.seq > seen[note.id]
-    digits = (note.source or "").removeprefix("m")
-    if digits.isascii() and digits.isdigit():
-        return message.seq > int(digits)
-    written, came = _time(note.created), _time(message.at)
+    told = seen.get(note.id) or seq_of(note.source or "")
+    if told:
+        return message.seq > told
+    written, came = _time(note.created), _time(message.timestamp)
     return written is not None and came is not None and came > written
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from arena_cli.ground import clock
 from arena_cli.ground.errors import UsageError
@@ -34,13 +34,6 @@ _AFTER: Mapping[Step, Status] = {
 }
 
 
-class Stepped(NamedTuple):
-    """A note after a step; `was` is its status before."""
-
-    note: Note
-    was: Status
-
-
 def check(note: Note, step: Step) -> None:
     """Raises UsageError where that step is not legal from the status of the note."""
     if step in LEGAL[note.status]:
@@ -63,21 +56,18 @@ _PASSIVE: Mapping[Step, str] = {
 }
 
 
-def take(folder: Folder, id: str, step: Step, *, by: str, now: datetime) -> Stepped:
+def take(folder: Folder, id: str, step: Step, *, by: str, now: datetime) -> Note:
     """Take a step with a note. Raises UsageError where it is not legal, else as `Folder.edit`."""
     at = clock.timestamp(now)
-    before: list[Status] = []
 
     def stepped(note: Note, text: str) -> str:
         check(note, step)
-        before[:] = [note.status]
         fields: dict[str, Any] = {"status": _AFTER[step], "updated": at}
         if step == "approve":
             fields |= {"approved_by": by, "approved_at": at}
         return reading.changed(text, **fields)
 
-    note = folder.edit(id, stepped)
-    return Stepped(note, before[0])
+    return folder.edit(id, stepped)
 
 
 def supersede(folder: Folder, old: str, new: str, *, now: datetime) -> Note:

@@ -7,17 +7,17 @@ difference, and so does their order, however alike the rest is.
 from __future__ import annotations
 
 import re
-import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
+
+from arena_cli.team import letters
 
 NEAR = 92.0  # of 100, by rapidfuzz
 _NEAR_WORD = 70.0  # `use` and `uses`, `colour` and `color`; not `login` and `logout`
 
-# Han and kana are written without spaces, so that each is a word; a sign such as `<` or `€` tells
-# things apart, as do the `++` and `#` of a language's name. Other punctuation does not.
-_WORD = re.compile(
-    "[\u3005\u3400-\u4dbf\u4e00-\u9fff\u3040-\u30ff\uf900-\ufaff\U00020000-\U0003ffff]"
-    r"|(?<!\w)-(?=\d)|[^\W_\u3040-\u30ff\u3400-\u9fff]+(?:\+\+|#(?!\w))?|[<>=≤≥≠±$€£¥%+]"
+# Where no spaces stand between words, each character is one; a sign such as `<` or `€` tells things
+# apart, as do the `++` and `#` of a language's name. Other punctuation does not.
+_WORD = (
+    rf"[{letters.UNSPACED}]|(?<!\w)-(?=\d)|[^\W_{letters.UNSPACED}]+(?:\+\+|#(?!\w))?|[<>=≤≥≠±$€£¥%+]"
 )
 _IDLE = frozenset({"a", "an", "the", "的", "了", "吧", "呢", "啊", "呀"})
 
@@ -35,10 +35,15 @@ def same(one: str, other: str) -> bool:
 @lru_cache(maxsize=16_384)
 def words(title: str) -> tuple[str, ...]:
     """What of a title counts, in its order; of one that has no words the signs themselves."""
-    folded = unicodedata.normalize("NFKC", title).casefold()
-    folded = unicodedata.normalize("NFKC", folded)
-    found = _WORD.findall(folded)
+    folded = letters.fold(title)
+    found = _word().findall(folded)
     return tuple(word for word in found if word not in _IDLE) or tuple(found or folded.split())
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    # Such a class takes some milliseconds to compile: not before it is needed.
+    return re.compile(_WORD)
 
 
 def _near(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:

@@ -27,9 +27,7 @@ TEXTS = {
     "the message that it comes from is shown whole": "它的来源消息已完整显示",
     "there is no room": "放不下",
     "there are as many better ones as are shown": "已有足够多更相关的笔记",
-    "asked to be concise: all that is not summarised fills the window": (
-        "会被要求简短：未摘要的内容快要填满窗口"
-    ),
+    "asked to be concise: its window is filling up": ("会被要求简短：窗口快要填满"),
     "role, team and how to read": "角色、团队与阅读方法",
     "summary": "摘要",
     "messages": "消息",

@@ -22,7 +22,7 @@ from arena_cli.transcript.events import Compacted
 class Explained(NamedTuple):
     """An input as it would be now; `of` is how many messages the session has.
 
-    `window` are the tokens of the agent's window, `reserved` of these for its answer, `usage_ratio`
+    `window` are the tokens that the agent takes, `reserved` of these for its answer, `usage_ratio`
     how full it would be if all were shown that is not summarised. `factor` is what its model counts
     over what is estimated.
     """
@@ -86,7 +86,7 @@ def _explained(stored: Stored, member: Member, scene: Scene) -> Explained:
         memory=memory,
         head_tokens=head.tokens,
         pinned_tokens=sum(scene.history.weight_of(one.message) for one in built.chosen.pinned),
-        window=head.room + settings.reserved_output_tokens,
+        window=scene.room(agent) + settings.reserved_output_tokens,
         reserved=settings.reserved_output_tokens,
         usage_ratio=window.usage_ratio(head, scene.history, memory, limits.factor),
         factor=limits.factor,

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from arena_cli.ground.errors import Fault
+from arena_cli.ground.protocol import Message, seq_of
 from arena_cli.memory import inspecting
-from arena_cli.memory.inspecting import Finding, Said
+from arena_cli.memory.inspecting import Finding
 from arena_cli.memory.note import Draft
 from arena_cli.session import shelves
 from arena_cli.session.shelves import Shelf
@@ -31,7 +32,7 @@ def inspect(shelf: Shelf, now: datetime, *, language: str = "en") -> Inspected:
     """Look through the notes of a session and what was said in it, or the shared notes."""
     notes, problems = shelves.notes(shelf)
     seen = {
-        event.note: _seq(event.message)
+        event.note: seq_of(event.message)
         for event in shelves.history(shelf)
         if event.message and event.act in ("added", "seen", "edited")
     }
@@ -57,21 +58,13 @@ def apply(findings: Sequence[Finding], keeper: Keeper) -> list[Finding]:
     return applied
 
 
-def _messages(shelf: Shelf) -> Iterator[Said]:
+def _messages(shelf: Shelf) -> Iterator[Message]:
     """What people and agents said in the session, in order of the transcript."""
     if shelf.stored is None:
         return
     for line in read.lines(shelf.stored.transcript):
         for event in line.events:
-            said = None
-            if isinstance(event, MessageEvent):
-                said = event.message if event.message.author_type != "system" else None
-            elif isinstance(event, ReplyFinished) and event.status == "success":
-                said = event.message
-            if said is not None:
-                yield Said(said.id, event.seq, event.ts, said.content)
-
-
-def _seq(message_id: str) -> int:
-    digits = message_id.removeprefix("m")
-    return int(digits) if digits.isascii() and digits.isdigit() else 0
+            if isinstance(event, MessageEvent) and event.message.author_type != "system":
+                yield event.message
+            elif isinstance(event, ReplyFinished) and event.status == "success" and event.message:
+                yield event.message

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from arena_cli.ground.errors import DiskRefused, UsageError
 from arena_cli.ground.redact import Redactor
@@ -132,7 +131,7 @@ class Keeper:
         folder = self.shelf.folder
         if step == "approve" and folder.read(id).status == "draft":
             self.step(id, "submit")
-        note = lifecycle.take(folder, id, step, by=self._by, now=self._place.clock.now()).note
+        note = lifecycle.take(folder, id, step, by=self._by, now=self._place.clock.now())
         self._tell(note, _ACTS[step], reason=reason)
         if step == "approve" and note.supersedes not in ("", note.id):
             self._supersede(note.supersedes, note)
@@ -166,44 +165,31 @@ class Keeper:
         kept = folder.read(into)
         gone = lifecycle.supersede(folder, old, into, now=now)
         self._tell(gone, "superseded", reason=reason)
-
-        def counted(current: Note, text: str) -> str:
-            sessions = list(dict.fromkeys([*current.related_sessions, *gone.related_sessions]))
-            count = current.occurrences + gone.occurrences
-            return reading.changed(text, occurrences=count, related_sessions=sessions)
-
-        return self._tell(folder.edit(kept.id, counted), "seen", reason=reason)
+        counted = self._count(kept.id, gone.occurrences, gone.related_sessions)
+        return self._tell(counted, "seen", reason=reason)
 
     def close(self) -> None:
         """Let go of them."""
         self._held.close()
 
-    def __enter__(self) -> Keeper:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _share_again(self, shared: Note, note: Note) -> Note:
         """Count what was shared before, once for each session."""
-        new = [name for name in _sessions(note) if name not in shared.related_sessions]
-        if new:
-
-            def counted(current: Note, text: str) -> str:
-                sessions = list(dict.fromkeys([*current.related_sessions, *new]))
-                count = current.occurrences + note.occurrences
-                return reading.changed(text, occurrences=count, related_sessions=sessions)
-
-            shared = self.shelf.folder.edit(shared.id, counted)
+        if not set(_sessions(note)) <= set(shared.related_sessions):
+            shared = self._count(shared.id, note.occurrences, _sessions(note))
             self._tell(shared, "seen", reason=note.file)
         if shared.status in ("draft", "pending_user"):
             return self.step(shared.id, "approve")
         return shared
+
+    def _count(self, id: str, times: int, sessions: Iterable[str]) -> Note:
+        """Count a note as seen so many times more, in these sessions."""
+
+        def counted(note: Note, text: str) -> str:
+            seen_in = list(dict.fromkeys([*note.related_sessions, *sessions]))
+            count = note.occurrences + times
+            return reading.changed(text, occurrences=count, related_sessions=seen_in)
+
+        return self.shelf.folder.edit(id, counted)
 
     def _supersede(self, old: str, new: Note) -> None:
         try:
