@@ -242,12 +242,9 @@ def test_turns_go_down_and_agents_across(tmp_path: Path) -> None:
     last = table.all("div", "card")[-1]
     assert "mentioned by 合规, 全栈开发" in last.text
     assert table.one("div", "end").text.startswith("quiet 4 replies in 2 turns")
-    assert [
-        one.attributes["colspan"] for one in table.all("td") if "colspan" in one.attributes
-    ] == [
-        "5",
-        "5",
-    ]
+    across = [one for one in table.all("td") if "colspan" in one.attributes]
+    assert {one.attributes["colspan"] for one in across} == {"5"}
+    assert [one.text.split(" ")[0] for one in across] == ["user", "note", "note", "quiet"]
 
 
 def test_all_that_can_come_of_a_call_is_told(tmp_path: Path) -> None:
@@ -614,6 +611,26 @@ def test_show_writes_the_page_to_stdout_or_a_file(program: Program) -> None:
         assert program.run(*args).check().stdout == out
     program.env["PYTHONIOENCODING"] = "gbk"
     assert program.run("show", "s", "--html").out == out.encode()
+
+
+def test_a_page_tells_what_was_done_for_the_memory(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    blocked = "Blocker: the payment API credentials are missing."
+    ignored = "I will deploy the payment API tonight."
+    program.agent("dev", blocked, ignored, name="开发").team()
+    for text in "ab":
+        program.run("send", "--session", "s", f"@dev {text}").check()
+    told = program.run("show", "s").stdout
+    page = read(program.run("show", "s", "--html").stdout)
+    note = "blocker-the-payment-api-credentials-are-missing"
+    lines = [
+        f"note {note} added by rules: the payment API credentials are missing",
+        f"replan_required: 开发 did not heed {note}: "
+        f"goes ahead ({ignored}) and says nothing of the blocker",
+    ]
+    rows = [one.text for one in page.all("tr", "across")]
+    assert [one for one in rows if note in one] == lines
+    assert [one.strip() for one in told.splitlines() if note in one] == lines
 
 
 def test_show_takes_a_part_of_a_session(program: Program) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from arena_cli.ground.protocol import Message
 from arena_cli.ground.text import shown_line
-from arena_cli.report import content, facts
+from arena_cli.report import content, facts, remembered
 from arena_cli.report.html import blocks
 from arena_cli.report.html.blocks import Text
 from arena_cli.report.html.cast import Cast, Lane, Who
+from arena_cli.report.spans import Span
 from arena_cli.report.words import Words
 from arena_cli.transcript.events import (
     Candidates,
@@ -81,7 +82,7 @@ class SaidRow:
 class NoteRow:
     """Something that happened, in one line."""
 
-    text: str
+    pieces: Sequence[Span]
     kind = "note"
 
 
@@ -158,13 +159,15 @@ class _Table:
                 self._rows.append(self._end(event))
             case Recovered():
                 what = self._say("recovered: {what}", what=shown_line(event.what))
-                self._rows.append(NoteRow(what))
+                self._rows.append(NoteRow([Span(what)]))
             case Resumed():
                 told = {"chain": event.chain, "seq": event.after_seq}
                 text = self._say("resumed chain {chain} after event {seq}", **told)
-                self._rows.append(NoteRow(text))
+                self._rows.append(NoteRow([Span(text)]))
             case _:
-                pass
+                told = remembered.line_of(event, self._say, lambda by: self._cast.who(by).name)
+                if told is not None:
+                    self._rows.append(NoteRow(told.spans))
 
     def talk(self) -> Talk:
         """The table of all that was taken."""
