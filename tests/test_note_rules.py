@@ -110,9 +110,9 @@ def test_a_list_below_a_heading_is_of_its_kind() -> None:
     ["### Key decisions", "## 3. Decisions", "**决定**", "决定：", "Decisions:", "**Decision:**"],
 )
 def test_a_heading_needs_no_colon(heading: str) -> None:
-    text = f"{heading}\n\n1. **Database**: PostgreSQL 16, for JSONB.\n2. Should we use Kafka?"
+    text = f"{heading}\n\n1. PostgreSQL 16, for **JSONB**.\n2. Should we use Kafka?"
     assert [(draft.kind, draft.title) for draft in found(text)] == [
-        ("decision", "Database: PostgreSQL 16, for JSONB")
+        ("decision", "PostgreSQL 16, for JSONB")
     ]
 
 

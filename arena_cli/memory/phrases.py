@@ -137,7 +137,20 @@ _SAYINGS: list[tuple[Kind, str, str]] = [
 ]
 
 _SIGNS = ":：【["
-"""Of which one stands in every marker, and in the box of a task."""
+"""Of which one stands in every marker, but for a heading."""
+
+_HEADS = "#*"
+"""Of which one stands in every heading."""
+
+_BOX = "[ ]"
+
+_MARKED_BY = (
+    *("decision", "decided", "conclusion", "requirement", "constraint", "criteri", "todo", "to-do"),
+    *("to do", "action", "task", "assigned", "block", "problem", "issue", "bug", "defect", "risk"),
+    *("next step", "决定", "决策", "决议", "结论", "需求", "要求", "约束", "验收", "待办", "任务"),
+    *("行动", "阻塞", "卡点", "问题", "缺陷", "故障", "风险", "下一步", "后续"),
+)
+"""In small letters, of which one stands in every marker."""
 
 _ONE_OF: dict[Kind, tuple[str, ...]] = {
     "blocker": (
@@ -203,9 +216,12 @@ def sayings(sentence: str) -> Iterator[Saying]:
 
 def may_hold(text: str) -> bool:
     """Whether it is worth a look at each sentence of a text: most messages hold nothing."""
-    if any(sign in text for sign in _SIGNS):
+    if _BOX in text:
         return True
     folded = text.lower()
+    may_be_marked = any(sign in text for sign in (*_SIGNS, *_HEADS))
+    if may_be_marked and any(word in folded for word in _MARKED_BY):
+        return True
     near = [says for kind, says, _ in _SAYINGS if any(word in folded for word in _ONE_OF[kind])]
     # Some look on to a line's end from each place in it, so that a long line takes its square.
     return bool(near) and (
