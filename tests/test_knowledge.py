@@ -268,7 +268,10 @@ def test_two_people_at_once_lose_nothing(arena: Program) -> None:
 
 def test_a_secret_does_not_get_into_a_note(arena: Program) -> None:
     arena.file("arena.yaml", "team: crew\nredact: ['tok-[0-9]+']\n")
-    knowledge(arena, "add", "Use tok-123", "--text", "it is tok-456", "-c").check()
+    beside = ("--tag", "tok-7", "--owner", "tok-8")
+    knowledge(arena, "add", "Use tok-123", "--text", "it is tok-456", *beside, "-c").check()
+    knowledge(arena, "archive", "reference-use", "--reason", "tok-9 has leaked").check()
+    assert "has leaked" in arena.written()
     assert "tok-" not in arena.written()
 
 

@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -20,15 +20,15 @@ from arena_cli.ground.text import shown_line
 
 if TYPE_CHECKING:
     from arena_cli.ground.protocol import Attachment
-    from arena_cli.report.audit.record import Format, Record
+    from arena_cli.report.audit.record import Record
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import Event
     from arena_cli.transcript.read import Problem
 
 STDOUT = "-"
-FORMATS: tuple[Format, ...] = ("md", "csv", "json")
 _CHUNK = 65_536  # characters that are written at once
 
+Format = Literal["md", "csv", "json"]
 OneSession = Annotated[
     str | None,
     typer.Argument(
@@ -44,10 +44,11 @@ Audit = Annotated[
     ),
 ]
 InFormat = Annotated[
-    str | None,
+    Format | None,
     typer.Option(
         "--format",
         metavar="md|csv|json",
+        case_sensitive=False,
         help="How it is written; without it by the ending of --output, else md.",
     ),
 ]
@@ -67,7 +68,7 @@ def export(
     """Write a session's conversation, or the audit of every call, for people and programs."""
     from arena_cli.session import store
 
-    chosen = _format(as_format, output)
+    chosen = as_format or _by_ending(output)
     root = common.root_of(context)
     stored = store.find(root, session) if session is not None else store.last(root)
 
@@ -81,15 +82,10 @@ def export(
     _write(output, pieces, stored)
 
 
-def _format(given: str | None, output: Path | None) -> Format:
-    """The format that is asked for. Raises UsageError."""
-    if given is None:
-        ending = output.suffix[1:].casefold() if output else ""
-        return next((one for one in FORMATS if one == ending), "md")
-    chosen = next((one for one in FORMATS if one == given.casefold()), None)
-    if chosen is None:
-        raise UsageError(f"--format {shown_line(given)} is none", f"One of {', '.join(FORMATS)}.")
-    return chosen
+def _by_ending(output: Path | None) -> Format:
+    ending = output.suffix[1:].casefold() if output else ""
+    known: tuple[Format, ...] = get_args(Format)
+    return next((one for one in known if one == ending), "md")
 
 
 def _writer(chosen: Format) -> Callable[[Record], Iterator[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -36,11 +36,11 @@ from arena_cli.ground.text import shown_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from arena_cli.memory.lifecycle import Step
     from arena_cli.memory.note import Note
     from arena_cli.session.findnote import Named
-    from arena_cli.session.shelves import Shelf
 
 knowledge_app = typer.Typer(
     help="What the team remembers: notes, their approval and their trail.",
@@ -155,8 +155,8 @@ def show(
         common.warn(f"{shown_line(found.file)}: only what is shown of it is read, the rest is kept")
 
 
-@knowledge_app.command("submit")
-def submit(
+@knowledge_app.command("submit", help="Ask for drafts to be approved.")
+def take_step(
     context: typer.Context,
     note: SomeNotes,
     session: InSession = None,
@@ -167,10 +167,10 @@ def submit(
     as_json: AsJson = False,
     wait: Wait = 600,
 ) -> None:
-    """Ask for drafts to be approved."""
-    among = notes.shelves(context, session, last=last, shared=shared)
-    named = _named(context, note, among)
-    _tell(_step(context, named, "submit", by, reason, wait), as_json=as_json)
+    """The command of a step that needs nothing else: its name is that of the step."""
+    named = _named(context, note, session, last=last, shared=shared)
+    step = cast("Step", context.info_name)
+    _tell(_step(context, named, step, by, reason, wait), as_json=as_json)
 
 
 @knowledge_app.command("approve")
@@ -189,8 +189,7 @@ def approve(
     """Approve notes, drafts too; from then on they are superseded, not changed."""
     from arena_cli.session import shelves
 
-    among = notes.shelves(context, session, last=last, shared=shared)
-    named = _named(context, note, among)
+    named = _named(context, note, session, last=last, shared=shared)
     if share:
         _check_shareable(named)
     done = _step(context, named, "approve", by, reason, wait, skip=share)
@@ -217,27 +216,13 @@ def reject(
     """Send notes back to be drafts, with a reason."""
     if not reason.strip():
         raise UsageError("a rejection needs a reason", "Say --reason TEXT.")
-    among = notes.shelves(context, session, last=last, shared=shared)
-    named = _named(context, note, among)
+    named = _named(context, note, session, last=last, shared=shared)
     _tell(_step(context, named, "reject", by, reason, wait), as_json=as_json)
 
 
-@knowledge_app.command("archive")
-def archive(
-    context: typer.Context,
-    note: SomeNotes,
-    session: InSession = None,
-    last: OfLast = False,
-    shared: Shared = False,
-    by: By = None,
-    reason: Reason = "",
-    as_json: AsJson = False,
-    wait: Wait = 600,
-) -> None:
-    """Put notes away: they are shown to no agent any more."""
-    among = notes.shelves(context, session, last=last, shared=shared)
-    named = _named(context, note, among)
-    _tell(_step(context, named, "archive", by, reason, wait), as_json=as_json)
+knowledge_app.command("archive", help="Put notes away: they are shown to no agent any more.")(
+    take_step
+)
 
 
 @knowledge_app.command("history")
@@ -269,8 +254,11 @@ knowledge_app.command("inspect")(knowledge_inspect.inspect)
 knowledge_app.command("search")(knowledge_search.search)
 
 
-def _named(context: typer.Context, names: Sequence[str], among: Sequence[Shelf]) -> list[Named]:
+def _named(
+    context: typer.Context, names: Sequence[str], session: str | None, *, last: bool, shared: bool
+) -> list[Named]:
     """The notes of these names, each once."""
+    among = notes.shelves(context, session, last=last, shared=shared)
     found = [notes.find(context, name, among) for name in names]
     return list({(one.shelf.trail, one.id): one for one in found}.values())
 
@@ -301,18 +289,17 @@ def _step(
     from arena_cli.session import knowledge
 
     done = ("approved",) if skip else ()
-    shelves = list(dict.fromkeys(one.shelf.trail for one in named))
-    after: dict[int, Note] = {}
     for one in named:
-        knowledge.check(one.shelf, [one.id], step, done=done)
-    for trail in shelves:
-        here = [(place, one) for place, one in enumerate(named) if one.shelf.trail == trail]
-        with notes.kept(context, here[0][1].shelf, by, wait) as keeper:
-            for place, one in here:
+        knowledge.check(one.shelf, one.id, step, done=done)
+    after: dict[tuple[Path, str], Note] = {}
+    for trail in dict.fromkeys(one.shelf.trail for one in named):
+        here = [one for one in named if one.shelf.trail == trail]
+        with notes.kept(context, here[0].shelf, by, wait) as keeper:
+            for one in here:
                 current = one.shelf.folder.read(one.id)
                 is_done = current.status in done
-                after[place] = current if is_done else keeper.step(one.id, step, reason)
-    return [after[place] for place in range(len(named))]
+                after[trail, one.id] = current if is_done else keeper.step(one.id, step, reason)
+    return [after[one.shelf.trail, one.id] for one in named]
 
 
 def _tell(found: Sequence[Note], *, as_json: bool, as_list: bool = False) -> None:

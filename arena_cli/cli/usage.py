@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from arena_cli.cli import common, complete, streams
-from arena_cli.ground.errors import UsageError
-from arena_cli.ground.text import shown_line
 
 if TYPE_CHECKING:
-    from arena_cli.report.usage import By, Ledger
+    from arena_cli.report.usage import Ledger
     from arena_cli.session.store import Stored
 
 _WIDTH = 100
@@ -25,8 +23,13 @@ OneSession = Annotated[
     ),
 ]
 ByWhat = Annotated[
-    str,
-    typer.Option("--by", metavar="agent|model|day|scenario", help="A row for each of these."),
+    Literal["agent", "model", "day", "scenario"],
+    typer.Option(
+        "--by",
+        metavar="agent|model|day|scenario",
+        case_sensitive=False,
+        help="A row for each of these.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -45,7 +48,7 @@ def usage(
     from arena_cli.session import store
 
     root = common.root_of(context)
-    ledger = Ledger(_by(by))
+    ledger = Ledger(by)
     if session is not None:
         _read(store.find(root, session), ledger)
     else:
@@ -62,16 +65,6 @@ def usage(
         common.warn("no agent was called yet")
     else:
         _print(ledger)
-
-
-def _by(word: str) -> By:
-    from arena_cli.report.usage import By
-
-    known: tuple[By, ...] = get_args(By)
-    chosen = next((one for one in known if one == word.casefold()), None)
-    if chosen is None:
-        raise UsageError(f"--by {shown_line(word)} is none", f"One of {', '.join(known)}.")
-    return chosen
 
 
 def _read(stored: Stored, ledger: Ledger) -> None:

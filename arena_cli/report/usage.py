@@ -120,8 +120,7 @@ class Ledger:
                 failed = event.status not in ("success", "declined")
                 free = kind in FREE_KINDS
                 self._add(event, event.agent, event.usage, failed=failed, free=free)
-            # No agent's id has a blank: that was no agent.
-            case Compacted() if event.usage is not None or " " not in event.by:
+            case Compacted() if event.usage is not None or _is_agent(event.by):
                 self._remembered(event, failed=bool(event.rolled_back))
             case Extracted():
                 self._remembered(event, failed=event.error is not None)
@@ -148,7 +147,7 @@ class Ledger:
         """Take in what an agent did for the team's memory, which no reply tells of."""
         kind = str(event.metadata.get("adapter", ""))
         self._models[event.by] = _model(event, kind) or self._models.get(event.by, "")
-        free = kind in FREE_KINDS
+        free = is_free(event)
         self._add(event, event.by, event.usage, failed=failed, memory=True, free=free)
 
     def _add(
@@ -171,6 +170,15 @@ class Ledger:
         row = self._rows.setdefault(key, Row(*key))
         row.add(usage, failed=failed, free=free)
         self.total.add(usage, failed=failed, free=free)
+
+
+def is_free(event: Compacted | Extracted) -> bool:
+    """Whether that was the work of no model: of a library, or of a script."""
+    return not _is_agent(event.by) or event.metadata.get("adapter") in FREE_KINDS
+
+
+def _is_agent(by: str) -> bool:
+    return " " not in by  # which no agent's id has
 
 
 def _model(event: ReplyFinished | Compacted | Extracted, kind: str) -> str:

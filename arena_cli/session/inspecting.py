@@ -64,7 +64,6 @@ def _messages(shelf: Shelf) -> Iterator[Message]:
         return
     for line in read.lines(shelf.stored.transcript):
         for event in line.events:
-            if isinstance(event, MessageEvent) and event.message.author_type != "system":
-                yield event.message
-            elif isinstance(event, ReplyFinished) and event.status == "success" and event.message:
-                yield event.message
+            said = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
+            if said is not None and said.author_type != "system":
+                yield said

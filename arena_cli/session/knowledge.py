@@ -274,14 +274,14 @@ def copy_of(note: Note, text: str) -> Draft:
     )
 
 
-def check(shelf: Shelf, ids: Iterable[str], step: Step, *, done: Container[str] = ()) -> None:
-    """Raises UsageError where that step is not legal for one of these notes.
+def check(shelf: Shelf, id: str, step: Step, *, done: Container[str] = ()) -> None:
+    """Raises UsageError where that step is not legal for the note.
 
-    Those whose status is one of `done` need it no more.
+    One whose status is one of `done` needs it no more.
     """
-    for note in map(shelf.folder.read, ids):
-        if note.status not in done:
-            lifecycle.check(note, step)
+    note = shelf.folder.read(id)
+    if note.status not in done:
+        lifecycle.check(note, step)
 
 
 def _check_unapproved(draft: Draft, known: Sequence[Note]) -> None:

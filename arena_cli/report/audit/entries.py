@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from arena_cli.ground.protocol import Message, Usage
+from arena_cli.report import usage as usages
 from arena_cli.report.usage import FREE_KINDS
 from arena_cli.transcript.events import (
     ChainFinished,
@@ -37,6 +38,7 @@ MESSAGE = "message"
 UNFINISHED = "unfinished"
 
 _AS_THEY_ARE = (NoteEvent, ContextUsage, Compacted, Deviation, Extracted, ChainFinished)
+_APART = {"seq", "ts", "type", "metadata", "usage", "session_usage"}
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
@@ -181,13 +183,10 @@ def _of(kind: str, event: Event) -> Entry:
     """An entry of an event; those that are told as they are with all that they have."""
     told: Entry = {"entry": kind, "seq": event.seq, "time": event.ts}
     if isinstance(event, _AS_THEY_ARE):
-        fields = event.model_dump(mode="json", exclude={"seq", "ts", "type", "metadata"})
-        usage, _ = fields.pop("usage", None), fields.pop("session_usage", None)
+        fields = event.model_dump(mode="json", exclude=_APART)
         told |= fields
         if isinstance(event, (Compacted, Extracted)):
-            # No agent's id has a blank: that was no agent.
-            free = " " in event.by or not FREE_KINDS.isdisjoint(event.metadata)
-            told |= _usage(Usage.model_validate(usage) if usage else None, free=free)
+            told |= _usage(event.usage, free=usages.is_free(event))
     return told
 
 

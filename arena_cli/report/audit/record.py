@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from arena_cli.report.audit import entries
 from arena_cli.report.audit.entries import Entry
 from arena_cli.report.audit.totals import Totals
 from arena_cli.transcript.events import Event, SessionEvent
-
-Format = Literal["md", "csv", "json"]
 
 
 @dataclass
