@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from program import Program
 
+from arena_cli.ground.protocol import Message
 from arena_cli.memory import inspecting
-from arena_cli.memory.inspecting import Finding, Said
+from arena_cli.memory.inspecting import Finding
 from arena_cli.memory.note import Note
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -27,13 +28,21 @@ def note(kind: Any, title: str, created: str = EARLY, **fields: Any) -> Note:
 
 def found(*notes: Note, said: list[str] | None = None, **options: Any) -> list[Finding]:
     messages = [
-        Said(f"m{seq}", seq, "2026-02-22T00:00:00.000Z", text)
+        Message(
+            id=f"m{seq}",
+            author_id="dev",
+            author_name="Dev",
+            author_type="agent",
+            content=text,
+            timestamp="2026-02-22T00:00:00.000Z",
+        )
         for seq, text in enumerate(said or [], 10)
     ]
     return inspecting.inspect(notes, messages, NOW, **options)
 
 
 KEYS = note("blocker", "Payment API credentials are missing", source="m3")
+KEYS_BY_ID = note("blocker", "Payment API credentials are missing", id="blocker-k7", source="m3")
 KEYS_ZH = note("blocker", "支付接口密钥还没有下发", source="m3")
 
 
@@ -44,6 +53,7 @@ KEYS_ZH = note("blocker", "支付接口密钥还没有下发", source="m3")
         (KEYS, "We got the credentials for the payment API yesterday."),
         (KEYS, "- the missing payment API credentials: resolved"),
         (KEYS, "blocker-payment-api-credentials-are-missing is solved."),
+        (KEYS_BY_ID, "blocker-k7 is solved."),
         (KEYS_ZH, "支付接口密钥已经拿到了。"),
         (KEYS_ZH, "好消息：支付接口的密钥问题解决了，可以联调。"),
         (KEYS_ZH, "支付接口密钥终于到位。"),
@@ -340,6 +350,19 @@ def test_one_message_may_solve_two_and_what_was_cut_short_is_done_again(team: Pr
     status = {one["id"]: one["status"] for one in found}
     assert (status[BLOCKER], status[again]) == ("archived", "archived")
     assert [one["occurrences"] for one in found if one["kind"] == "conclusion"] == [1]
+    told = [one["act"] for one in team.records() if one.get("kind") == "conclusion"]
+    assert told == ["added"]
+
+
+def test_a_blocker_that_is_told_of_again_is_open_again(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    missing = "Blocker: the payment API credentials are missing."
+    program.agent("dev", missing, "The payment API credentials have arrived.", missing).team()
+    for text in ("how is it?", "any news?", "and now?"):
+        assert program.run("send", "--session", "s", f"@dev {text}").code == 0
+    assert [one["act"] for one in program.records() if one["type"] == "note"] == ["added", "seen"]
+    told = program.run("knowledge", "inspect", "--session", "s")
+    told.check(stdout="session s: nothing found in 1 note\n")
 
 
 def test_what_was_one_is_counted_with_the_other(team: Program) -> None:

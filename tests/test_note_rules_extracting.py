@@ -133,3 +133,10 @@ def test_an_answer_makes_so_many_notes_at_most() -> None:
 def test_an_answer_never_approves() -> None:
     (draft,) = read([{**GOOD, "status": "approved", "owner": "@dev", "tags": "a, b"}]).drafts
     assert draft == FOUND[0]._replace(owner="dev", tags=("a", "b"))
+
+
+def test_half_a_character_in_an_answer_loses_no_note() -> None:
+    answer = json.dumps([{**GOOD, "body": "half \ud800", "tags": ["\udc00"]}, CHINESE])
+    assert r"\ud800" in answer
+    found = read(answer)
+    assert found == Written([FOUND[0]._replace(body="half \ufffd", tags=("\ufffd",)), FOUND[1]], [])

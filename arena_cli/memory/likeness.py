@@ -17,7 +17,8 @@ _NEAR_WORD = 70.0  # `use` and `uses`, `colour` and `color`; not `login` and `lo
 # Where no spaces stand between words, each character is one; a sign such as `<` or `€` tells things
 # apart, as do the `++` and `#` of a language's name. Other punctuation does not.
 _WORD = (
-    rf"[{letters.UNSPACED}]|(?<!\w)-(?=\d)|[^\W_{letters.UNSPACED}]+(?:\+\+|#(?!\w))?|[<>=≤≥≠±$€£¥%+]"
+    rf"[{letters.UNSPACED}]|(?<!\w)-(?=\d)|"
+    rf"[^\W_{letters.UNSPACED}]+(?:\+\+|#(?!\w))?|[<>=≤≥≠±$€£¥%+]"
 )
 _IDLE = frozenset({"a", "an", "the", "的", "了", "吧", "呢", "啊", "呀"})
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena_cli.ground.errors import UsageError
-from arena_cli.ground.protocol import Message
+from arena_cli.ground.protocol import Message, seq_of
 from arena_cli.transcript import events, index, read
 from arena_cli.transcript.events import (
     ChainFinished,
@@ -164,11 +164,11 @@ def offset_after(path: Path, seq: int) -> int:
 
 def message(path: Path, message_id: str) -> Message | None:
     """The message with that id that agents may be shown; None where there is none."""
-    digits = message_id.removeprefix("m")
-    if not (digits.isascii() and digits.isdigit()):
+    seq = seq_of(message_id)
+    if not seq:
         return None
     with path.open("rb") as file:
-        file.seek(offset_after(path, int(digits) - 1))
+        file.seek(offset_after(path, seq - 1))
         found = read.events_of(file.readline())
     for event in found:
         said = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None

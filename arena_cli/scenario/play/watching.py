@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from arena_cli.adapters.runtime import Answer, Calls, Heard, Runtime
@@ -10,7 +10,6 @@ from arena_cli.context import render
 from arena_cli.engine import asking
 from arena_cli.ground.errors import ArenaError
 from arena_cli.ground.protocol import AgentInput
-from arena_cli.ground.redact import Redactor
 from arena_cli.scenario.expect.shapes import Expect, Noted, NoteRow
 from arena_cli.scenario.load import beside
 from arena_cli.scenario.load.shapes import ScenarioFile
@@ -32,7 +31,7 @@ class Watching:
         self._of_inputs = any("shown" in expect.model_fields_set for expect in expected)
         self._of_notes = any(map(_looks_at_notes, expected))
         self._workspace = workspace
-        self.inputs = Shown()
+        self.inputs: dict[str, str] = {}
         self.noted: dict[NoteEvent, str] = {}
 
     def around(self, inner: Around) -> Around:
@@ -57,43 +56,22 @@ def _looks_at_notes(expect: Expect) -> bool:
     return any(isinstance(row, NoteRow) and row.kinds for row in rows)
 
 
-class Shown(Mapping[str, str]):
-    """What agents were shown at their calls, by the hash of the input: system text and prompt.
+class _Watched:
+    """What agents are called through, and what they are shown kept.
 
-    It is rendered where it is looked at. An agent that goes on in its own session was shown the
-    rest there.
+    An agent that goes on in its own session was shown the rest there.
     """
 
-    def __init__(self) -> None:
-        self._inputs: dict[str, tuple[AgentInput, Redactor]] = {}
-
-    def add(self, input: AgentInput, redactor: Redactor) -> None:
-        """An agent is called with it."""
-        self._inputs[input.input_hash] = (input, redactor)
-
-    def __getitem__(self, input_hash: str) -> str:
-        shown, redactor = self._inputs[input_hash]
-        return redactor.text("\n\n".join(render.render(shown.afresh())))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._inputs)
-
-    def __len__(self) -> int:
-        return len(self._inputs)
-
-
-class _Watched:
-    """What agents are called through, and what they are shown kept."""
-
-    def __init__(self, calls: Calls, shown: Shown) -> None:
+    def __init__(self, calls: Calls, inputs: dict[str, str]) -> None:
         self.redactor = calls.redactor
         self._calls = calls
-        self._shown = shown
+        self._inputs = inputs
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
         """One call of one agent; one that works for the team's memory is no call of a step."""
         if input.turn_id != asking.ASIDE:
-            self._shown.add(input, self.redactor)
+            shown = "\n\n".join(render.render(input.afresh()))
+            self._inputs[input.input_hash] = self.redactor.text(shown)
         return await self._calls.invoke(member, input, heard)
 
     async def stop(self) -> None:

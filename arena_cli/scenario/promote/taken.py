@@ -25,9 +25,6 @@ from arena_cli.transcript.events import (
     TurnStarted,
 )
 
-EXTRACTIVE = "extractive"
-"""How `compacted.by` begins where no agent was asked."""
-
 
 class Piece(NamedTuple):
     """What becomes one step: a chain from its message to its end, or one planted message."""
@@ -195,7 +192,7 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
 
 def _asked(event: Event) -> bool:
     """Whether an agent summarised; a library's summary is made again."""
-    return isinstance(event, Compacted) and not event.by.startswith(EXTRACTIVE)
+    return isinstance(event, Compacted) and " " not in event.by  # which no agent's id has
 
 
 def _notes_from_elsewhere(pieces: Sequence[Piece]) -> list[str]:

@@ -26,20 +26,22 @@ from arena_cli.transcript.events import NoteEvent, SessionEvent
 MEMBERS = "members"
 MEMORY_CONTEXT = "memory_context"
 
+_Both = tuple[list[Fact], list[Fact]]
+
 
 def of(tape: Tape, members: Sequence[Member]) -> list[Drift]:
     """All drift of a scenario that was replayed by these members."""
     case = tape.recorded
     assert case is not None
     roots = [*_settings(case, tape, members), *_rules(case, tape)]
-    routing = list(_routing(case, tape))
-    followers = [*routing, *_remembered(case, tape), *_misses(tape), *_left_over(tape)]
+    told = _compared(case, tape)
+    followers = [*_routing(told), *_remembered(told), *_misses(tape), *_left_over(tape)]
     for one, is_root in _inputs(case, tape):
         (roots if is_root else followers).append(one)
     if not any(root.field == MEMBERS for root in roots):
         roots += _members(case, tape)
     if roots or followers:
-        roots += list(_said_otherwise(case, tape, roots))
+        roots += list(_said_otherwise(told, roots))
     followers.sort(key=_when)
     if not roots and followers:
         roots.append(followers.pop(0))
@@ -237,32 +239,40 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _routing(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
-    """The first thing in each session that went another way."""
+def _compared(case: CaseRecord, tape: Tape) -> list[_Both]:
+    """What is told of each session, then and now, without steps that are new."""
     new = _new_steps(tape)
-    for session in dict.fromkeys(stretch.session for stretch in tape.stretches):
-        before = [one for one in facts.recorded(case, tape, session) if one.step not in new]
-        after = [one for one in facts.played(tape, session) if one.step not in new]
+    return [
+        (
+            [one for one in facts.recorded(case, tape, session) if one.step not in new],
+            [one for one in facts.played(tape, session) if one.step not in new],
+        )
+        for session in dict.fromkeys(stretch.session for stretch in tape.stretches)
+    ]
+
+
+def _routing(told: Iterable[_Both]) -> Iterator[Drift]:
+    """The first thing in each session that went another way."""
+    said = (MESSAGE, *MEMORY)
+    for both in told:
+        before, after = ([one for one in found if one.field not in said] for found in both)
         yield from _first_apart(before, after)
 
 
-def _remembered(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
+def _remembered(told: Iterable[_Both]) -> Iterator[Drift]:
     """The first thing in each session that was remembered otherwise; of a recording that tells."""
-    new = _new_steps(tape)
-    for session in dict.fromkeys(stretch.session for stretch in tape.stretches):
-        before = [one for one in facts.recorded(case, tape, session, MEMORY) if one.step not in new]
-        after = [one for one in facts.played(tape, session, MEMORY) if one.step not in new]
+    for both in told:
+        before, after = ([one for one in found if one.field in MEMORY] for found in both)
         if before:  # one that was made before anything was noted stays good
             yield from _first_apart(before, after)
 
 
-def _said_otherwise(case: CaseRecord, tape: Tape, roots: Sequence[Drift]) -> Iterator[Drift]:
+def _said_otherwise(told: Iterable[_Both], roots: Sequence[Drift]) -> Iterator[Drift]:
     """What was sent or planted otherwise, or in another step, where no root tells of it."""
-    new = {0, *_new_steps(tape)}
-    for session in dict.fromkeys(stretch.session for stretch in tape.stretches):
-        only = (MESSAGE,)
-        then = [one for one in facts.recorded(case, tape, session, only) if one.step not in new]
-        now = [one for one in facts.played(tape, session, only) if one.step not in new]
+    for both in told:
+        then, now = (
+            [one for one in found if one.field == MESSAGE and one.step != 0] for found in both
+        )
         was, said = ([(one.agent, one.value) for one in found] for found in (then, now))
         for kind, *region in SequenceMatcher(None, was, said, autojunk=False).get_opcodes():
             start, end, new_start, new_end = region

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from arena_cli.scenario.recording.recorded import CaseRecord
@@ -26,10 +26,8 @@ class Fact(NamedTuple):
     value: str
 
 
-def recorded(
-    case: CaseRecord, tape: Tape, session: str | None, only: Sequence[str] = ()
-) -> Iterator[Fact]:
-    """What was decided when it was recorded; or `only` the facts of these fields."""
+def recorded(case: CaseRecord, tape: Tape, session: str | None) -> Iterator[Fact]:
+    """The facts of a session when it was recorded, in order."""
     step: int | None = 0
     current: str | None = None
     turn: int | None = None
@@ -40,21 +38,14 @@ def recorded(
             if line["type"] == "turn_started":
                 turn = line["depth"] + 1
             for field, agent, value in _facts(line["type"], line.__getitem__):
-                if _is_meant(field, only):
-                    yield Fact(step, turn, field, agent, value)
+                yield Fact(step, turn, field, agent, value)
 
 
-def played(tape: Tape, session: str | None, only: Sequence[str] = ()) -> Iterator[Fact]:
-    """What is decided now; `only` as above."""
+def played(tape: Tape, session: str | None) -> Iterator[Fact]:
+    """The facts of it now."""
     for stretch in tape.stretches:
         if stretch.session == session:
-            for fact in _of_stretch(stretch):
-                if _is_meant(fact.field, only):
-                    yield fact
-
-
-def _is_meant(field: str, only: Sequence[str]) -> bool:
-    return field in only if only else field not in (MESSAGE, *MEMORY)
+            yield from _of_stretch(stretch)
 
 
 def _of_stretch(stretch: Stretch) -> Iterator[Fact]:

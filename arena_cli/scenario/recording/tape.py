@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Calls, Heard, Runtime
 from arena_cli.engine import asking
@@ -30,12 +30,10 @@ OUTPUT = "output"
 FAILURE = "failure"
 MEMORY = "memory"
 
-Work = Literal["reply", "judge", "memory"]
-
 
 @dataclass
 class Call:
-    """One call that was made: for what, as which reply if for one, and what came of it.
+    """One call that was made: of a judge, or as which reply if as one, and what came of it.
 
     `notes` are the ids of those that a reply's agent was shown. `record` is what it was answered
     from, None where the agent was called or there was none.
@@ -45,16 +43,11 @@ class Call:
     session: str | None
     input: AgentInput
     input_hash: str
-    work: Work = "reply"
+    is_judge: bool = False
     reply: int | None = None
     notes: Sequence[str] = ()
     record: Recorded | None = None
     came: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_judge(self) -> bool:
-        """Whether a judge was asked."""
-        return self.work == "judge"
 
     @property
     def drifted(self) -> bool:
@@ -169,26 +162,29 @@ class Tape:
 
         def taped(runtime: Runtime) -> Calls:
             self.redactor = runtime.redactor
-            return _Taped(self, runtime, session, _work_of)
+            return _Taped(self, runtime, session, is_judge=False)
 
         return taped
 
     def around_judge(self, runtime: Runtime) -> Calls:
         """What a judge is called through."""
-        return _Taped(self, runtime, None, lambda _: "judge")
+        return _Taped(self, runtime, None, is_judge=True)
 
-    def opened(self, member: Member, input: AgentInput, session: str | None, work: Work) -> Call:
+    def opened(
+        self, member: Member, input: AgentInput, session: str | None, *, is_judge: bool
+    ) -> Call:
         """A call begins: its record is taken at once, so that the order of calls decides."""
         now = self.stretches[-1]
-        key = Key(now.step, member.id, MEMORY if work == "memory" else input.invocation)
-        call = Call(key, session, input, self.ignoring.hash_of(input), work)
-        if work == "judge":
+        is_aside = input.turn_id == asking.ASIDE
+        key = Key(now.step, member.id, MEMORY if is_aside else input.invocation)
+        call = Call(key, session, input, self.ignoring.hash_of(input), is_judge)
+        if is_judge:
             now.judged.append(call)
-        elif work == "memory":
+        elif is_aside:
             now.remembering.append((call, None))
         elif started := self._started.get((session, member.id)):
             call.reply, call.notes = started.reply, started.notes
-        call.record = self._taken(key, call.input_hash, only_same=call.is_judge)
+        call.record = self._taken(key, call.input_hash, only_same=is_judge)
         if call.record is not None:
             call.came = call.record.came
         self.calls.append(call)
@@ -215,31 +211,22 @@ class Tape:
         return AgentUnavailable(key.agent, what, mend=self._mend, again=False)
 
 
-def _work_of(input: AgentInput) -> Work:
-    """What an agent of a session is called for."""
-    return "memory" if input.turn_id == asking.ASIDE else "reply"
-
-
 class _Taped:
     """The runtime of one session, with the tape around it."""
 
     def __init__(
-        self,
-        tape: Tape,
-        runtime: Runtime,
-        session: str | None,
-        work_of: Callable[[AgentInput], Work],
+        self, tape: Tape, runtime: Runtime, session: str | None, *, is_judge: bool
     ) -> None:
         self.redactor = runtime.redactor
         self._tape = tape
         self._runtime = runtime
         self._session = session
-        self._work_of = work_of
+        self._is_judge = is_judge
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
         """One call: from its record, else of the agent itself, which is recorded."""
         tape = self._tape
-        call = tape.opened(member, input, self._session, self._work_of(input))
+        call = tape.opened(member, input, self._session, is_judge=self._is_judge)
         if OUTPUT in call.came:
             return answers.answered(call.came[OUTPUT], heard)
         if FAILURE in call.came:
