@@ -165,9 +165,9 @@ class _Table:
                 text = self._say("resumed chain {chain} after event {seq}", **told)
                 self._rows.append(NoteRow([Span(text)]))
             case _:
-                told = remembered.line_of(event, self._say, lambda by: self._cast.who(by).name)
-                if told is not None:
-                    self._rows.append(NoteRow(told.spans))
+                line = remembered.line_of(event, self._say, lambda by: self._cast.who(by).name)
+                if line is not None:
+                    self._rows.append(NoteRow(line.spans))
 
     def talk(self) -> Talk:
         """The table of all that was taken."""
