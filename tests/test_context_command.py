@@ -73,6 +73,19 @@ def test_what_was_shown_is_made_again_from_the_transcript(tmp_path: Path) -> Non
     assert "the staging certificate is expired" in done.stdout
 
 
+def test_notes_written_since_change_nothing_of_what_was_shown(tmp_path: Path) -> None:
+    program = worked(tmp_path)
+    for kind in ("decision", "pit"):
+        program.run("knowledge", "add", f"A {kind} on the ledger", "--kind", kind, "--shared")
+    program.run("send", "-q", "-s", "talk", "@dev how is the ledger kept?")
+    asked = ("show", "talk", "--agent", "dev", "--context")
+    before = program.run(*asked)
+    assert "A pit on the ledger" in before.stdout
+    program.run("knowledge", "add", "How the ledger is kept", "--kind", "pattern", "--shared")
+    after = program.run(*asked)
+    assert (after.code, after.stdout, after.stderr) == (0, before.stdout, "")
+
+
 def test_wrong_use_says_what_is_wrong(tmp_path: Path) -> None:
     program = worked(tmp_path)
     program.run("send", "-q", "-s", "talk", "@dev hello")
@@ -94,6 +107,10 @@ def test_a_role_that_is_longer_than_the_window_is_told(tmp_path: Path) -> None:
     assert "warning: dev: its `role_prompt` takes ~" in checked.stderr
     assert "room for 400" in checked.stderr
     assert "peer" not in checked.stderr
+    none = {"window_tokens": 500, "reserved_output_tokens": 900}
+    program.agent("dev", {"say": "ok"}, role_prompt="你是一个助手。" * 200, context=none)
+    assert "room for 250:" in program.run("agents", "check").stderr
+    program.agent("dev", {"say": "ok"}, role_prompt="你是一个助手。" * 200, context=small)
     program.run("send", "-q", "-s", "talk", "@dev hello").check()
     shown = program.run("context", "talk", "--agent", "dev").check().stdout
     assert "always, though it alone takes more than there is room for" in shown

@@ -19,6 +19,7 @@ from markdown_it import MarkdownIt
 from program import Program
 from scripted_api import Answer, ScriptedApi
 
+from arena_cli.context import tokens
 from arena_cli.ground.protocol import MemberInfo, Message, Usage
 from arena_cli.ground.text import shown
 from arena_cli.report.audit import document, markdown, table
@@ -413,17 +414,20 @@ def test_an_audit_for_an_agent_keeps_the_newest_whole_calls_within_its_size() ->
     for seq in range(3, 200):
         found.append(finished(seq, seq, "dev", f"answer {seq} " + "字" * 50))
     most = 10_000
-    text = markdown.newest(record(found), most)
+    text = markdown.newest(record(found), most, 10**6)
     assert most * 0.9 < len(text.encode()) <= most
     assert "answer 199 " in text
     assert "answer 3 " not in text
     headings = text.count("\n## call ")
     assert f"the {len(found) - headings} oldest entries of this record" in text
     assert "- all: calls 197, success 197" in text
-    whole = markdown.newest(record(found), 10**6)
+    whole = markdown.newest(record(found), 10**6, 10**6)
     assert "Left out" not in whole
     assert whole == "".join(markdown.written(record(found)))
-    huge = markdown.newest(record([*a_session()[:2], finished(3, 1, "dev", "ab" * 50_000)]), most)
+    fewer = markdown.newest(record(found), 10**6, 2_000)
+    assert 1_800 < tokens.estimate(fewer) <= 2_000
+    alone = record([*a_session()[:2], finished(3, 1, "dev", "ab" * 50_000)])
+    huge = markdown.newest(alone, most, 10**6)
     assert len(huge.encode()) <= most
     assert "(cut: the first 625 of 100000 characters)" in huge
     hashed = hashlib.sha256(b"ab" * 50_000).hexdigest()
@@ -531,6 +535,22 @@ def test_attach_audit_is_sent_to_an_api_agent_as_text(arena: Program) -> None:
     asked = json.dumps(api.sent[-1].body, ensure_ascii=False)
     assert "# Audit of session s" in asked
     assert "## call · dev · turn 1 A · success" in asked
+
+
+def test_attach_audit_leaves_room_for_the_talk(arena: Program) -> None:
+    context = {"window_tokens": 5_000, "reserved_output_tokens": 1_000}
+    arena.agent("legal", {"say": "read"}, context=context).agent("dev", {"say": "a word " * 2_000})
+    for _ in range(4):
+        assert arena.run("send", "@dev do it", "-s", "s").code == 0
+    texts = {}
+    for agent in ("legal", "dev"):
+        assert arena.run("send", f"@{agent} report", "-s", "s", "--attach-audit").code == 0
+        said = [one for one in arena.records() if one["type"] == "message"][-1]["message"]
+        texts[agent] = (arena.folder / said["attachments"][0]["path"]).read_text("utf-8")
+    assert 1_000 < tokens.estimate(texts["legal"]) <= 2_000
+    assert 5_000 < tokens.estimate(texts["dev"]) <= 15_000
+    assert "Left out for its size" in texts["legal"]
+    assert "sums at its end are" in texts["legal"]
 
 
 def test_attach_audit_needs_a_session_that_is_there(arena: Program) -> None:

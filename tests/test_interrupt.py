@@ -102,6 +102,22 @@ def test_a_second_signal_ends_it_without_a_traceback(program: Program) -> None:
     assert gone(*pids)
 
 
+def test_signals_end_even_a_pattern_that_never_comes_to_an_end(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("a", {"say": "a" * 60 + "!"}).team(memory={"patterns": {"decision": ["(a+)+$"]}})
+    running = program.start("send", "-s", "s", "@a go")
+    until((tmp_path / "sessions" / "s" / "transcript.jsonl").exists)
+    until(program.finished)
+    for _ in range(2):
+        running.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    program.finish(running).check(code=130, stderr=HINT)
+    assert program.finished() == [("a", "success")]
+    program.run("doctor", "s").check()
+
+
 def test_c40_a_new_message_closes_the_chain_and_calls_no_cancelled_agent(program: Program) -> None:
     running, _ = asleep(program)
     running.send_signal(signal.SIGINT)

@@ -293,3 +293,17 @@ def test_of_a_huge_note_it_is_said_what_is_read(arena: Program) -> None:
     file = "sessions/s/knowledge/pit-b.md"
     told = f"{file}: only what is shown of it is read, the rest is kept\n"
     knowledge(arena, "show", "pit-b").check(stderr=told)
+
+
+def test_a_note_that_cannot_be_written_is_left_out_and_told_in_plain_lines(
+    tmp_path: Path,
+) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "ok"})
+    program.run("send", "-q", "-s", "talk", "@dev hello").check()
+    (tmp_path / "sessions/talk/knowledge").write_text("no folder", encoding="utf-8")
+    done = program.run("send", "-q", "-s", "talk", "@dev Decision: we use Redis here.")
+    first, second = done.stderr.splitlines()
+    assert done.code == 0
+    assert first.startswith("sessions/talk/knowledge: a note is left out: ")
+    assert second == "  Free space or rights there."

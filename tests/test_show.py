@@ -398,7 +398,7 @@ def test_what_an_agent_was_shown(program: Program) -> None:
     changed = program.run("show", "s", "--context", "--agent", "tester")
     assert "Changed." in changed.stdout
     changed.check(
-        stderr="tester, turn 3: its files or the team's have changed since; "
+        stderr="tester, turn 3: its files, the team's or its notes have changed since; "
         "this is what it would be shown now\n"
     )
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import Puppets, Talk, outgoing, puppet, team
 
+from arena_cli.cli import context
 from arena_cli.context import render, tokens
 from arena_cli.ground.errors import AgentOverloaded, AgentRefused
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Usage
-from arena_cli.session import recall, store
+from arena_cli.report.words import Words
+from arena_cli.session import explaining, recall, store
 from arena_cli.session.session import Place, Session
 from arena_cli.transcript import index
 
@@ -90,6 +93,35 @@ def test_a_message_that_is_too_long_by_itself_ends_in_an_error_that_says_so(
     assert len(puppets.inputs["dev"]) <= 5
     talk.send("@dev hello again")
     assert "hello again" in puppets.inputs["dev"][-1].messages[-1].content
+
+
+def test_what_is_attached_is_told_where_it_may_be_what_is_too_much(tmp_path: Path) -> None:
+    talk, _ = talk_of(tmp_path, 10)
+    talk.send("@dev hello")
+    assert "tokens, and less" in talk.last("reply_finished").error
+    file = tmp_path / "audit.md"
+    file.write_text("x" * 90_000, encoding="utf-8")
+    talk.send("@dev report", files=[file])
+    assert "tokens, without the 1 attached file, and less" in talk.last("reply_finished").error
+
+
+def test_the_layers_add_up_where_a_model_counts_otherwise(tmp_path: Path) -> None:
+    def answer(shown: AgentInput) -> AgentOutput:
+        usage = Usage(input_tokens=2 * size_of(shown), output_tokens=9)
+        return AgentOutput(content="ok", usage=usage, metadata={"input_counted": True})
+
+    talk = Talk(tmp_path, team(puppet("dev")), adapter_type=Puppets({"dev": answer}))
+    for number in range(3):
+        talk.send(f"@dev part {number}")
+    place, stored = Place(tmp_path), store.find(tmp_path, "talk")
+    explained = explaining.of(place, stored, talk.team, "dev")
+    assert explained.factor > 1.4
+    told = "\n".join(context.lines(explained, Words("en")))
+    (total,) = re.findall("would be shown ~([0-9,]+) of", told)
+    layers = re.findall(r"^  (?!of them)[a-z].* · ~([0-9,]+) tokens · ", told, re.MULTILINE)
+    assert len(layers) == 4
+    whole, *parts = (int(number.replace(",", "")) for number in (total, *layers))
+    assert abs(whole - sum(parts)) <= 2
 
 
 def test_being_shown_too_much_uses_up_no_retry(tmp_path: Path) -> None:

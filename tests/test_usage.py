@@ -70,9 +70,12 @@ class Past:
         used = usage.model_dump() if usage else None
         self.raw(self.line("compacted", by=by, usage=used, **fields))
 
-    def extracted(self, by: str, usage: Usage | None, error: str | None = None) -> None:
+    def extracted(
+        self, by: str, usage: Usage | None, error: str | None = None, notes: int = 0
+    ) -> None:
         used = usage.model_dump() if usage else None
-        self.raw(self.line("extracted", by=by, upto="m2", usage=used, error=error))
+        fields = {"upto": "m2", "notes": notes, "error": error}
+        self.raw(self.line("extracted", by=by, usage=used, **fields))
 
 
 def document(program: Program, *args: str) -> dict[str, Any]:
@@ -351,3 +354,11 @@ def test_half_a_price_is_a_fault(talk: Program) -> None:
     done = talk.run("agents", "check")
     assert done.code == 2
     assert "arena.yaml:2: models.m: has output_per_m without input_per_m; give both" in done.stderr
+
+
+def test_looking_for_notes_failed_only_where_nothing_came_of_it(talk: Program) -> None:
+    past = Past(talk)
+    past.extracted("finder", COSTLY, error="one of them names no message", notes=2)
+    assert rows(talk, "agent", "failed") == [("finder", 0)]
+    past.extracted("finder", COSTLY, error="no JSON")
+    assert rows(talk, "agent", "failed") == [("finder", 1)]

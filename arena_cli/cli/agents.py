@@ -182,12 +182,12 @@ def _tell_models(loaded: Workspace) -> None:
 
 def _tell_windows(loaded: Workspace) -> None:
     """A warning per agent whose role leaves no room for messages."""
-    from arena_cli.context import tokens
+    from arena_cli.context import tokens, window
     from arena_cli.ground.text import shown_line
 
     for agent_id, one in loaded.loaded.items():
-        settings = one.profile.context
-        room = settings.window_tokens - settings.reserved_output_tokens
+        takes, reserved = window.sizes(one.profile.context)
+        room = takes - reserved
         role = tokens.estimate(one.role_prompt)
         if role >= room:
             common.warn(

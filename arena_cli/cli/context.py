@@ -99,7 +99,8 @@ def lines(explained: Explained, say: Words) -> Iterator[str]:
         window=f"{explained.window:,}",
         reserved=f"{explained.reserved:,}",
     )
-    for name, tokens, why in _layers(explained, say):
+    for name, estimated, why in _layers(explained, say):
+        tokens = round(estimated * explained.factor)
         yield f"  {say(name)} · {say('~{count} tokens', count=f'{tokens:,}')} · {why}"
         for sign, note, reason in _below(name, explained, say):
             yield f"    {sign} {shown_line(note)} · {shown_line(reason)}"
@@ -113,7 +114,7 @@ def lines(explained: Explained, say: Words) -> Iterator[str]:
 
 
 def _layers(explained: Explained, say: Words) -> Iterator[tuple[str, int, str]]:
-    """Each layer's name, its tokens, and why it is in, or out."""
+    """Each layer's name, its tokens, uncorrected, and why it is in, or out."""
     chosen, memory, summary = explained.built.chosen, explained.memory, explained.summary
     selection = chosen.selection
     why = say("always")

@@ -174,13 +174,13 @@ def _fill(file: IO[str], pieces: Iterable[str]) -> None:
         file.write(chunk)
 
 
-def attachment(stored: Stored) -> Attachment:
-    """The audit of a session as a file that goes with a message; the newest whole calls of it, if
-    all were more than an agent is sent.
+def attachment(stored: Stored, most_tokens: int) -> Attachment:
+    """The audit of a session as a file that goes with a message: the newest whole entries of it, if
+    all were more than an agent is sent, or than so many tokens by arena's estimate.
     """
     from arena_cli.adapters.api.attached import MOST_TEXT_BYTES
     from arena_cli.ground.protocol import Attachment
     from arena_cli.report.audit import markdown
 
-    content = markdown.newest(_record(stored, audit=True), MOST_TEXT_BYTES)
+    content = markdown.newest(_record(stored, audit=True), MOST_TEXT_BYTES, most_tokens)
     return Attachment(type="file", name=f"audit-{stored.name}.md", data=content)

@@ -35,7 +35,8 @@ def install() -> None:
 def run(work: Coroutine[Any, Any, T], *, hint: str) -> T:
     """Run a coroutine; a signal cancels it, so that it can write down how far it came.
 
-    `hint` says how to go on. A second signal cancels the writing down too. Raises Interrupted.
+    `hint` says how to go on. A second signal cancels the writing down too, and a third one what
+    never comes back to the loop, as a pattern may that somebody wrote. Raises Interrupted.
     """
     signals = _Signals()
     try:
@@ -48,6 +49,8 @@ def run(work: Coroutine[Any, Any, T], *, hint: str) -> T:
             raise
         # What was left in the middle complains when it is collected.
         sys.unraisablehook = lambda _: None
+    except KeyboardInterrupt:
+        pass
     raise Interrupted(f"interrupted\n  {hint}" if hint else "interrupted")
 
 
@@ -58,12 +61,18 @@ class _Signals:
         self.count = 0
 
     async def cancel(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine that the first signal cancels; the second stops the loop."""
+        """Run a coroutine that the first signal cancels; the second stops the loop.
+
+        The third raises KeyboardInterrupt in whatever runs: nothing of arena's own takes that for a
+        fault to go on from.
+        """
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(work)
 
         def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - given by signal
             self.count += 1
+            if self.count > 2:
+                raise KeyboardInterrupt
             if self.count == 2:
                 # The threads that wait for programs complain that the loop is gone.
                 logging.getLogger("asyncio").disabled = True

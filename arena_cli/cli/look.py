@@ -211,8 +211,8 @@ def _print_context(recalled: Recalled, *, as_json: bool) -> None:
     planned = recalled.planned
     if not recalled.same:
         common.warn(
-            f"{shown_line(planned.agent)}, turn {planned.turn}: its files or the team's have "
-            "changed since; this is what it would be shown now"
+            f"{shown_line(planned.agent)}, turn {planned.turn}: its files, the team's or its "
+            "notes have changed since; this is what it would be shown now"
         )
     if as_json:
         common.say_json(planned.input.model_dump(mode="json"))

@@ -124,13 +124,13 @@ def send(
     sent = outgoing.outgoing(members, content, author=author, to=to or (), files=attach or ())
     name = stored.name if stored else session
     audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
+    place = common.place_of(loaded, wait_s=0 if dry_run else wait)
     if dry_run:
         if audited:
-            sent = _with_audit(sent, audited)
+            sent = _with_audit(place, members, sent, audited)
         if not quiet:
-            _preview(common.place_of(loaded, wait_s=0), name, members, sent, as_json=as_json)
+            _preview(place, name, members, sent, as_json=as_json)
         return
-    place = common.place_of(loaded, wait_s=wait)
     with _opened(place, name, members, as_json=as_json, quiet=quiet) as (opened, printer):
         printer.goes_on(opened.journal.fold)
         if opened.open_chain:
@@ -139,7 +139,7 @@ def send(
                 "(`arena resume` would have gone on with it)"
             )
         if audited:  # only now is it known that nobody else is writing there
-            sent = _with_audit(sent, audited)
+            sent = _with_audit(place, members, sent, audited)
         chain = opened.last(opened.send(sent))
         finished = interrupt.run(chain, hint=_resume_hint(opened.name))
     _exit(finished)
@@ -207,10 +207,18 @@ def _audited(loaded: Workspace, name: str, stored: Stored | None) -> Stored:
     return stored
 
 
-def _with_audit(sent: Outgoing, audited: Stored) -> Outgoing:
+def _with_audit(place: Place, team: Team, sent: Outgoing, audited: Stored) -> Outgoing:
+    """Half of the smallest window of those who are called is for it, the rest for the talk."""
     from arena_cli.cli import export
+    from arena_cli.session import remembering
+    from arena_cli.team import mentions
 
-    return sent._replace(attachments=(*sent.attachments, export.attachment(audited)))
+    by = sent.author.id
+    named = mentions.parse(sent.content, mentions.roster_of(team), author=by, opener=by).ids
+    called = [one for one in team.members if one.id in {*sent.to, *named}]
+    room = remembering.smallest_room(place, called or team.members)
+    part = export.attachment(audited, room // 2)
+    return sent._replace(attachments=(*sent.attachments, part))
 
 
 def _team(loaded: Workspace, name: str | None, stored: Stored | None) -> Team:

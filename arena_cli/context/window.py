@@ -14,7 +14,7 @@ from arena_cli.context.history import History
 from arena_cli.context.layers import Chosen
 from arena_cli.context.remembered import NOTHING, Memory
 from arena_cli.ground.protocol import AgentInput, Invocation, MemberInfo, Message
-from arena_cli.team.model import Member, Team
+from arena_cli.team.model import ContextSettings, Member, Team
 
 # For what stands around the messages in a prompt, the question at its end above all.
 _PROMPT_TOKENS = 120
@@ -42,7 +42,7 @@ class Head(NamedTuple):
         """The head for a member of the team; `model_window` is what its model takes, if known."""
         members = team.infos
         settings = member.profile.context
-        window = min(settings.window_tokens, model_window or settings.window_tokens)
+        takes, reserved = sizes(settings, model_window)
         system = render.system_text(member.id, member.role_prompt, members)
         return cls(
             agent_id=member.id,
@@ -50,7 +50,7 @@ class Head(NamedTuple):
             members=members,
             max_output_tokens=settings.max_output_tokens,
             tokens=tokens.estimate(system) + _PROMPT_TOKENS,
-            room=window - settings.reserved_output_tokens,
+            room=takes - reserved,
             digest=digest.HeadDigest(
                 member.id, member.role_prompt, members, settings.max_output_tokens
             ),
@@ -171,6 +171,17 @@ def _room(head: Head, limits: Limits) -> int:
     # What is estimated too high only leaves room unused; and what is loaded reaches no further.
     room = int(head.room / max(limits.factor, 1.0))
     return (room if limits.most is None else min(room, limits.most)) - head.tokens
+
+
+def sizes(settings: ContextSettings, model_window: int | None = None) -> tuple[int, int]:
+    """The window of an agent, and how much of it is kept for its answer, in tokens.
+
+    `model_window` is what its model takes, if known. Of a window that is no larger than what should
+    be kept, half is kept.
+    """
+    takes = min(settings.window_tokens, model_window or settings.window_tokens)
+    reserved = settings.reserved_output_tokens
+    return takes, reserved if reserved < takes else takes // 2
 
 
 def budget_of(team: Team) -> int:

@@ -160,8 +160,8 @@ def _take(drafts: Iterable[Draft], room: Room, recollection: Recollection) -> in
                 told=told,
             )
         except ArenaError as error:
-            what = f"a note is left out: {error}"
-            recollection.tell(Fault(own.shown(own.path), 0, "", what))
+            what = f"a note is left out: {error.what}"
+            recollection.tell(Fault(own.shown(own.path), 0, "", what, error.mend))
             continue
         if taken.act is not None:
             recollection.wrote(taken.note)

@@ -57,6 +57,7 @@ class Recollection:
         self._index: Index | None = None
         self._is_followed = False
         self._hits: dict[str, Sequence[Found]] = {}
+        self._only: Sequence[str] | None = None
         self._far: dict[str, ShownMessage | None] = {}
 
     def follow(self) -> None:
@@ -69,6 +70,10 @@ class Recollection:
         for problem in self._index.sync():
             self.tell(problem)
         self._is_followed = True
+
+    def only(self, note_ids: Sequence[str]) -> None:
+        """Find these notes and no others, whatever a call is about: those that it was shown."""
+        self._only = note_ids
 
     def find(self, about: Iterable[str]) -> None:
         """Find what bears on these texts now, so that `memory` need not wait for it."""
@@ -130,6 +135,9 @@ class Recollection:
 
     def _found(self, index: Index, new: str) -> Sequence[Found]:
         rules = self.rules
+        if self._only is not None:
+            known = {note.id: note for note in index.notes(self._session)} if self._only else {}
+            return [Found(known[note_id]) for note_id in self._only if note_id in known]
         if not rules.shown or not new:
             return ()
         if new not in self._hits:

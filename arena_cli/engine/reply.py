@@ -39,8 +39,8 @@ LONGEST_RETRY_AFTER_S = 60.0
 _SHRINK = 0.6
 _MOST_SHRUNK = 3
 _TOO_MUCH = (
-    "it was shown about {} tokens, and less is not possible: set its context.window_tokens to what"
-    " its model takes, or say it shorter"
+    "it was shown about {} tokens{}, and less is not possible: set its context.window_tokens to"
+    " what its model takes, or say it shorter"
 )
 
 
@@ -117,7 +117,7 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
                 if planned.shrunk < _MOST_SHRUNK and _smaller(planned, room):
                     _again(planned, room, heard)
                     continue
-                error.mend = _TOO_MUCH.format(planned.input_tokens)
+                error.mend = _TOO_MUCH.format(planned.input_tokens, _attached(planned))
             wait = _wait_before_retry(error, planned.failed - planned.shrunk, retries, room.clock)
             left = limit - (room.clock.monotonic() - began)
             if wait is None or wait >= left:
@@ -166,6 +166,12 @@ def _smaller(planned: Planned, room: Room) -> bool:
     planned.notes = again.notes
     planned.shrunk += 1
     return True
+
+
+def _attached(planned: Planned) -> str:
+    """What the estimate of an input leaves out: how much of a file is sent is the adapter's."""
+    files = sum(len(message.attachments) for message in planned.input.messages)
+    return f", without the {files} attached file{'s' if files > 1 else ''}" if files else ""
 
 
 async def _attempt(

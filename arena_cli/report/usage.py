@@ -123,7 +123,7 @@ class Ledger:
             case Compacted() if event.usage is not None or _is_agent(event.by):
                 self._remembered(event, failed=bool(event.rolled_back))
             case Extracted():
-                self._remembered(event, failed=event.error is not None)
+                self._remembered(event, failed=event.error is not None and not event.notes)
             case _:
                 pass
 

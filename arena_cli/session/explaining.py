@@ -79,15 +79,15 @@ def _explained(stored: Stored, member: Member, scene: Scene) -> Explained:
         memory,
         limits,
     )
-    settings = member.profile.context
+    _, reserved = window.sizes(member.profile.context, scene.windows.get(agent))
     return Explained(
         member=member,
         built=built,
         memory=memory,
         head_tokens=head.tokens,
         pinned_tokens=sum(scene.history.weight_of(one.message) for one in built.chosen.pinned),
-        window=scene.room(agent) + settings.reserved_output_tokens,
-        reserved=settings.reserved_output_tokens,
+        window=scene.room(agent) + reserved,
+        reserved=reserved,
         usage_ratio=window.usage_ratio(head, scene.history, memory, limits.factor),
         factor=limits.factor,
         of=fold.messages,

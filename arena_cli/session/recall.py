@@ -55,6 +55,7 @@ def recall(
             "`arena show --json` still tells all that was said.",
         )
     with contextlib.closing(remembering.of(place, stored.folder, team)) as recollection:
+        recollection.only(started.notes)  # many were written since
         scene = _scene(stored, started, member, team, recollection)
         scene = scene._replace(windows=remembering.windows(place, [member]))
         return _recalled(stored, started, scene)
@@ -79,7 +80,7 @@ def _recalled(stored: Stored, started: ReplyStarted, scene: Scene) -> Recalled:
 def _scene(
     stored: Stored, started: ReplyStarted, member: Member, team: Team, recollection: Recollection
 ) -> Scene:
-    """The session as it was at that call, its notes as they are now.
+    """The session as it was at that call, the notes that it was shown as they are now.
 
     It is made from the newest end: of what came before the chain only the messages that the agent
     may have been shown, and its calls, which are all calls less those since.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena_cli.adapters.api import models
+from arena_cli.context import window
 from arena_cli.engine.recalling import Recollection
 from arena_cli.memory.folder import Folder
 from arena_cli.session import store
@@ -61,3 +62,10 @@ def windows(place: Place, members: Iterable[Member]) -> dict[str, int]:
     """The tokens that the models of these agents take, by agent, as far as they are known."""
     found = {one.id: models.window_of(one.profile.adapter, place.models) for one in members}
     return {agent: tokens for agent, tokens in found.items() if tokens is not None}
+
+
+def smallest_room(place: Place, members: Iterable[Member]) -> int:
+    """The smallest window of these agents less what is kept for its answer, in tokens."""
+    known = windows(place, members := list(members))
+    sizes = [window.sizes(one.profile.context, known.get(one.id)) for one in members]
+    return min(takes - reserved for takes, reserved in sizes)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from arena_cli.context import tokens
 from arena_cli.ground.text import cut, shown, shown_line
 from arena_cli.report.audit.entries import CALL, MESSAGE, Entry
 from arena_cli.report.audit.record import Record
@@ -35,30 +36,34 @@ def written(record: Record) -> Iterator[str]:
     yield _totals(record)
 
 
-def newest(record: Record, most_bytes: int) -> str:
-    """The record within so many bytes: the newest whole entries, and how many are left out.
+def newest(record: Record, most_bytes: int, most_tokens: int) -> str:
+    """The record within so many bytes and tokens: the newest whole entries, and how many are left
+    out.
 
-    A text longer than a quarter of that is cut, and says so.
+    Tokens are estimated. A text that is longer than about a quarter of that is cut, and says so.
     """
-    most_text = most_bytes // 4
-    kept: deque[bytes] = deque()
-    size = left_out = 0
+
+    def share(text: str) -> float:
+        return max(len(text.encode()) / most_bytes, tokens.estimate(text) / most_tokens)
+
+    most_text = min(most_bytes // 4, most_tokens)  # four times its characters
+    kept: deque[tuple[str, float]] = deque()
+    size = 0.0
+    left_out = 0
     for entry in record.entries():
-        kept.append(_entry(entry, most_text).encode())
-        size += len(kept[-1])
-        while size > most_bytes:
-            size -= len(kept.popleft())
+        text = _entry(entry, most_text)
+        kept.append((text, share(text)))
+        size += kept[-1][1]
+        while size > 1:
+            size -= kept.popleft()[1]
             left_out += 1
     ends = _totals(record)
     starts = "".join(_facts(record))
-    notice = _left_out(left_out)
-    around = len(f"{starts}{notice}{ends}".encode()) + len(str(left_out + len(kept)))
-    while kept and size + around > most_bytes:
-        size -= len(kept.popleft())
+    around = share(f"{starts}{_left_out(left_out + len(kept))}{ends}")
+    while kept and size + around > 1:
+        size -= kept.popleft()[1]
         left_out += 1
-        notice = _left_out(left_out)
-        around = max(around, len(f"{starts}{notice}{ends}".encode()))
-    return f"{starts}{notice}{b''.join(kept).decode()}{ends}"
+    return f"{starts}{_left_out(left_out)}{''.join([text for text, _ in kept])}{ends}"
 
 
 def _left_out(count: int) -> str:
