@@ -49,7 +49,7 @@ def context(
 
 
 def document(explained: Explained) -> dict[str, Any]:
-    """It as JSON; tokens are estimates, `input_tokens` times the `factor` of the agent's model."""
+    """It as JSON; tokens are estimates, with the `factor` of the agent's model in them."""
     chosen, memory, summary = explained.built.chosen, explained.memory, explained.summary
     selection = chosen.selection
     return {
@@ -59,7 +59,7 @@ def document(explained: Explained) -> dict[str, Any]:
         "input_tokens": explained.built.input_tokens,
         "usage_ratio": round(explained.usage_ratio, 4),
         "factor": explained.factor,
-        "head": {"tokens": explained.head_tokens},
+        "head": {"tokens": explained.counted(explained.head_tokens)},
         "summary": summary
         and {
             "shown": chosen.has_summary,
@@ -75,7 +75,7 @@ def document(explained: Explained) -> dict[str, Any]:
         "messages": {
             "shown": len(selection.messages),
             "of": explained.of,
-            "tokens": selection.tokens,
+            "tokens": explained.counted(selection.tokens),
             "ids": [message.id for message in selection.messages],
         },
         "notes": [{"note": one.note.id, "why": one.why} for one in chosen.notes],
@@ -100,8 +100,8 @@ def lines(explained: Explained, say: Words) -> Iterator[str]:
         reserved=f"{explained.reserved:,}",
     )
     for name, estimated, why in _layers(explained, say):
-        tokens = round(estimated * explained.factor)
-        yield f"  {say(name)} · {say('~{count} tokens', count=f'{tokens:,}')} · {why}"
+        count = f"{explained.counted(estimated):,}"
+        yield f"  {say(name)} · {say('~{count} tokens', count=count)} · {why}"
         for sign, note, reason in _below(name, explained, say):
             yield f"    {sign} {shown_line(note)} · {shown_line(reason)}"
     if explained.built.input.prefer_concise:

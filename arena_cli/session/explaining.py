@@ -24,7 +24,7 @@ class Explained(NamedTuple):
 
     `window` are the tokens that the agent takes, `reserved` of these for its answer, `usage_ratio`
     how full it would be if all were shown that is not summarised. `factor` is what its model counts
-    over what is estimated.
+    over what is estimated: not yet in the tokens of the layers (`counted`).
     """
 
     member: Member
@@ -38,6 +38,10 @@ class Explained(NamedTuple):
     factor: float
     of: int
     summary: Compacted | None
+
+    def counted(self, estimated: int) -> int:
+        """So many estimated tokens as the agent's model is supposed to count them."""
+        return round(estimated * self.factor)
 
 
 def of(place: Place, stored: Stored, team: Team, agent: str) -> Explained:
