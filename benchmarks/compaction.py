@@ -27,7 +27,7 @@ from arena_cli.context import render, tokens
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit, ShownMessage
 from arena_cli.session.outgoing import outgoing
 from arena_cli.session.session import Place, Session
-from arena_cli.team.model import AgentProfile, Language, Member, Team, TeamConfig
+from arena_cli.team.model import AgentProfile, ContextSettings, Language, Member, Team, TeamConfig
 from arena_cli.transcript.events import (
     Compacted,
     Event,
@@ -273,7 +273,7 @@ def played(language: Language, seed: int, workspace: Path) -> Told:
     profile = AgentProfile(
         agent_id="dev",
         adapter={"type": "told"},
-        context={"window_tokens": WINDOW, "reserved_output_tokens": 500},  # type: ignore[arg-type]
+        context=ContextSettings(window_tokens=WINDOW, reserved_output_tokens=500),
     )
     team = Team(None, (Member(profile, "dev"),), config=TeamConfig())
     speaker = _Speaker([*said[1::2], *["Let me see." if language == "en" else "我看看。"] * FACTS])

@@ -22,7 +22,7 @@ import pytest
 from adapter_setups import PATIENCE_S, Heard, a_setup, an_input, cancelled, until
 from pydantic import ValidationError
 from scripted_api import Answer, ScriptedApi, events, failure, sse
-from small_model import SmallModel, small_model_fixture  # noqa: F401
+from small_model import SmallModel, small_model_fixture  # noqa: F401 - a fixture
 from support import Talk, member, team
 
 from arena_cli.adapters.api.anthropic_api import AnthropicAdapter

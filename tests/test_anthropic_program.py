@@ -11,7 +11,7 @@ import anthropic_events as wire
 import pytest
 from program import Program
 from scripted_api import ScriptedApi, events, failure
-from small_model import SmallModel, small_model_fixture  # noqa: F401
+from small_model import SmallModel, small_model_fixture  # noqa: F401 - a fixture
 from support import Talk, member, team
 
 KEY = "sk-test-of-arena-4711"

@@ -4,6 +4,7 @@ picked."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import networkx
@@ -15,6 +16,7 @@ from arena_cli.context import compacting, extractive, summaries, tokens
 from arena_cli.context.compacting import Fact
 from arena_cli.context.summaries import SECTIONS
 from arena_cli.ground.protocol import AuthorType, ShownMessage
+from arena_cli.team.model import Language
 
 GOOD = """\
 # Core goal
@@ -51,8 +53,8 @@ def holds(summary: str, fact: str) -> bool:
     return compacting.completed(sections, [Fact(fact, "decision")]) == sections
 
 
-def ids(messages: object) -> list[str]:
-    return [message.id for message in messages]  # type: ignore[attr-defined]
+def ids(messages: Iterable[Any]) -> list[str]:
+    return [message.id for message in messages]
 
 
 def talk() -> list[ShownMessage]:
@@ -172,9 +174,9 @@ _items = (
     ),
     st.sampled_from(["en", "zh"]),
 )
-def test_what_is_written_reads_the_same(sections: dict[str, list[str]], language: object) -> None:
+def test_what_is_written_reads_the_same(sections: dict[str, list[str]], language: Language) -> None:
     ordered = {name: sections[name] for name in SECTIONS if name in sections}
-    assert summaries.read(summaries.written(ordered, language)) == ordered  # type: ignore[arg-type]
+    assert summaries.read(summaries.written(ordered, language)) == ordered
 
 
 @pytest.mark.parametrize(

@@ -469,7 +469,7 @@ def test_the_timeline_tells_of_it_in_one_line_each() -> None:
             "  全栈 查找笔记：it holds\\x1b[31m no list",
         ],
     }.items():
-        timeline = Timeline(Words(language))  # type: ignore[arg-type]
+        timeline = Timeline(Words(language))  # type: ignore[arg-type] # a key is any str
         drawn = [
             line.text
             for record in told

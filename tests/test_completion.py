@@ -115,7 +115,7 @@ def test_scenarios(program: Program) -> None:
     from arena_cli.cli import complete, main
 
     command = typer.main.get_command(main.app)
-    with typer.Context(command, info_name="arena") as context:  # type: ignore[attr-defined]
+    with typer.Context(command, info_name="arena") as context:  # type: ignore[attr-defined] # of click
         context.params["workspace"] = program.folder
         assert complete.complete_scenarios(context, "") == ["first"]
         assert complete.complete_scenarios(context, "x") == []

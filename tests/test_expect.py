@@ -631,7 +631,7 @@ def test_without_the_library_a_language_of_its_kind_is_an_error() -> None:
     script = Script().human("x").turn("dev").reply("dev", "please roll back").finished()
     (result,) = judged(script, replies={"dev": [{"language": "en"}]})
     try:
-        import py3langid  # noqa: F401
+        import py3langid  # noqa: F401 - is it there?
     except ImportError:
         assert result.status == "error"
         assert "arena-cli[language]" in result.actual

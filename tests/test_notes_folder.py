@@ -7,6 +7,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from program import ROOT
@@ -42,17 +43,17 @@ def put(folder: Folder, name: str, content: str = "x") -> Path:
     return path
 
 
-def add(folder: Folder, title: str, **fields: object) -> Note:
+def add(folder: Folder, title: str, **fields: Any) -> Note:
     fields = {"kind": "decision", "title": title, **fields}
-    return folder.add(Draft(**fields), session="s", now=NOW)  # type: ignore[arg-type]
+    return folder.add(Draft(**fields), session="s", now=NOW)
 
 
-def take(draft: Draft, folder: Folder, session: str = "s", **options: object) -> Taken:
+def take(draft: Draft, folder: Folder, session: str = "s", **options: Any) -> Taken:
     known = [folder.read(entry.id) for entry in folder.entries()]
     shared = options.get("shared")
     if isinstance(shared, Folder):
         known += [shared.read(entry.id) for entry in shared.entries()]
-    return taking.take(draft, known, folder, session=session, now=NOW, **options)  # type: ignore[arg-type]
+    return taking.take(draft, known, folder, session=session, now=NOW, **options)
 
 
 @pytest.mark.parametrize(

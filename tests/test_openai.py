@@ -19,7 +19,7 @@ from adapter_setups import PATIENCE_S, Heard, a_setup, an_input, until
 from odd_server import OddServer, page, stream, whole
 from program import Program
 from pydantic import ValidationError
-from small_model import SmallModel, small_model_fixture  # noqa: F401
+from small_model import SmallModel, small_model_fixture  # noqa: F401 - a fixture
 
 from arena_cli.adapters import reading
 from arena_cli.adapters.api import openai_presets, openai_reading, openai_request
@@ -262,8 +262,8 @@ def test_a_team_of_two_answers_through_a_real_model(
 
 
 def test_a_real_model_decides_in_json(tmp_path: Path, small_model: SmallModel) -> None:
-    decision = copy.deepcopy(openai_request.DECISION)
-    properties = decision["schema"]["properties"]  # type: ignore[index]
+    decision: Any = copy.deepcopy(openai_request.DECISION)
+    properties = decision["schema"]["properties"]
     properties["content"]["maxLength"] = 20  # so small a model would not end by itself
     properties["next_mentions"]["maxItems"] = 0
     form = {"type": "json_schema", "json_schema": decision}
@@ -444,7 +444,7 @@ def test_content_in_parts_is_read(tmp_path: Path) -> None:
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
         {"type": "text", "text": "yes"},
     ]
-    output = asked(tmp_path, OddServer(whole(message(parts))), stream=False)  # type: ignore[arg-type]
+    output = asked(tmp_path, OddServer(whole(message(parts))), stream=False)  # type: ignore[arg-type] # is no text
     assert (output.content, output.metadata["thinking"]) == ("yes", "hm")
 
 

@@ -148,8 +148,11 @@ def test_c27_anthropic_says_that_it_is_too_much(tmp_path: Path, said: str) -> No
 def test_c27_a_program_says_that_it_is_too_much(tmp_path: Path) -> None:
     said = "Codex ran out of room: your input exceeds the context window of this model."
     played = Played(tmp_path, "codex")
-    rows = [{"type": "thread.started", "thread_id": "x"}, {"type": "turn.failed"}]
-    rows[1]["error"] = {"message": said}  # type: ignore[assignment]
+    rows: list[dict[str, Any]] = [
+        {"type": "thread.started", "thread_id": "x"},
+        {"type": "turn.failed"},
+    ]
+    rows[1]["error"] = {"message": said}
     played.plan({"stdout": "".join(json.dumps(row) + "\n" for row in rows), "code": 1})
     bot = played.adapter(CodexAdapter)
     error = asyncio.run(refused(lambda: bot.invoke(an_input(), Heard())))

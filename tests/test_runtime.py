@@ -41,7 +41,7 @@ def broken_at_once(_: Adapter) -> Any:
 
 
 async def says_no_text(_: Adapter) -> Health:
-    return Health(True, None)  # type: ignore[arg-type]
+    return Health(True, None)  # type: ignore[arg-type] # what a kind of somebody else does
 
 
 def health(folder: Path, adapter_type: Callable[[str], type[Adapter]]) -> Health:

@@ -63,7 +63,7 @@ expect: "${vars.deep}"
     (scenario,) = stage.load(text)
     assert (scenario.title, scenario.file.tags) == ("标题 of 1", ["dev"])
     assert scenario.team.config.max_responders == 1
-    assert scenario.sent[0].content == "@dev 做 1 ${vars.n}"  # type: ignore[union-attr]
+    assert scenario.sent[0].content == "@dev 做 1 ${vars.n}"  # type: ignore[union-attr] # a send
     assert passes(stage.play(text))
 
 
@@ -204,7 +204,7 @@ def test_ten_thousand_cases_share_one_team(stage: Stage) -> None:
     loaded = stage.load(text)
     assert len(loaded) == 10_000
     assert len({id(one.team) for one in loaded}) == 1
-    assert loaded[-1].sent[0].content == "@dev 9999"  # type: ignore[union-attr]
+    assert loaded[-1].sent[0].content == "@dev 9999"  # type: ignore[union-attr] # a send
 
 
 def test_two_cases_of_one_id_are_a_fault(stage: Stage) -> None:

@@ -179,8 +179,8 @@ def test_interrupted_tells_how_far_it_came(stage: Stage) -> None:
 
     async def interrupted() -> None:
         playing = asyncio.create_task(Runner(scenarios, stage.place(), told.append).run())
-        while not any("slow" in text for text in transcripts(stage)):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)  # a file has no event to wait for
+        while not any("slow" in text for text in transcripts(stage)):  # noqa: ASYNC110 - a file has no event
+            await asyncio.sleep(0.01)
         playing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await playing

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it has no types
 
 from arena_cli.adapters import registry
 from arena_cli.ground.yamlfiles import yamlfile

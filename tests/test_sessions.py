@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from program import Program
@@ -225,8 +226,8 @@ def test_a_session_that_cannot_be_opened_is_let_go_of_wholly(
     closed: list[log.Log] = []
 
     class Kept(log.Log):
-        def __init__(self, *args: object, **kwargs: object) -> None:
-            super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
             opened.append(self)
 
         def append(self, event: object) -> None:

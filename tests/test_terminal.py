@@ -41,7 +41,7 @@ class Seen:
         self.timeline = Timeline(say, {"architect": "👩🏽‍💻"})
         work = AtWork(say, self.timeline.named, lambda: self.at) if live else None
         stream = Stream()
-        stream.encoding = more.pop("encoding", "utf-8")  # type: ignore[misc]
+        stream.encoding = more.pop("encoding", "utf-8")  # type: ignore[misc] # typed as read-only
         self.terminal = Terminal(self.screen.write, stream, at_work=work, **more)
 
     def show(self, *records: dict[str, Any]) -> None:

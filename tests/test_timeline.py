@@ -230,7 +230,7 @@ def test_no_reply_tells_why_of_each_member_in_this_chain() -> None:
 
 def test_a_session_that_goes_on_names_its_members_and_counts_its_turns() -> None:
     timeline = Timeline()
-    shown = timeline.goes_on(made(session()), 2)  # type: ignore[arg-type]
+    shown = timeline.goes_on(made(session()), 2)  # type: ignore[arg-type] # it is a SessionEvent
     assert [line.text for line in shown] == ["session s · team crew", ""]
     again = told(
         {"type": "resumed", "chain": 1, "after_seq": 12},

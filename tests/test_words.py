@@ -118,7 +118,7 @@ def test_windows_says_the_language_of_its_windows(
     class Windows:
         class kernel32:  # noqa: N801 - so it is called
             @staticmethod
-            def GetUserDefaultUILanguage() -> int:  # noqa: N802
+            def GetUserDefaultUILanguage() -> int:  # noqa: N802 - its name in Windows
                 return tag
 
     monkeypatch.setattr("sys.platform", "win32")

@@ -207,8 +207,7 @@ def _worn(said: Sequence[frozenset[str]]) -> list[float]:
 
 def _ranks(said: Sequence[frozenset[str]]) -> list[float]:
     """How much each sentence, given by its words, hangs together with the others, by LexRank."""
-    # It takes a tenth of a second to load, for what happens seldom.
-    import networkx  # noqa: PLC0415
+    import networkx  # noqa: PLC0415 - 0.1 s to load, for what happens seldom
 
     graph = networkx.DiGraph()
     graph.add_nodes_from(range(len(said)))

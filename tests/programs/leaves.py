@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
@@ -37,8 +38,8 @@ def work(asked: str) -> str:
     return "answered"
 
 
-def answer(input: object) -> str:
-    return work(input.messages[-1].content)  # type: ignore[attr-defined]
+def answer(input: Any) -> str:
+    return work(input.messages[-1].content)
 
 
 def say(**message: object) -> None:
