@@ -122,6 +122,26 @@ def test_a_full_window_is_told_once_a_level_and_then_summarised(tmp_path: Path) 
     assert not any("port 4001" in message.content for message in shown.messages)
 
 
+def test_one_full_window_is_enough_however_wide_the_others_are(tmp_path: Path) -> None:
+    crew = team(puppet("dev", context=WINDOW), puppet("wide", context={"window_tokens": 50_000}))
+    puppets = Puppets({"dev": telling(), "wide": lambda _: "Yes."})
+    talk = Meeting(tmp_path, crew, adapter_type=puppets)
+    for number in range(12):
+        talk.send(f"@dev @wide please tell me about node {number + 1}.")
+    assert talk.compacted()
+    assert {agent for agent, _ in talk.usage()} == {"dev"}
+
+
+def test_what_was_just_said_counts_for_how_full_a_window_is(tmp_path: Path) -> None:
+    """Also in phase B, which agents are shown only when the turn is over."""
+    crew = team(puppet("lead"), puppet("dev", context=WINDOW), selection="ask")
+    puppets = Puppets({"lead": lambda _: "ok", "dev": lambda _: "word " * 1_000})
+    talk = Meeting(tmp_path, crew, adapter_type=puppets)
+    talk.send("@lead please tell me all.")
+    assert talk.of("reply_finished")[-1].phase == "B"
+    assert talk.usage() == [("dev", "saturated")]
+
+
 def test_the_last_two_turns_and_the_question_stay_whole(tmp_path: Path) -> None:
     talk, puppets = meeting(tmp_path)
     while not talk.compacted():

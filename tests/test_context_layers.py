@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from arena_cli.context import digest, history, layers, remembered, render, window
@@ -228,6 +228,7 @@ def test_a_window_smaller_than_the_role_prompt_still_shows_what_is_new() -> None
     upto=st.integers(0, 39),
     room=st.integers(300, 4000),
 )
+@example(sizes=[1, 1, 1, 16], pins={1, 2}, upto=0, room=300)  # titles leave no room for the other
 def test_every_message_is_shown_once_in_order_and_the_new_one_always(
     sizes: list[int], pins: set[int], upto: int, room: int
 ) -> None:

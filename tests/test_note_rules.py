@@ -27,6 +27,61 @@ def kinds(text: str, **options: Any) -> list[str]:
     return [draft.kind for draft in found(text, **options)]
 
 
+# Sentences by the kind that each of them says by another word.
+SAYING = {
+    "blocker": """
+        The rollout is blocked by legal | We are stuck at step two | We are waiting for the vendor
+        The launch is on hold because of legal | We cannot proceed until legal answers
+        We can't proceed until legal answers | We can not proceed until legal answers
+        We are unable to proceed without the keys | 发布被法务阻塞 | 发布卡在法务 | 发布无法推进
+        发布没法推进 | 发布不能继续
+    """,
+    "decision": """
+        We decided to use Redis | The final decision is to use Redis | We agreed on Redis
+        We settled on Redis | We opted for Redis | We have resolved to use Redis | We chose Redis
+        We have chosen Redis | We picked Redis | We voted for Redis | Let's adopt Redis
+        Let’s adopt Redis | Lets adopt Redis | We're going with Redis | We are going for Redis
+        We'll adopt Redis | We will adopt Redis | 我们敲定 Redis | 最后选择了 Redis
+        评委一致同意 | 方案通过
+    """,
+    "task": """
+        @bob please look by Friday | @bob will fix the parser | @bob is going to own the parser
+        @bob is to fix the parser | @bob owns the parser | @bob is responsible for the parser
+        @bob is in charge of the parser | @bob is assigned to the parser | I'll look by Friday
+        I will look by Friday | 请 @bob 周五前看 | 麻烦 @bob 周五前看 | 由 @bob 处理解析器
+        解析器交给 @bob | 解析器分配给 @bob | 解析器指派给 @bob | 解析器分派给 @bob | 我明天前完成
+    """,
+    "requirement": """
+        Backups must be encrypted | Backups shall be encrypted | The form has to load fast
+        All forms have to load fast | All forms need to load fast | The form needs to load fast
+        A review is required to release | Guests may not write | Plain passwords are forbidden
+        Plain passwords are prohibited | Reviews are mandatory | Plain passwords are not allowed
+        备份须加密 | 备份务必加密 | 密码不得外传 | 禁止外传密码 | 不允许外传密码 | 不准外传密码
+        需要支持离线
+    """,
+    "issue": """
+        I found a bug in the parser | I found a problem in the parser
+        I found an issue in the parser | I found a regression in the parser
+        I found a defect in the parser | I found a vulnerability in the parser
+        发现问题：解析器崩了 | 出现问题：解析器崩了 | 存在问题：解析器崩了
+    """,
+    "conclusion": "In conclusion, Redis is faster | 综上，Redis 更快",
+}
+
+# The same for words that stand before it with a colon.
+MARKING = {
+    "decision": "Decision | Decided | 决定 | 决策 | 决议",
+    "conclusion": "Conclusion | 结论",
+    "requirement": """
+        Requirement | Constraint | Acceptance criteria | 需求 | 要求 | 约束 | 验收标准
+    """,
+    "task": "Todo | To-do | To do | Action item | Task | Assigned to @bob | 待办 | 任务 | 行动项",
+    "blocker": "Blocker | Blocked | 阻塞 | 卡点",
+    "issue": "Problem | Issue | Bug | Defect | Risk | 问题 | 缺陷 | 故障 | 风险",
+    "next_action": "Next step | Next action | 下一步 | 后续步骤",
+}
+
+
 def labelled(part: str) -> list[tuple[str, str]]:
     """(kind, sentence) of one part of the set; the kind is `-` where there is none."""
     rows = [line.split("\t") for line in SENTENCES.read_text(encoding="utf-8").splitlines()]
@@ -45,6 +100,22 @@ def test_they_find_what_people_would_and_little_else(part: str) -> None:
         count["missed"] += kind != "-" and not right
     assert count["right"] / (count["right"] + count["wrong"]) >= PRECISION
     assert count["right"] / (count["right"] + count["missed"]) >= RECALL
+
+
+def each_of(listed: str) -> list[str]:
+    return [one.strip() for line in listed.strip().splitlines() for one in line.split("|")]
+
+
+@pytest.mark.parametrize("kind", SAYING)
+def test_every_turn_of_phrase_is_found(kind: str) -> None:
+    said = each_of(SAYING[kind])
+    assert {one: kinds(one) for one in said} == {one: [kind] for one in said}
+
+
+@pytest.mark.parametrize("kind", MARKING)
+def test_every_word_that_marks_is_found(kind: str) -> None:
+    said = [f"{word}: Redis 7.2" for word in each_of(MARKING[kind])]
+    assert {one: kinds(one) for one in said} == {one: [kind] for one in said}
 
 
 def test_the_set_is_large_enough_and_has_both_languages() -> None:

@@ -120,6 +120,12 @@ def test_a_note_that_the_messages_do_not_bear_out_is_dropped(
     assert problem in found.problems[0]
 
 
+def test_a_note_without_a_source_is_said_to_have_none() -> None:
+    assert read([{**GOOD, "source": None}]).problems == [
+        f"the note {GOOD['title']!r} names no source"
+    ]
+
+
 def test_entries_that_are_no_notes_do_not_lose_the_others() -> None:
     assert read(["a", GOOD, 3]) == Written(FOUND[:1], ["an entry of the list is no object"] * 2)
 

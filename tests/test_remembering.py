@@ -456,6 +456,19 @@ def test_the_same_question_again_in_one_process_finds_what_was_edited_meanwhile(
     assert "Ask 小王 for a new one." in after
 
 
+def test_a_reply_is_held_against_the_notes_as_they_are_when_it_ends(tmp_path: Path) -> None:
+    def deploys(shown: AgentInput) -> str:
+        for path in talk.folder.glob("*.md") if shown.call > 1 else ():
+            text = path.read_text(encoding="utf-8")
+            path.write_text(text.replace("status: draft", "status: archived"), encoding="utf-8")
+        return "I deploy the payment service to production now."
+
+    talk, _ = memories(tmp_path, {"dev": deploys})
+    talk.send("@dev Blocker: deploying the payment service is blocked by the missing audit.")
+    talk.send("@dev deploy the payment service, please")
+    assert not talk.of("deviation")
+
+
 def test_what_arena_itself_says_makes_no_note(tmp_path: Path) -> None:
     talk, _ = memories(tmp_path, {"dev": lambda _: "ok"})
     with talk.open() as session:

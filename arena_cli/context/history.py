@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from arena_cli.context import digest, render, tokens
-from arena_cli.ground.protocol import Message, ShownMessage, seq_of
+from arena_cli.ground.protocol import Message, ShownMessage
 
 # What tells of an attachment, its name apart: its type, path and size.
 _ATTACHMENT_TOKENS = 40
@@ -52,6 +52,7 @@ class History:
     def __init__(self, max_tokens: int | None = None) -> None:
         self._max_tokens = max_tokens
         self._messages: list[ShownMessage] = []
+        self._seqs: list[int] = []
         self._digests: list[str | None] = []
         self._before: list[int] = []
         self._total = 0
@@ -69,6 +70,7 @@ class History:
         shown = shown_to_others(message)
         self._number[message.id] = self._forgotten + len(self._messages)
         self._messages.append(shown)
+        self._seqs.append(message.seq)
         self._digests.append(None)
         self._before.append(self._total)
         self._total += _weight(shown)
@@ -80,9 +82,8 @@ class History:
         number = self._number.get(message_id)
         return None if number is None else self._messages[number - self._forgotten]
 
-    def after(self, message_id: str | None = None) -> list[ShownMessage]:
-        """All that is remembered and has a greater seq, oldest first; None: all."""
-        upto = seq_of(message_id) if message_id else 0
+    def after(self, upto: int = 0) -> list[ShownMessage]:
+        """All that is remembered and has a greater seq, oldest first."""
         return self._messages[self._first_after(upto) :]
 
     def tokens_after(self, upto: int) -> int:
@@ -109,7 +110,7 @@ class History:
         It is those that are always shown (ids), and as many of the newest messages as fit beside
         them, of those with a seq greater than `upto`.
         """
-        lowest = self._first_after(upto) if upto else 0
+        lowest = self._first_after(upto)
         start = self._fitting(budget, lowest)
         numbers = {self._number.get(message_id) for message_id in always}
         wanted = sorted(number - self._forgotten for number in numbers if number is not None)
@@ -136,9 +137,7 @@ class History:
 
     def _first_after(self, upto: int) -> int:
         """The index of the first message with a greater seq; turns end where `upto` stands."""
-        if not upto:
-            return 0
-        return bisect.bisect_right(self._messages, upto, key=lambda shown: shown.seq)
+        return bisect.bisect_right(self._seqs, upto) if upto else 0
 
     def _tokens_before(self, at: int) -> int:
         return self._before[at] if at < len(self._before) else self._total
@@ -189,7 +188,8 @@ class History:
             elif gone > 0:
                 del view.shown[:gone], view.digests[:gone]
                 view.first = self._forgotten
-        del self._messages[:count], self._digests[:count], self._before[:count]
+        del self._messages[:count], self._seqs[:count]
+        del self._digests[:count], self._before[:count]
 
 
 def _as_shown(shown: ShownMessage, agent_id: str) -> tuple[ShownMessage, str]:

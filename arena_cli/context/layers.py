@@ -120,6 +120,10 @@ def _pinned(
     while True:
         kept, titles = _within(beside, history, most)
         stable = tokens.estimate(remembered.stable(memory.summary, memory.summarised, titles))
+        taken = _weight_of((one.message for one in kept), history)
+        if kept and taken > room - stable - new:
+            most = taken - 1  # the titles of others leave no room for as many
+            continue
         selection = _select(agent_id, history, trigger, memory, kept, room - stable)
         older = history.older(by_id, selection.start) if by_id else []
         # What is shown beside the newest pushes others out of them: until nothing more is.

@@ -155,34 +155,28 @@ def _is_due(room: Room) -> bool:
     every, last = room.scene.team.config.auto_summary_interval, room.scene.fold.tried
     if every is None:
         return False
-    return len(room.scene.history.after(f"m{last.seq}" if last else None)) >= every
-
-
-def _unsummarised(room: Room) -> Sequence[ShownMessage]:
-    last = room.scene.fold.summary
-    return room.scene.history.after(last.upto if last else None)
+    return len(room.scene.history.after(last.seq if last else 0)) >= every
 
 
 def _old(room: Room, chain: ChainState) -> _Old | None:
     """What can be summarised now; None where nothing can."""
-    last, history = room.scene.fold.summary, room.scene.history
-    messages = compacting.old_part(_unsummarised(room), chain.turns[-1].started.turn)
+    last, history = room.scene.summary(), room.scene.history
+    messages = compacting.old_part(history.after(last.upto), chain.turns[-1].started.turn)
     if not messages:
         return None
     upto = max(message.seq for message in messages)
     pinned = room.scene.memory("").pinned
     facts = [Fact(one.note.title, one.note.kind) for one in pinned if one.message.seq <= upto]
-    earlier = last.summary if last else ""
     opening = chain.opening.message
     is_old = opening.seq <= upto
     shown = [_shown(room, member) for member in room.scene.team.members]
     return _Old(
         messages=messages,
-        earlier=earlier,
-        count=len(messages) + (last.messages if last else 0),
+        earlier=last.summary,
+        count=len(messages) + last.summarised,
         facts=facts,
         asked_now=compacting.now_asked(opening, room.language) if is_old else "",
-        tokens=sum(map(history.weight_of, messages)) + tokens.estimate(earlier),
+        tokens=sum(map(history.weight_of, messages)) + tokens.estimate(last.summary),
         least_shown=min(shown),
         most_shown=max(shown),
     )

@@ -14,7 +14,7 @@ from arena_cli.engine import asking, compaction
 from arena_cli.engine.recalling import Recollection
 from arena_cli.engine.scene import Room
 from arena_cli.ground.errors import ArenaError, Fault
-from arena_cli.ground.protocol import Message, ShownMessage
+from arena_cli.ground.protocol import Message, ShownMessage, seq_of
 from arena_cli.memory import blocks, extracting, heeding, rules, taking
 from arena_cli.memory.note import Draft, Kind, Note
 from arena_cli.team.model import Member
@@ -134,7 +134,7 @@ def _take_notes(room: Room, recollection: Recollection, chain: ChainState) -> No
 def _unnoted(room: Room, chain: ChainState) -> Iterator[Message]:
     """What was said since the last turn, in the order in which agents are shown it."""
     history, fold = room.scene.history, room.scene.fold
-    told = history.after(f"m{fold.noted}")
+    told = history.after(fold.noted)
     yield from told
     shown = {message.id for message in told}
     for done in chain.turns[-1].successes():
@@ -251,7 +251,7 @@ def _unextracted(room: Room, extractor: Member) -> list[ShownMessage]:
     head = window.Head.of(room.scene.team, extractor, room.scene.windows.get(extractor.id))
     left = (head.room - head.tokens) * _QUESTION_SHARE
     chosen: list[ShownMessage] = []
-    for message in reversed(history.after(fold.extracted_upto or None)):
+    for message in reversed(history.after(seq_of(fold.extracted_upto))):
         left -= history.weight_of(message)
         if left < 0 and chosen:
             break

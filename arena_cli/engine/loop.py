@@ -76,6 +76,6 @@ class Engine:
         if recollection is None:
             return
         recollection.follow()
-        about = {planning.about(agent, phase, chain) for agent in agents}
         if recollection.waits:
+            about = {planning.about(agent, phase, chain) for agent in agents}
             await asyncio.to_thread(recollection.find, about)

@@ -27,6 +27,14 @@ _MOST_BESIDE = 12
 _MOST_ALIKE = 24
 
 
+def summary_of(fold: Fold) -> Memory:
+    """What is remembered beside notes: the last summary, if there is one."""
+    last = fold.summary
+    if last is None:
+        return NOTHING
+    return Memory(summary=last.summary, upto=seq_of(last.upto), summarised=last.messages)
+
+
 class Recollection:
     """The memory of one session, as its transcript and the files of its notes are now.
 
@@ -62,14 +70,13 @@ class Recollection:
 
     def follow(self) -> None:
         """Look at the notes' files as they are now; what follows goes by that."""
-        self._hits.clear()
-        if self._index is None:
-            if not any(folder.path.is_dir() for folder in self.folders):
-                return
-            self._index = self._make_index()
-        for problem in self._index.sync():
-            self.tell(problem)
         self._is_followed = True
+        self._hits.clear()
+        if self._index is None and any(folder.path.is_dir() for folder in self.folders):
+            self._index = self._make_index()
+        if self._index is not None:
+            for problem in self._index.sync():
+                self.tell(problem)
 
     def only(self, note_ids: Sequence[str]) -> None:
         """Find these notes and no others, whatever a call is about: those that it was shown."""
@@ -84,16 +91,13 @@ class Recollection:
 
     def memory(self, new: str, fold: Fold, history: History) -> Memory:
         """What is remembered for a call that is about the text `new`."""
-        summary = fold.summary
+        summary = summary_of(fold)
         index = self.index()
-        if index is None and summary is None:
-            return NOTHING
-        return Memory(
-            summary=summary.summary if summary else "",
-            upto=seq_of(summary.upto) if summary else 0,
-            summarised=summary.messages if summary else 0,
-            pinned=self._pinned(index.pinning(self._session), fold, history) if index else (),
-            notes=self._found(index, new) if index else (),
+        if index is None:
+            return summary
+        return summary._replace(
+            pinned=self._pinned(index.pinning(self._session), fold, history),
+            notes=self._found(index, new),
             most_notes=self.rules.shown,
         )
 
@@ -108,7 +112,6 @@ class Recollection:
         if self._index is None:
             self.follow()
         else:
-            self._hits.clear()
             self._index.update(note)
 
     def alike(self, draft: Draft) -> list[Note]:

@@ -10,9 +10,10 @@ from arena_cli.adapters.runtime import Calls
 from arena_cli.context import window
 from arena_cli.context.history import History
 from arena_cli.context.remembered import NOTHING, Memory
+from arena_cli.engine import recalling
 from arena_cli.engine.recalling import Recollection
 from arena_cli.ground.clock import Clock
-from arena_cli.ground.protocol import Attachment, Message, seq_of
+from arena_cli.ground.protocol import Attachment, Message
 from arena_cli.team.mentions import Roster
 from arena_cli.team.model import Language, Member, Team
 from arena_cli.transcript.fold import Fold
@@ -60,10 +61,7 @@ class Scene(NamedTuple):
 
     def summary(self) -> Memory:
         """What is remembered beside notes: the last summary, if there is one."""
-        last = self.fold.summary
-        if last is None:
-            return NOTHING
-        return Memory(summary=last.summary, upto=seq_of(last.upto), summarised=last.messages)
+        return recalling.summary_of(self.fold)
 
     def memory(self, new: str) -> Memory:
         """What is remembered for a call that is about the text `new`."""

@@ -99,8 +99,8 @@ def _checked(one: Any, messages: Mapping[str, str], by: str) -> Written:
         title = repr(texts.shown_line(texts.cut(draft.title, _SHOWN)))
         if said is None:
             source = texts.shown_line(texts.cut(draft.source or "", _SHOWN))
-            what = f"names {source!r} as its source" if source else "names no source"
-            return Written([], [f"the note {title} {what}, which is none of the messages"])
+            what = f"{source!r} as its source, which is none of the messages"
+            return Written([], [f"the note {title} names {what if source else 'no source'}"])
         if not _is_grounded(draft, said):
             return Written([], [f"the note {title} shares no word with {draft.source}"])
     return found

@@ -160,11 +160,16 @@ _ONE_OF: dict[Kind, tuple[str, ...]] = {
     "decision": (
         *("decid", "decision", "agreed", "settle", "opted", "resolved", "chose", "picked", "voted"),
         *("let's", "let’s", "lets", "going with", "going for", "we'll", "we will"),
-        *("决定", "定", "选择", "一致", "通过"),
+        *("定", "选择", "一致", "通过"),
     ),
-    "task": ("@", "＠", "i'll", "i will", "我"),
+    "task": (
+        *("please", "i'll", "will", "is going to", "is to", "owns"),
+        *("is responsible", "is in charge", "is assigned"),
+        *("请", "麻烦", "由", "交给", "分配给", "指派给", "分派给", "我"),
+    ),
     "requirement": (
-        *("must", "shall", "to", "may not", "forbidden", "prohibited", "mandatory", "not allowed"),
+        *("must", "shall", "has to", "have to", "need to", "needs to", "required to", "may not"),
+        *("forbidden", "prohibited", "mandatory", "not allowed"),
         *("须", "务必", "不得", "禁", "不允许", "不准", "需"),
     ),
     "issue": (
