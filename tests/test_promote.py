@@ -987,3 +987,61 @@ def test_no_secret_and_no_folder_of_this_machine_is_in_its_files(tmp_path: Path)
     assert len(files) == 2
     assert not re.search(f"very-secret-value|{re.escape(str(tmp_path))}", told)
     assert program.run("run", "s", "--replay").code == 0
+
+
+def summarising(program: Program, interval: int) -> None:
+    """A team that talks at length, and beside it an agent that could summarise it."""
+    program.agent("dev", {"say": f"Noted: {'the gateway has twelve workers ' * 12}"})
+    program.team(auto_summary_interval=interval)
+    said = "# Core goal\n- A gateway\n# Important facts\n- Port 4711\n# Next steps\n- Test"
+    program.agent("scribe", {"say": said}, member=False)
+
+
+def summarised_by(program: Program, memory: dict[str, str]) -> None:
+    program.file("arena.yaml", json.dumps({"team": "crew", "memory": memory}))
+
+
+def test_a_past_that_an_agent_summarised_begins_with_its_summary(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    summarising(program, 6)
+    summarised_by(program, {"summarizer": "scribe"})
+    for count in range(8):
+        program.run("send", "-q", "--session", "s", f"number {count}").check()
+    made = [one for one in program.records("s") if one["type"] == "compacted"]
+    assert [one["by"] for one in made] == ["scribe", "scribe"]
+    assert program.run("promote", "s").code == 0
+    done = program.run("run", "s", "--replay", "--keep", "all")
+    assert done.code == 0, done.stdout
+    (again,) = {path.name for path in (tmp_path / "sessions").iterdir() if path.is_dir()} - {"s"}
+    (given,) = (one for one in program.records(again) if one["type"] == "compacted")
+    assert (given["by"], given["summary"], given["messages"]) == (
+        *("given (scribe)", made[-1]["summary"]),
+        made[-1]["messages"],
+    )
+    shown = program.run("show", again, "--agent", "dev", "--context").check().stdout
+    assert "Port 4711" in shown
+    assert "number 1" not in shown
+    usage = json.loads(program.run("usage", again, "--json").stdout)
+    assert [row["name"] for row in usage["rows"]] == ["dev"]
+
+
+def test_answers_that_are_missing_for_its_memory_are_told(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    summarising(program, 4)
+    for count in range(6):
+        program.run("send", "-q", "--session", "s", f"number {count}").check()
+    summarised_by(program, {"summarizer": "scribe"})
+    done = program.run("promote", "s")
+    assert done.code == 1
+    assert "not as the session was: there are calls without a recorded answer\n" in done.stdout
+
+
+def test_what_a_library_summarised_is_summarised_again(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    summarising(program, 6)
+    for count in range(8):
+        program.run("send", "-q", "--session", "s", f"number {count}").check()
+    assert any(one["type"] == "compacted" for one in program.records("s"))
+    program.run("promote", "s").check()
+    assert "given" not in (tmp_path / "scenarios" / "s.yaml").read_text("utf-8")
+    program.run("run", "s", "--replay").check()

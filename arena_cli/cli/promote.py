@@ -71,7 +71,7 @@ def promote(
     place = replace(common.place_of(loaded, wait_s=0), durability="flush")
     made = interrupt.run(promotion.make(place), hint="")
     out, say = Stdout(), words.here()
-    is_same = made.result.status == "passed" and made.parting is None
+    is_same = made.result.status == "passed" and made.parting is None and not made.result.unkept
     if not is_same:
         Screen(out, say).show(_differences(made, say))
     name = made.name if _PLAIN.fullmatch(made.name) else shlex.quote(made.name)
@@ -99,6 +99,9 @@ def _differences(made: Promoted, say: Words) -> Iterator[Line]:
     yield from results.drawn(made.result, say, width=width, avatars=avatars)
     if made.parting:
         told = say("not as the session was: {what}", what=_first(made.parting, say))
+        yield line(Span(told, "failed"))
+    elif made.result.unkept:
+        told = say("not as the session was: {what}", what=say(made.result.unkept))
         yield line(Span(told, "failed"))
     for name, was, now in made.rules:
         told = say("the team has another {field}", field=f"config.{name}")

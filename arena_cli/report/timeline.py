@@ -31,7 +31,6 @@ from arena_cli.transcript.events import (
 
 AGENT_STYLES = 10
 
-
 _HEADING = 3
 _UNDER_THE_NAME = len("00:00:00  ")
 

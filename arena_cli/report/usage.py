@@ -11,6 +11,7 @@ from arena_cli.ground.text import shown_line
 from arena_cli.report.spans import Line, Span, line
 from arena_cli.report.words import Words
 from arena_cli.transcript.events import (
+    FREE_KINDS,
     Compacted,
     Event,
     Extracted,
@@ -20,9 +21,6 @@ from arena_cli.transcript.events import (
 )
 
 By = Literal["agent", "model", "day", "scenario"]
-
-# A script calls no model, so what it used is known to cost nothing.
-FREE_KINDS = frozenset({"scripted"})
 
 _NARROWEST_NAME = 12
 _GAP = "  "
@@ -120,7 +118,7 @@ class Ledger:
                 failed = event.status not in ("success", "declined")
                 free = kind in FREE_KINDS
                 self._add(event, event.agent, event.usage, failed=failed, free=free)
-            case Compacted() if event.usage is not None or _is_agent(event.by):
+            case Compacted() if event.usage is not None or event.is_by_agent:
                 self._remembered(event, failed=bool(event.rolled_back))
             case Extracted():
                 self._remembered(event, failed=event.error is not None and not event.notes)
@@ -174,11 +172,8 @@ class Ledger:
 
 def is_free(event: Compacted | Extracted) -> bool:
     """Whether that was the work of no model: of a library, or of a script."""
-    return not _is_agent(event.by) or event.metadata.get("adapter") in FREE_KINDS
-
-
-def _is_agent(by: str) -> bool:
-    return " " not in by  # which no agent's id has
+    by_library = isinstance(event, Compacted) and not event.is_by_agent
+    return by_library or event.metadata.get("adapter") in FREE_KINDS
 
 
 def _model(event: ReplyFinished | Compacted | Extracted, kind: str) -> str:

@@ -68,8 +68,8 @@ class Keeper:
         shelf.folder.check()
         home = shelf.stored.folder if shelf.stored else _made(shelf.folder.path)
         with contextlib.ExitStack() as held:
-            name = shelf.name
-            own = lock.acquire(home, wait_s=place.wait_s, on_wait=lambda: on_wait(name))
+            name = shelf.name if shelf.stored else home.relative_to(place.workspace).as_posix()
+            own = lock.acquire(home, name, wait_s=place.wait_s, on_wait=lambda: on_wait(name))
             held.callback(own.release)
             seq = read.last_seq(shelf.trail)
             repair = log.repair(shelf.trail, seq + 1)
@@ -166,7 +166,7 @@ class Keeper:
         gone = lifecycle.supersede(folder, old, into, now=now)
         self._tell(gone, "superseded", reason=reason)
         counted = self._count(kept.id, gone.occurrences, gone.related_sessions)
-        return self._tell(counted, "seen", reason=reason)
+        return self._tell(counted, "seen", reason=gone.id)
 
     def close(self) -> None:
         """Let go of them."""

@@ -15,6 +15,7 @@ from threading import ThreadError
 from fasteners import InterProcessLock
 
 from arena_cli.ground.errors import SessionBusy, UsageError
+from arena_cli.ground.text import shown_line
 
 NAME = "transcript.lock"
 
@@ -47,8 +48,8 @@ class Lock:
         self._lock.release()
 
 
-def acquire(folder: Path, *, wait_s: float, on_wait: Callable[[], None]) -> Lock:
-    """Hold the lock of a session's folder; `on_wait` is told once if somebody else has it.
+def acquire(folder: Path, name: str, *, wait_s: float, on_wait: Callable[[], None]) -> Lock:
+    """Hold the lock of a folder, called `name` for people; `on_wait` is told once if it is held.
 
     Raises SessionBusy after `wait_s` seconds, UsageError where the folder refuses the file.
     """
@@ -62,9 +63,9 @@ def acquire(folder: Path, *, wait_s: float, on_wait: Callable[[], None]) -> Lock
             "arena keeps transcripts there; mend the rights, or choose another --workspace.",
         ) from error
     raise SessionBusy(
-        f"session {folder.name} is busy: another arena is writing to it "
+        f"{shown_line(name)} is busy: another arena is writing to it "
         f"(waited {wait_s:g} s)\n"
-        "  Nothing was written. Send again later, or wait longer with --wait SECONDS."
+        "  Nothing was written. Try again later, or wait longer with --wait SECONDS."
     )
 
 

@@ -54,6 +54,19 @@ class Planted(NamedTuple):
     structured: tuple[StructuredContent, ...] = ()
 
 
+class PlantedSummary(NamedTuple):
+    """A summary of so many of the first messages of a past; tokens are estimates."""
+
+    messages: int
+    by: str
+    text: str
+    tokens_before: int
+    tokens_after: int
+
+
+PastPart = Planted | PlantedSummary
+
+
 def planted(team: Team, author: str, content: str) -> Planted:
     """A planted message of a member, a human, or the system, by id. Raises UsageError."""
     if not content.strip():

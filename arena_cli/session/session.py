@@ -24,7 +24,7 @@ from arena_cli.ground.errors import Fault
 from arena_cli.ground.protocol import Attachment
 from arena_cli.ground.redact import Redactor
 from arena_cli.session import lock, outgoing, remembering, store
-from arena_cli.session.outgoing import Outgoing, Planted
+from arena_cli.session.outgoing import Outgoing, Planted, PlantedSummary
 from arena_cli.team import environ, mentions
 from arena_cli.team.model import (
     AgentProfile,
@@ -38,7 +38,9 @@ from arena_cli.team.model import (
 from arena_cli.transcript import attachments, index, loading, log, read
 from arena_cli.transcript.events import (
     ChainFinished,
+    Compacted,
     Event,
+    MessageEvent,
     Resumed,
     SessionEvent,
 )
@@ -114,7 +116,12 @@ class Session:
         self.folder = store.made(place.workspace, name, place.clock)
         self.name = self.folder.name
         with contextlib.ExitStack() as held:
-            own = lock.acquire(self.folder, wait_s=place.wait_s, on_wait=lambda: on_wait(self.name))
+            own = lock.acquire(
+                self.folder,
+                f"session {self.name}",
+                wait_s=place.wait_s,
+                on_wait=lambda: on_wait(self.name),
+            )
             held.callback(own.release)
             self._open(held, on_event, on_text, around)
             self._held = held.pop_all()
@@ -197,11 +204,26 @@ class Session:
         )
         return await self._engine.run()
 
-    def plant(self, planted: Planted) -> None:
+    def plant(self, planted: Planted) -> MessageEvent:
         """Write a message that calls nobody and opens no chain. Raises DiskRefused."""
-        self.journal.write(
+        return self.journal.write(
             lambda stamp: outgoing.planted_event(
                 planted, stamp, redactor=self._redactor, roster=self._roster, keep=self._keep
+            )
+        )
+
+    def plant_summary(self, planted: PlantedSummary, said: Sequence[MessageEvent]) -> None:
+        """Write a summary of what was planted: of all of `said`. Raises DiskRefused."""
+        self.journal.write(
+            lambda stamp: Compacted(
+                seq=stamp.seq,
+                ts=stamp.ts,
+                by=planted.by,
+                upto=said[-1].message.id,
+                messages=len(said),
+                summary=self._redactor.text(planted.text),
+                tokens_before=planted.tokens_before,
+                tokens_after=planted.tokens_after,
             )
         )
 

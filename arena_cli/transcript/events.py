@@ -26,6 +26,9 @@ End = Literal["failed", "chain_limit", "awaiting_human", "no_reply", "quiet", "i
 
 VERSION = 1
 
+FREE_KINDS = frozenset({"scripted"})
+"""Kinds of agents that call no model: what they used is known to cost nothing."""
+
 
 class Event(Shape):
     """What every event has."""
@@ -214,11 +217,11 @@ class ContextUsage(Event):
 class Compacted(Event):
     """Older messages were summarised; nothing is deleted, and they can still be found.
 
-    `by` is the agent that did it, or `extractive (<library>)`. The summary stands for `messages`
-    messages of the session, all whose seq is not greater than that of the id `upto`; an earlier
-    summary is taken up in it. `metadata` are its adapter's notes, as a reply's. `tokens_before` and
-    `tokens_after` are estimates. Where it was no good, `rolled_back` says why, and the summary
-    counts for nothing.
+    `by` is the agent that did it, `extractive (<library>)`, or `given (<either>)` in the past of a
+    scenario. The summary stands for `messages` messages of the session, all whose seq is not
+    greater than that of the id `upto`; an earlier summary is taken up in it. `metadata` are its
+    adapter's notes, as a reply's. `tokens_before` and `tokens_after` are estimates. Where it was no
+    good, `rolled_back` says why, and the summary counts for nothing.
     """
 
     type: Literal["compacted"] = "compacted"
@@ -231,6 +234,11 @@ class Compacted(Event):
     usage: Usage | None = None
     rolled_back: str = ""
     metadata: dict[str, Any] = Field(default={}, exclude_if=lambda notes: not notes)
+
+    @property
+    def is_by_agent(self) -> bool:
+        """Whether an agent did it: no agent's id has a blank."""
+        return " " not in self.by
 
 
 class Deviation(Event):

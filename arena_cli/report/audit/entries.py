@@ -15,8 +15,8 @@ from typing import Any
 
 from arena_cli.ground.protocol import Message, Usage
 from arena_cli.report import usage as usages
-from arena_cli.report.usage import FREE_KINDS
 from arena_cli.transcript.events import (
+    FREE_KINDS,
     ChainFinished,
     Compacted,
     ContextUsage,
@@ -83,7 +83,8 @@ class _OpenChain:
     def take(self, event: Event) -> Iterator[Entry]:
         match event:
             case SessionEvent():
-                yield {**_of("session", event), "team": event.team, "members": _members(event)}
+                who = event.model_dump(mode="json", include={"team", "members"})
+                yield {**_of("session", event), **who}
             case MessageEvent():
                 self._said(event.message, event.message.mentions)
                 yield _message(event, event.message, planted=event.planted)
@@ -183,15 +184,10 @@ def _of(kind: str, event: Event) -> Entry:
     """An entry of an event; those that are told as they are with all that they have."""
     told: Entry = {"entry": kind, "seq": event.seq, "time": event.ts}
     if isinstance(event, _AS_THEY_ARE):
-        fields = event.model_dump(mode="json", exclude=_APART)
-        told |= fields
+        told |= event.model_dump(mode="json", exclude=_APART)
         if isinstance(event, (Compacted, Extracted)):
             told |= _usage(event.usage, free=usages.is_free(event))
     return told
-
-
-def _members(event: SessionEvent) -> list[Entry]:
-    return [one.model_dump(mode="json") for one in event.members]
 
 
 def _message(

@@ -28,10 +28,18 @@ from arena_cli.report.html.cast import Cast
 from arena_cli.report.html.talk import Talk
 from arena_cli.report.words import Words
 from arena_cli.scenario.result import RunResult
-from arena_cli.transcript.events import ChainFinished, Event, MessageEvent, ReplyFinished
+from arena_cli.transcript.events import (
+    ChainFinished,
+    Compacted,
+    Event,
+    Extracted,
+    MessageEvent,
+    ReplyFinished,
+)
 
 _HERE = "arena_cli.report.html"
 _LANE_REM, _TURN_REM = 15, 7.5
+_USING = (ReplyFinished, Compacted, Extracted)
 _RESULTS = {
     0: "passed",
     exits.NOT_HELD: "failed",
@@ -73,7 +81,7 @@ def session_page(
     cast = Cast(talk.sessions(told), avatars)
     lanes = cast.lanes(told)
     chains = [(part, talk.of(part, cast, lanes, say)) for part in _chains(told) if _is_told(part)]
-    used = [one.usage for one in told if isinstance(one, ReplyFinished) and one.usage]
+    used = [one.usage for one in told if isinstance(one, _USING) and one.usage]
     opening = next(iter(talk.sessions(told)), None)
     return _rendered(
         "session.html",

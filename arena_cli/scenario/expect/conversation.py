@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arena_cli.ground.protocol import Attachment, Message, Usage
 from arena_cli.scenario.expect.folders import Folders
 from arena_cli.transcript.events import (
+    FREE_KINDS,
     Candidates,
     ChainFinished,
     Compacted,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from arena_cli.scenario.expect.snapshots import Snapshots
 
 FAILED = frozenset({"timeout", "error"})
-NOT_LIVE = frozenset({"scripted"})
 
 
 class Call(NamedTuple):
@@ -73,13 +73,13 @@ class Turn:
         usage = call.done.usage
         if usage is not None and usage.cost_usd is not None:
             return usage.cost_usd
-        return 0.0 if self._adapter(call) in NOT_LIVE else None
+        return 0.0 if self._adapter(call) in FREE_KINDS else None
 
     def live_ms(self) -> int | None:
         """How long its live agents took, in milliseconds; None where none was called."""
         longest: dict[str, int] = {}
         for call in self.calls():
-            if self._adapter(call) not in NOT_LIVE:
+            if self._adapter(call) not in FREE_KINDS:
                 phase = call.done.phase
                 longest[phase] = max(longest.get(phase, 0), call.done.latency_ms)
         return sum(longest.values()) if longest else None

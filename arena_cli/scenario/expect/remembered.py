@@ -104,7 +104,7 @@ def _give(row: int, fits: Sequence[Sequence[int]], given: dict[int, int], seen: 
 def _so_many(kind: str, expected: float | Range, told: Conversation) -> Verdict:
     items = [item for item in _items(told) if item.last.kind == kind]
     actual = f"{len(items)} {kind}"
-    told_of = f"{actual}: {_listed(items)}" if items else actual
+    told_of = f"{actual}: {'; '.join(map(str, items))}" if items else actual
     wanted = f"{counts.wanted(expected)} {kind}"
     return Verdict(counts.within(expected, len(items)), wanted, told_of)
 
@@ -202,8 +202,8 @@ def deviations(expected: float | Range | Sequence[DeviationRow]) -> Iterator[Che
 
 def _deviated(expected: float | Range, told: Conversation) -> Verdict:
     count = len(told.deviations)
-    actual = "\n".join([str(count), *map(_deviation, told.deviations)])
-    return Verdict(counts.within(expected, count), counts.wanted(expected), actual)
+    told_of = f"{count}: {'; '.join(map(_deviation, told.deviations))}" if count else "0"
+    return Verdict(counts.within(expected, count), counts.wanted(expected), told_of)
 
 
 def _unheeded(row: DeviationRow, told: Conversation) -> Verdict:

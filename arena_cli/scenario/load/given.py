@@ -14,7 +14,7 @@ from arena_cli.scenario.load.parts import tried
 from arena_cli.scenario.load.scenario import there
 from arena_cli.scenario.load.shapes import Given
 from arena_cli.session import outgoing
-from arena_cli.session.outgoing import Planted
+from arena_cli.session.outgoing import PastPart
 from arena_cli.team.model import Team
 
 
@@ -24,13 +24,13 @@ class Pasts:
     def __init__(self, path: Path, reader: Reader) -> None:
         self._path = path
         self._reader = reader
-        self._read: dict[tuple[str, int | None], tuple[list[Planted], list[Fault]]] = {}
+        self._read: dict[tuple[str, int | None], tuple[list[PastPart], list[Fault]]] = {}
 
     def of(
         self, given: Given, team: Team, parts: Sequence[Part], faults: list[Fault]
-    ) -> list[Planted]:
+    ) -> list[PastPart]:
         """What is planted: what was said in a transcript, then the messages of the file itself."""
-        found: list[Planted] = []
+        found: list[PastPart] = []
         if given.transcript is not None:
             key = (given.transcript, given.until)
             if key not in self._read:
@@ -46,7 +46,7 @@ class Pasts:
 
     def _said(
         self, name: str, until: int | None, parts: Sequence[Part]
-    ) -> tuple[list[Planted], list[Fault]]:
+    ) -> tuple[list[PastPart], list[Fault]]:
         faults: list[Fault] = []
         loc = ("given", "transcript")
         read = tried(

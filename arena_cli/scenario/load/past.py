@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 from arena_cli.ground import text
 from arena_cli.ground.errors import UsageError
-from arena_cli.ground.protocol import Attachment, Message
-from arena_cli.session.outgoing import Planted
+from arena_cli.ground.protocol import Attachment, Message, seq_of
+from arena_cli.session.outgoing import PastPart, Planted, PlantedSummary
 from arena_cli.transcript import read
-from arena_cli.transcript.events import VERSION, Event, SessionEvent
+from arena_cli.transcript.events import VERSION, Compacted, Event, SessionEvent
 from arena_cli.transcript.fold import Fold
 
+_GIVEN = "given ("
 _MEND = "it is a session's transcript: `arena path SESSION` tells where that lies"
 
 
@@ -106,17 +107,19 @@ def messages(events: Iterable[Event]) -> list[Message]:
     return found
 
 
-def planted(past: Past, until: int | None, root: Path) -> list[Planted]:
-    """Its messages, to be put into another session of the workspace `root`.
+def planted(past: Past, until: int | None, root: Path) -> list[PastPart]:
+    """Its messages, to be put into another session of the workspace `root`, and the last summary
+    where it was made: the next is made after so many messages more.
 
     An attachment has its content with it if that is still there: beside the transcript, as in a
     session's folder, or where it lay. Raises UsageError.
     """
-    said = messages(upto(past, until))
+    events = upto(past, until)
+    said = messages(events)
     if not said:
         where = "" if until is None else f" up to event {until}"
         raise UsageError(f"nothing is said in {past.path.name}{where}")
-    return [
+    found: list[PastPart] = [
         Planted(
             author_id=message.author_id,
             author_name=message.author_name,
@@ -132,6 +135,23 @@ def planted(past: Past, until: int | None, root: Path) -> list[Planted]:
         )
         for message in said
     ]
+    last = summary(events)
+    count = sum(message.seq <= seq_of(last.upto) for message in said) if last else 0
+    if last and count:
+        place = sum(message.seq < last.seq for message in said)
+        found.insert(place, _planted_summary(last, count))
+    return found
+
+
+def summary(events: Iterable[Event]) -> Compacted | None:
+    """The last summary that counts; None where there is none."""
+    held = [one for one in events if isinstance(one, Compacted) and not one.rolled_back]
+    return held[-1] if held else None
+
+
+def _planted_summary(event: Compacted, messages: int) -> PlantedSummary:
+    by = event.by if event.by.startswith(_GIVEN) else f"{_GIVEN}{event.by})"
+    return PlantedSummary(messages, by, event.summary, event.tokens_before, event.tokens_after)
 
 
 def with_content(part: Attachment, message_id: str, folders: Sequence[Path]) -> Attachment:

@@ -20,7 +20,7 @@ from arena_cli.scenario.load.notes import GivenNote
 from arena_cli.scenario.load.parts import below_all
 from arena_cli.scenario.load.shapes import Case, FromFile, ScenarioFile, Step
 from arena_cli.session import outgoing
-from arena_cli.session.outgoing import Outgoing, Planted
+from arena_cli.session.outgoing import Outgoing, PastPart, Planted
 from arena_cli.team.model import Member, Team
 from arena_cli.team.profiles import Loaded
 
@@ -50,7 +50,7 @@ class Scenario:
     profiles: Mapping[str, Loaded]
     judges: Mapping[str, Member]
     notes: tuple[GivenNote, ...]
-    past: tuple[Planted, ...]
+    past: tuple[PastPart, ...]
     sent: tuple[Sent, ...]
     waiting: frozenset[Loc]
 

@@ -38,7 +38,13 @@ from arena_cli.scenario.result import (
 from arena_cli.session import remembering
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.session.session import Place, Session
-from arena_cli.transcript.events import ChainFinished, Event, NoteEvent, SessionEvent
+from arena_cli.transcript.events import (
+    ChainFinished,
+    Event,
+    MessageEvent,
+    NoteEvent,
+    SessionEvent,
+)
 
 Keep = Literal["failed", "all", "none"]
 
@@ -206,13 +212,18 @@ class Playing:
         given = scenario.file.given
         for note in scenario.notes:
             note.put(remembering.own_notes(first.folder, self._place.workspace).path)
+        said: list[MessageEvent] = []
         if given.fill:
             for planted in neutral.messages(
                 given.fill.messages, given.fill.seed, scenario.team, self._place.language
             ):
-                first.plant(planted)
-        for planted in scenario.past:
-            first.plant(planted)
+                said.append(first.plant(planted))
+        filled = len(said)
+        for one in scenario.past:
+            if isinstance(one, Planted):
+                said.append(first.plant(one))
+            else:
+                first.plant_summary(one, said[: filled + one.messages])
         heard[None].clear()
         for index, step in enumerate(scenario.file.steps):
             self._take.begin(index + 1, step.session)

@@ -192,7 +192,7 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
 
 def _asked(event: Event) -> bool:
     """Whether an agent summarised; a library's summary is made again."""
-    return isinstance(event, Compacted) and " " not in event.by  # which no agent's id has
+    return isinstance(event, Compacted) and event.is_by_agent
 
 
 def _notes_from_elsewhere(pieces: Sequence[Piece]) -> list[str]:

@@ -103,7 +103,8 @@ class Writer:
         said = past.messages(self._taken.before)
         if not said:
             return {}
-        if len(said) <= _MOST_MESSAGES and all(map(self._is_plain, said)):
+        is_plain = all(map(self._is_plain, said)) and past.summary(self._taken.before) is None
+        if len(said) <= _MOST_MESSAGES and is_plain:
             return {"messages": [{m.author_id: templates.escaped(m.content)} for m in said]}
         for message in said:
             for part in message.attachments:
