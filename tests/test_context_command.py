@@ -107,12 +107,21 @@ def test_a_role_that_is_longer_than_the_window_is_told(tmp_path: Path) -> None:
     assert "warning: dev: its `role_prompt` takes ~" in checked.stderr
     assert "room for 400" in checked.stderr
     assert "peer" not in checked.stderr
-    none = {"window_tokens": 500, "reserved_output_tokens": 900}
-    program.agent("dev", {"say": "ok"}, role_prompt="你是一个助手。" * 200, context=none)
-    assert "room for 250:" in program.run("agents", "check").stderr
-    program.agent("dev", {"say": "ok"}, role_prompt="你是一个助手。" * 200, context=small)
     program.run("send", "-q", "-s", "talk", "@dev hello").check()
     shown = program.run("context", "talk", "--agent", "dev").check().stdout
     assert "always, though it alone takes more than there is room for" in shown
     assert "hello" in shown
     assert "though it alone" not in program.run("context", "talk", "--agent", "peer").stdout
+
+
+def test_of_a_window_that_is_no_larger_than_its_reserve_half_is_kept(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    none = {"window_tokens": 1_000, "reserved_output_tokens": 1_000}
+    program.agent("dev", {"say": "ok"}, role_prompt="你是一个助手。" * 120, context=none)
+    assert "room for 500:" in program.run("agents", "check").stderr
+    program.agent("dev", {"say": "ok"}, {"say": "fine"}, context=none)
+    for text in ("hello", "again"):
+        program.run("send", "-q", "-s", "talk", f"@dev {text}").check()
+    told = program.run("context", "talk", "--agent", "dev").check().stdout
+    assert "of 500 tokens (a window of 1,000, 500 of it for the answer)" in told
+    assert "4 of 4 whole" in told

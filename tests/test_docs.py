@@ -253,7 +253,7 @@ class Reader:
         if busy:
             folder = self.folder / "sessions" / busy
             folder.mkdir(parents=True, exist_ok=True)
-            held = lock.acquire(folder, wait_s=0, on_wait=lambda: None)
+            held = lock.acquire(folder, f"session {busy}", wait_s=0, on_wait=lambda: None)
         try:
             for command, shown in _commands(block.text):
                 self._run(command, shown, int(block.option("exit") or 0))

@@ -10,7 +10,7 @@ from program import Program
 from stage import Stage, broken, printed
 
 from arena_cli.ground.errors import FileFaults
-from arena_cli.scenario.expect import keys
+from arena_cli.scenario.expect import conversation, keys
 from arena_cli.scenario.expect.checks import Verdict
 from arena_cli.scenario.expect.conversation import Conversation
 from arena_cli.scenario.expect.shapes import Expect
@@ -242,31 +242,28 @@ def judged(expect: dict[str, Any], told: Conversation) -> list[Verdict]:
 
 
 def test_deviations_and_compactions_are_counted_and_named(tmp_path: Path) -> None:
-    told = Conversation(tmp_path)
-    told.deviations = [
-        Deviation(
-            seq=9,
-            ts="",
-            reply=1,
-            agent="dev",
-            note="blocker-key",
-            kind="blocker",
-            level="replan_required",
-            reason="it says nothing of the key",
-        )
-    ]
-    told.compactions = [
-        Compacted(
-            seq=10,
-            ts="",
-            by="extractive (x)",
-            upto="m2",
-            messages=2,
-            summary="s",
-            tokens_before=9,
-            tokens_after=3,
-        )
-    ]
+    ignored = Deviation(
+        seq=9,
+        ts="",
+        reply=1,
+        agent="dev",
+        note="blocker-key",
+        kind="blocker",
+        level="replan_required",
+        reason="it says nothing of the key",
+    )
+    summary = Compacted(
+        seq=10,
+        ts="",
+        by="extractive (x)",
+        upto="m2",
+        messages=2,
+        summary="s",
+        tokens_before=9,
+        tokens_after=3,
+    )
+    undone = summary.model_copy(update={"seq": 11, "rolled_back": "it is no shorter"})
+    told = conversation.of([ignored, summary, undone], tmp_path)
     holds = {
         "deviations": [
             {"agent": "dev", "note": "blocker-*", "level": "replan_required", "kind": "blocker"}
@@ -278,7 +275,11 @@ def test_deviations_and_compactions_are_counted_and_named(tmp_path: Path) -> Non
         (verdict,) = judged({"deviations": [row]}, told)
         assert not verdict.holds
         assert "dev · blocker-key · blocker · replan_required" in verdict.actual
-    assert not judged({"deviations": 0}, told)[0].holds
+    (verdict,) = judged({"deviations": 0}, told)
+    assert (verdict.holds, verdict.actual) == (
+        False,
+        '1: dev · blocker-key · blocker · replan_required · "it says nothing of the key"',
+    )
     assert not judged({"deviations": []}, told)[0].holds
     assert judged({"deviations": {"min": 1, "max": 1}}, told)[0].holds
 
@@ -298,7 +299,8 @@ def test_exactly_gives_each_note_to_one_row(tmp_path: Path) -> None:
             status="draft",
         )
 
-    told.noted = [event(1, "task-a", "a and b"), event(2, "task-b", "b")]
+    refused = event(3, "", "").model_copy(update={"act": "refused", "reason": "no title"})
+    told.noted = [event(1, "task-a", "a and b"), event(2, "task-b", "b"), refused]
     # The first row takes the note that the second needs, and has to give it back.
     assert judged({"notes": {"exactly": [{"title": "b"}, {"title": "a"}]}}, told)[0].holds
     assert judged({"notes": {"exactly": ["task", {"title": "a"}]}}, told)[0].holds
@@ -306,3 +308,19 @@ def test_exactly_gives_each_note_to_one_row(tmp_path: Path) -> None:
     told.noted.append(event(3, "task-a", "x").model_copy(update={"status": "approved"}))
     assert judged({"notes": [{"note": "task-a", "status": "approved"}]}, told)[0].holds
     assert judged({"notes": {"task": 2}}, told)[0].holds
+    (verdict,) = judged({"notes": {"task": 3}}, told)
+    assert (verdict.holds, len(verdict.actual.splitlines())) == (False, 1)
+    assert verdict.actual.startswith("2 task: task · task-a · approved")
+
+
+def test_no_secret_of_what_was_shown_stands_in_a_report(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "ok"}, role_prompt="tok-4711 opens the door.").team()
+    program.file("arena.yaml", "team: crew\nredact: ['tok-[0-9]+']\n")
+    expect = "{shown: {dev: [{contains: opens the door}, {contains: nobody}]}}"
+    program.file("scenarios/s.yaml", f"scenario: s\nsteps: [{{send: '@dev hi', expect: {expect}}}]")
+    done = program.run("run", "s", "--html", "page.html", "--json", "--keep", "none")
+    assert done.code == 1
+    told = done.stdout + (tmp_path / "page.html").read_text("utf-8")
+    assert "opens the door" in told
+    assert "tok-4711" not in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import hashlib
 import io
@@ -18,9 +19,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from program import Program
 from scripted_api import Answer, ScriptedApi
+from support import Puppets, Talk, puppet, team
 
 from arena_cli.context import tokens
-from arena_cli.ground.protocol import MemberInfo, Message, Usage
+from arena_cli.ground.protocol import AgentInput, MemberInfo, Message, Usage
 from arena_cli.ground.text import shown
 from arena_cli.report.audit import document, markdown, table
 from arena_cli.report.audit.record import Record
@@ -219,6 +221,31 @@ def test_the_audit_tells_of_every_call_who_was_asked_what_and_what_came() -> Non
     assert "text" not in calls["legal"]
     assert calls["dev"]["trigger"] == ["m2", "m7"]
     assert calls["dev"]["mentioned_by"] == []
+
+
+def test_the_audit_tells_of_each_call_what_the_agent_was_told_that_is_new(tmp_path: Path) -> None:
+    says = {"a": "@d @e", "b": "@f", "c": "@g", "d": "@e go on", "e": "@g too"}
+
+    async def answer(shown: AgentInput) -> str:
+        for _ in range(20 if shown.agent_id == "b" else 0):  # the first who must is the last done
+            await asyncio.sleep(0)
+        return says.pop(shown.agent_id, "fine")
+
+    puppets = Puppets(dict.fromkeys("abcdefgh", answer))
+    rules = {"max_responders": 3, "selection": "ask", "re_invoke_already_replied": True}
+    crew = team(*map(puppet, "abcdefgh"), **rules)
+    talk = Talk(tmp_path, crew, adapter_type=puppets)
+    talk.send("@a @b @c @d begin")
+    talk.send("@b @a and now?")
+    record = Record("talk", None, talk.events, audit=True)
+    told: dict[str, list[list[str]]] = {}
+    for call in record.entries():
+        if call["entry"] == "call":
+            told.setdefault(call["agent"], []).append(call["trigger"])
+    shown = {agent: [one.trigger for one in inputs] for agent, inputs in puppets.inputs.items()}
+    assert told == shown
+    assert [event.deferred for event in talk.of("turn_started")][:2] == [["d"], ["g"]]
+    assert [event.agent for event in talk.of("reply_started") if event.phase == "B"] == ["h", "c"]
 
 
 def test_a_cost_that_is_not_known_is_said_to_be_unknown_and_never_free() -> None:
@@ -466,6 +493,7 @@ def test_what_cannot_be_written_or_read_is_an_error_that_says_so(arena: Program)
     arena.run("export", "s", "-o", "agents").check(
         code=2, stderr="arena: --output: agents is a folder\n  Name a file in it.\n"
     )
+    assert arena.run("export", "s", "--format", "JSON").stdout.startswith("{")
     refused = arena.run("export", "s", "--format", "xls")
     assert (refused.code, refused.stdout) == (2, "")
     assert "'xls' is not one of 'md', 'csv', 'json'" in refused.stderr
@@ -543,8 +571,8 @@ def test_attach_audit_leaves_room_for_the_talk(arena: Program) -> None:
     for _ in range(4):
         assert arena.run("send", "@dev do it", "-s", "s").code == 0
     texts = {}
-    for agent in ("legal", "dev"):
-        assert arena.run("send", f"@{agent} report", "-s", "s", "--attach-audit").code == 0
+    for agent, *asked in (("legal", "@legal report"), ("dev", "report", "--to", "dev")):
+        assert arena.run("send", *asked, "-s", "s", "--attach-audit").code == 0
         said = [one for one in arena.records() if one["type"] == "message"][-1]["message"]
         texts[agent] = (arena.folder / said["attachments"][0]["path"]).read_text("utf-8")
     assert 1_000 < tokens.estimate(texts["legal"]) <= 2_000

@@ -633,6 +633,19 @@ def test_a_page_tells_what_was_done_for_the_memory(tmp_path: Path) -> None:
     assert [one.strip() for one in told.splitlines() if note in one] == lines
 
 
+def test_what_a_session_used_has_the_work_for_its_memory_in_it(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "ok", "usage": {"input_tokens": 100, "output_tokens": 10}}).team()
+    found = {"say": "[]", "usage": {"input_tokens": 20, "output_tokens": 2}}
+    program.agent("scribe", found, member=False)
+    program.file("arena.yaml", "team: crew\nmemory: {extractor: scribe}\n")
+    program.run("send", "@dev hi", "-s", "s", "-q").check()
+    page = program.run("show", "s", "--html").check().stdout
+    head = page[: page.index("chain 1")]
+    assert "120 → 12 tokens" in head
+    assert "100 → 10 tokens" in head  # of the agent
+
+
 def test_show_takes_a_part_of_a_session(program: Program) -> None:
     (last,) = read(program.run("show", "s", "--html", "--turn", "last").check().stdout).all(
         "section", "item"

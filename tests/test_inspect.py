@@ -329,7 +329,7 @@ def test_what_it_proposes_is_done_each_act_with_its_reason(team: Program) -> Non
         ("archived", BLOCKER, "王芳", words["solved"]),
         ("archived", ACTION, "王芳", words["stale"]),
         ("superseded", "decision-b", "王芳", "says the same as decision-a"),
-        ("seen", "decision-a", "王芳", "says the same as decision-a"),
+        ("seen", "decision-a", "王芳", "decision-b"),
     ]
     assert [line.split(" · ")[1:3] for line in done.stderr.splitlines()] == [
         [one["note"], one["act"]] for one in events

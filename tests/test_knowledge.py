@@ -225,18 +225,33 @@ def test_wrong_use_is_told_and_changes_nothing(arena: Program) -> None:
     assert arena.raw() == before
 
 
-def test_a_busy_session_is_waited_for_then_refused(arena: Program) -> None:
-    put(arena, "s/knowledge/pit-a")
-    held = lock.acquire(arena.folder / "sessions/s", wait_s=0, on_wait=lambda: None)
+def busy(arena: Program, folder: str, *args: str) -> Done:
+    """What a command comes to while somebody else holds that folder."""
+    held = lock.acquire(arena.folder / folder, folder, wait_s=0, on_wait=lambda: None)
     try:
-        done = knowledge(arena, "archive", "pit-a", "--wait", "0")
+        return knowledge(arena, *args, "--wait", "0")
     finally:
         held.release()
+
+
+def test_a_busy_session_is_waited_for_then_refused(arena: Program) -> None:
+    put(arena, "s/knowledge/pit-a")
+    done = busy(arena, "sessions/s", "archive", "pit-a")
     assert done.code == 5
     assert "session s is busy" in done.stderr
     assert "status: archived" not in put(arena, "s/knowledge/pit-b").with_name(
         "pit-a.md"
     ).read_text(encoding="utf-8")
+
+
+def test_busy_shared_notes_are_told_by_their_folder(arena: Program) -> None:
+    put(arena, "knowledge/pits/a")
+    done = busy(arena, "sessions/knowledge", "archive", "pits/a", "--shared")
+    done.check(
+        code=5,
+        stderr="arena: sessions/knowledge is busy: another arena is writing to it (waited 0 s)\n"
+        "  Nothing was written. Try again later, or wait longer with --wait SECONDS.\n",
+    )
 
 
 def test_a_note_can_be_added_while_a_chain_is_cut_short(arena: Program) -> None:
@@ -306,4 +321,5 @@ def test_a_note_that_cannot_be_written_is_left_out_and_told_in_plain_lines(
     first, second = done.stderr.splitlines()
     assert done.code == 0
     assert first.startswith("sessions/talk/knowledge: a note is left out: ")
+    assert "Free space" not in first
     assert second == "  Free space or rights there."

@@ -132,7 +132,7 @@ def test_a_busy_session_exits_5_and_nothing_is_written(program: Program) -> None
                 code=5,
                 stdout="",
                 stderr="arena: session s is busy: another arena is writing to it (waited 0 s)\n"
-                "  Nothing was written. Send again later, or wait longer with --wait SECONDS.\n",
+                "  Nothing was written. Try again later, or wait longer with --wait SECONDS.\n",
             )
         assert program.run("show", "s").check().stdout
         program.run("doctor", "s").check()

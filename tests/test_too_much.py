@@ -120,6 +120,9 @@ def test_the_layers_add_up_where_a_model_counts_otherwise(tmp_path: Path) -> Non
     (total,) = re.findall("would be shown ~([0-9,]+) of", told)
     layers = re.findall(r"^  (?!of them)[a-z].* · ~([0-9,]+) tokens · ", told, re.MULTILINE)
     assert len(layers) == 4
+    document = context.document(explained)
+    said = [f"{document[name]['tokens']:,}" for name in ("head", "messages")]
+    assert said == [layers[0], layers[2]]
     whole, *parts = (int(number.replace(",", "")) for number in (total, *layers))
     assert abs(whole - sum(parts)) <= 2
 

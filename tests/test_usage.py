@@ -145,11 +145,12 @@ def test_by_model_from_what_the_call_tells(talk: Program) -> None:
 
 
 def test_by_scenario_and_over_all_sessions(talk: Program) -> None:
+    Past(talk, "zero").called("dev", COSTLY)
     Past(talk, "one", scenario="登录").called("dev", COSTLY)
     Past(talk, "two", scenario="登录").called("dev", COSTLY)
     Past(talk, "three").called("dev", COSTLY.model_copy(update={"cost_usd": 0.001}))
-    assert rows(talk, "scenario", "calls") == [("登录", 2), (None, 1)]
-    assert document(talk)["sessions"] == 3
+    assert rows(talk, "scenario", "calls") == [("登录", 2), (None, 2)]
+    assert document(talk)["sessions"] == 4
     assert document(talk, "three")["total"]["calls"] == 1
     assert "(no scenario)" in talk.run("usage", "--by", "scenario").stdout
 

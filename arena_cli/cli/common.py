@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from arena_cli.scenario.load.scenario import Scenario
     from arena_cli.scenario.load.select import Selected
     from arena_cli.session.session import Place
+    from arena_cli.session.store import Stored
+    from arena_cli.team.model import Team
     from arena_cli.team.workspace import Workspace
     from arena_cli.transcript.read import Problem
 
@@ -80,6 +82,22 @@ def scenarios_of(context: typer.Context, selected: Selected) -> tuple[Workspace,
         faults = file.shape_faults(selected, root_of(context))
         raise FileFaults([*error.faults, *faults]) from error
     return loaded, file.load(selected, loaded)
+
+
+def stored_of(context: typer.Context, session: str | None) -> Stored:
+    """The session of that name; without one, the last. Raises UsageError."""
+    from arena_cli.session import store
+
+    root = root_of(context)
+    return store.find(root, session) if session is not None else store.last(root)
+
+
+def team_of(loaded: Workspace, stored: Stored | None, name: str | None = None) -> Team:
+    """The team of that name, else the session's, else the workspace's, else every agent."""
+    from arena_cli.transcript import passage
+
+    known = passage.session_of(stored.transcript) if stored and name is None else None
+    return loaded.team(known.team if known else name or loaded.file.team)
 
 
 def place_of(loaded: Workspace, *, wait_s: float) -> Place:

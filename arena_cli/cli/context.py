@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arena_cli.cli import common, complete
+from arena_cli.cli.look import OneSession
 
 if TYPE_CHECKING:
     from arena_cli.report.words import Words
     from arena_cli.session.explaining import Explained
 
-ASession = Annotated[
-    str | None,
-    typer.Argument(
-        help="The session; without one, the last.", autocompletion=complete.complete_sessions
-    ),
-]
 Agent = Annotated[
     str,
     typer.Option(
@@ -29,17 +24,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print it as one JSON docum
 
 
 def context(
-    context: typer.Context, agent: Agent, session: ASession = None, as_json: AsJson = False
+    context: typer.Context, agent: Agent, session: OneSession = None, as_json: AsJson = False
 ) -> None:
     """Show what an agent would be shown now, layer by layer, with tokens and reasons."""
     from arena_cli.report import words
-    from arena_cli.session import explaining, store
-    from arena_cli.transcript import passage
+    from arena_cli.session import explaining
 
     loaded = common.workspace_of(context)
-    stored = store.find(loaded.root, session) if session else store.last(loaded.root)
-    known = passage.session_of(stored.transcript)
-    team = loaded.team(known.team if known else loaded.file.team)
+    stored = common.stored_of(context, session)
+    team = common.team_of(loaded, stored)
     explained = explaining.of(common.place_of(loaded, wait_s=0), stored, team, agent)
     if as_json:
         common.say_json(document(explained))

@@ -13,7 +13,8 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from arena_cli.cli import common, complete, streams
+from arena_cli.cli import common, streams
+from arena_cli.cli.look import OneSession
 from arena_cli.ground import wholefile
 from arena_cli.ground.errors import DiskRefused, UsageError
 from arena_cli.ground.text import shown_line
@@ -29,12 +30,6 @@ STDOUT = "-"
 _CHUNK = 65_536  # characters that are written at once
 
 Format = Literal["md", "csv", "json"]
-OneSession = Annotated[
-    str | None,
-    typer.Argument(
-        help="The session; without one, the last.", autocompletion=complete.complete_sessions
-    ),
-]
 Audit = Annotated[
     bool,
     typer.Option(
@@ -66,11 +61,8 @@ def export(
     output: Output = None,
 ) -> None:
     """Write a session's conversation, or the audit of every call, for people and programs."""
-    from arena_cli.session import store
-
     chosen = as_format or _by_ending(output)
-    root = common.root_of(context)
-    stored = store.find(root, session) if session is not None else store.last(root)
+    stored = common.stored_of(context, session)
 
     def tell(problem: Problem) -> None:
         common.warn_of(stored.transcript, [problem])

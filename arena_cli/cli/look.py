@@ -120,7 +120,7 @@ def show(
     )
     if html is not None and session is None:
         pages.refuse_session(context, html)
-    stored = _one(context, session)
+    stored = common.stored_of(context, session)
 
     def choose(chosen: ShownEvents) -> Iterable[Event]:
         if wanted is not None:
@@ -283,7 +283,7 @@ def _check_workspace(context: typer.Context) -> bool:
 def _check_session(context: typer.Context, session: str) -> bool:
     from arena_cli.session import examine
 
-    stored = _one(context, session)
+    stored = common.stored_of(context, session)
     found = examine.examine(stored.transcript, common.root_of(context))
     common.say(
         f"{stored.transcript}: {found.lines} lines, {found.events} events, "
@@ -294,10 +294,3 @@ def _check_session(context: typer.Context, session: str) -> bool:
     for problem in found.problems:
         common.warn(problem)
     return not found.problems
-
-
-def _one(context: typer.Context, session: str | None) -> Stored:
-    from arena_cli.session import store
-
-    root = common.root_of(context)
-    return store.find(root, session) if session is not None else store.last(root)

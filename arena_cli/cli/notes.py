@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from arena_cli.session.knowledge import Keeper
     from arena_cli.session.shelves import Shelf
     from arena_cli.session.store import Stored
-    from arena_cli.team.model import Team
-    from arena_cli.team.workspace import Workspace
     from arena_cli.transcript.events import NoteEvent
 
 
@@ -97,21 +95,13 @@ def kept(context: typer.Context, shelf: Shelf, by: str | None, wait: float) -> I
     keeper = knowledge.Keeper(
         place,
         shelf,
-        knowledge.who(None if by is not None else _team(loaded, shelf), by),
+        knowledge.who(None if by is not None else common.team_of(loaded, shelf.stored), by),
         redactor=session.redactor_of(place, profiles),
         on_wait=lambda name: common.warn(f"{shown_line(name)} is busy; waiting up to {wait:g} s"),
         on_problem=common.warn,
     )
     with contextlib.closing(keeper):
         yield keeper
-
-
-def _team(loaded: Workspace, shelf: Shelf) -> Team:
-    """The session's team, else the workspace's, else every agent."""
-    from arena_cli.transcript import passage
-
-    known = passage.session_of(shelf.stored.transcript) if shelf.stored else None
-    return loaded.team(known.team if known else loaded.file.team)
 
 
 def line(note: Note) -> str:

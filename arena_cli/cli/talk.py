@@ -119,7 +119,7 @@ def send(
     _one_output(as_json=as_json, quiet=quiet)
     loaded = common.workspace_of(context)
     stored = _stored(loaded, session, go_on)
-    members = _team(loaded, team, stored)
+    members = common.team_of(loaded, stored, team)
     content = messages.given(message, file)
     sent = outgoing.outgoing(members, content, author=author, to=to or (), files=attach or ())
     name = stored.name if stored else session
@@ -157,7 +157,7 @@ def resume(
     loaded = common.workspace_of(context)
     stored = _stored(loaded, session, go_on=session is None, must_exist=True)
     assert stored is not None
-    members = _team(loaded, None, stored)
+    members = common.team_of(loaded, stored)
     place = common.place_of(loaded, wait_s=wait)
     with _opened(place, stored.name, members, as_json=as_json, quiet=quiet) as (opened, printer):
         if opened.open_chain:
@@ -219,17 +219,6 @@ def _with_audit(place: Place, team: Team, sent: Outgoing, audited: Stored) -> Ou
     room = remembering.smallest_room(place, called or team.members)
     part = export.attachment(audited, room // 2)
     return sent._replace(attachments=(*sent.attachments, part))
-
-
-def _team(loaded: Workspace, name: str | None, stored: Stored | None) -> Team:
-    """`--team`, else the session's, else the workspace's, else every agent."""
-    from arena_cli.transcript import passage
-
-    if name is None and stored is not None:
-        known = passage.session_of(stored.transcript)
-        if known is not None:
-            return loaded.team(known.team)
-    return loaded.team(name or loaded.file.team)
 
 
 @contextlib.contextmanager

@@ -129,7 +129,7 @@ def test_c37_who_waits_in_vain_is_told_and_wrote_nothing(program: Program) -> No
             stdout="",
             stderr="session s is busy; waiting up to N s\n"
             "arena: session s is busy: another arena is writing to it (waited N s)\n"
-            "  Nothing was written. Send again later, or wait longer with --wait SECONDS.\n",
+            "  Nothing was written. Try again later, or wait longer with --wait SECONDS.\n",
         )
     assert [path.name for path in folder.iterdir()] == ["transcript.lock"]
     program.run("send", "-s", "s", "hello", "--wait", "0").check()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from arena_cli.scenario.expect import patterns
 from arena_cli.scenario.expect.check_shapes import Pattern
@@ -39,21 +41,13 @@ def _reason(text: str) -> str:
     return text
 
 
-def _inline(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema with its definitions in the places that refer to them: it stands within another."""
-    definitions = schema.pop("$defs", {})
+class _AsTeamConfig:
+    """The JSON schema of what is checked as a team's rules once it stands in the team."""
 
-    def filled(value: Any) -> Any:
-        if isinstance(value, list):
-            return [filled(one) for one in value]
-        if not isinstance(value, dict):
-            return value
-        name = str(value.get("$ref", "")).rpartition("/")[2]
-        rest = {key: filled(one) for key, one in value.items() if key != "$ref"}
-        return {**filled(definitions[name]), **rest} if name else rest
-
-    found: dict[str, Any] = filled(schema)
-    return found
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return handler(TeamConfig.__pydantic_core_schema__)
 
 
 def _finds_something(pattern: str) -> str:
@@ -175,10 +169,7 @@ class TeamPart(FileShape):
     team: str | None = None
     agents: list[AgentId] | None = None
     humans: list[Human] | None = None
-    config: dict[str, Any] = Field(
-        default_factory=dict,
-        json_schema_extra=lambda schema: schema.update(_inline(TeamConfig.model_json_schema())),
-    )
+    config: Annotated[dict[str, Any], _AsTeamConfig()] = Field(default_factory=dict)
     profiles: ByAgent[dict[str, Any]] = Field(default_factory=dict)
 
 
