@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from arena_cli.context import compacting, extractive, layers, summaries, tokens, window
+from arena_cli.context import compacting, layers, summaries, tokens, window
 from arena_cli.context.compacting import Fact
 from arena_cli.context.summaries import Sections
 from arena_cli.engine import asking
@@ -91,7 +91,7 @@ async def after_turn(room: Room) -> None:
     if chain is None or not chain.turns:
         return
     before = chain.turns[-1].compactions
-    if any(not one.rolled_back or one.by == extractive.BY for one in before):
+    if any(not one.rolled_back or not one.is_by_agent for one in before):
         return
     is_full = _tell_usage(room, chain)
     old = _old(room, chain) if before or is_full or _is_due(room) else None
@@ -264,6 +264,8 @@ def _checked(answer: str, old: _Old | None, room: Room) -> tuple[str, str]:
 
 async def _extracted(room: Room, old: _Old) -> _Tried:
     """The summary that is put together of sentences, outside of the event loop."""
+    from arena_cli.context import extractive  # noqa: PLC0415 - most sends summarise nothing
+
     sections: Sections = await asyncio.to_thread(
         extractive.summary,
         old.messages,

@@ -144,13 +144,16 @@ _HEADS = "#*"
 
 _BOX = "[ ]"
 
-_MARKED_BY = (
-    *("decision", "decided", "conclusion", "requirement", "constraint", "criteri", "todo", "to-do"),
-    *("to do", "action", "task", "assigned", "block", "problem", "issue", "bug", "defect", "risk"),
-    *("next step", "决定", "决策", "决议", "结论", "需求", "要求", "约束", "验收", "待办", "任务"),
-    *("行动", "阻塞", "卡点", "问题", "缺陷", "故障", "风险", "下一步", "后续"),
-)
-"""In small letters, of which one stands in every marker."""
+_MARKED_BY: dict[Kind, tuple[str, ...]] = {
+    "decision": ("decision", "decided", "决定", "决策", "决议"),
+    "conclusion": ("conclusion", "结论"),
+    "requirement": ("requirement", "constraint", "criteri", "需求", "要求", "约束", "验收"),
+    "task": ("todo", "to-do", "to do", "action", "task", "assigned", "待办", "任务", "行动"),
+    "blocker": ("block", "阻塞", "卡点"),
+    "issue": ("problem", "issue", "bug", "defect", "risk", "问题", "缺陷", "故障", "风险"),
+    "next_action": ("next step", "next action", "下一步", "后续"),
+}
+"""In small letters, of which one stands in every marker of that kind."""
 
 _ONE_OF: dict[Kind, tuple[str, ...]] = {
     "blocker": (
@@ -224,8 +227,7 @@ def may_hold(text: str) -> bool:
     if _BOX in text:
         return True
     folded = text.lower()
-    may_be_marked = any(sign in text for sign in (*_SIGNS, *_HEADS))
-    if may_be_marked and any(word in folded for word in _MARKED_BY):
+    if any(sign in text for sign in (*_SIGNS, *_HEADS)) and any(_marked_in(folded)):
         return True
     near = [says for kind, says, _ in _SAYINGS if any(word in folded for word in _ONE_OF[kind])]
     # Some look on to a line's end from each place in it, so that a long line takes its square.
@@ -243,8 +245,12 @@ def _anywhere(says: str) -> re.Pattern[str]:
 def markers(sentence: str) -> Iterator[tuple[Kind, re.Pattern[str]]]:
     """What may stand at its beginning; `said` is what follows on it, perhaps nothing."""
     if any(sign in sentence for sign in _SIGNS):
-        for kind, words in _MARKERS.items():
-            yield kind, _compiled(_marked(words))
+        for kind in _marked_in(sentence.lower()):
+            yield kind, _compiled(_marked(_MARKERS[kind]))
+
+
+def _marked_in(folded: str) -> Iterator[Kind]:
+    return (kind for kind, some in _MARKED_BY.items() if any(word in folded for word in some))
 
 
 @cache
