@@ -219,6 +219,114 @@ def test_thinking_is_kept_and_subagents_are_no_text(fake: Fake) -> None:
     assert output.metadata["thinking"] == "先想 @all"
 
 
+def said(text: str, message_id: str = "msg_1", **changes: Any) -> dict[str, Any]:
+    message = {"id": message_id, "content": [{"type": "text", "text": text}]}
+    return {"type": "assistant", "message": message, "parent_tool_use_id": None, **changes}
+
+
+def used(message_id: str = "msg_1") -> dict[str, Any]:
+    block = {"type": "server_tool_use", "name": "web_search"}
+    return {"type": "assistant", "message": {"id": message_id, "content": [block]}}
+
+
+@pytest.mark.parametrize(
+    "told", ["All three. ", "Verdict: REJECT", "All three. Verdict: REJECT", ""]
+)
+@pytest.mark.parametrize(
+    "before",
+    [[], [said("let me look", "msg_0")], [said("let me look"), used()]],
+    ids=["alone", "after another message", "after a tool of the same message"],
+)
+def test_an_answer_in_several_events_of_one_message_is_whole(
+    fake: Fake, before: list[dict[str, Any]], told: str
+) -> None:
+    by_a_helper = said("sub", "msg_2", parent_tool_use_id="toolu_1")
+    events = [*before, said("All three. "), by_a_helper, said("Verdict: REJECT")]
+    output = invoked(fake.adapter(fake.played(*events, result(result=told))))
+    assert output.content == "All three. Verdict: REJECT"
+
+
+def test_a_result_that_no_event_holds_is_the_answer(fake: Fake) -> None:
+    played = fake.played(said("Here it is."), result(result='{"ok": true}'))
+    assert invoked(fake.adapter(played)).content == '{"ok": true}'
+
+
+INIT = {"type": "system", "subtype": "init"}
+NOTIFIED = {"type": "system", "subtype": "task_notification", "status": "completed"}
+DELTA = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "the task"}}
+BY_TASK = {"origin": {"kind": "task-notification"}}
+
+
+def unasked(*first: dict[str, Any], **changes: Any) -> list[dict[str, Any]]:
+    """The events of a turn that Claude Code has by itself."""
+    delta = {"type": "stream_event", "event": DELTA, "parent_tool_use_id": None}
+    ended = result(result="the task has ended", **changes)
+    return [*first, delta, said("the task has ended", "msg_9"), ended]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        unasked(NOTIFIED, INIT),
+        [NOTIFIED, result(result="", num_turns=0)],
+        [NOTIFIED, *unasked(INIT, user_message_uuids=["another"])],
+        unasked(INIT, **BY_TASK),
+        unasked(INIT, user_message_uuid="another"),
+        [*unasked(NOTIFIED, INIT), *unasked(NOTIFIED, INIT)],
+    ],
+    ids=["told", "without a word", "told and named", "by its origin", "by its message", "two"],
+)
+def test_a_turn_that_was_not_asked_for_is_no_answer(
+    fake: Fake, events: list[dict[str, Any]]
+) -> None:
+    answered = [INIT, said("the answer"), result(result="the answer", tokens=44)]
+    heard = Heard()
+    output = invoked(fake.adapter(fake.played(*events, *answered)), heard)
+    assert output.content == "the answer"
+    count = sum(event["type"] == "result" for event in events)
+    assert output.metadata["unasked_results"] == count
+    assert output.usage is not None
+    assert output.usage.input_tokens == 10 * (count + 1)
+    if events[0] == NOTIFIED:
+        assert heard.text == ""
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [INIT, NOTIFIED, said("the answer"), result(result="the answer", **BY_TASK)],
+        [INIT, said("the answer"), result(result="the answer", origin={"kind": "human"})],
+        [NOTIFIED, INIT, said("the answer"), result(result="the answer", user_message_uuid="own")],
+        [
+            NOTIFIED,
+            INIT,
+            said("the answer", user_message_uuids=["own"]),
+            result(result="the answer"),
+        ],
+    ],
+    ids=["told within", "by its origin", "named in the result", "named in a message"],
+)
+def test_a_turn_that_reads_the_message_beside_a_notification_is_the_answer(
+    fake: Fake, events: list[dict[str, Any]]
+) -> None:
+    assert invoked(fake.adapter(fake.played(*events))).content == "the answer"
+
+
+def test_a_turn_between_two_questions_answers_neither(fake: Fake) -> None:
+    first = fake.played(INIT, said("1"), result(result="1"), NOTIFIED, INIT)
+    second = fake.played(*unasked(), INIT, said("2"), result(result="2", tokens=33))
+    third = fake.played(INIT, said("3"), result(result="3", tokens=44))
+
+    async def calls(adapter: ClaudeCodeAdapter) -> list[str]:
+        heard, answers = Heard(), []
+        for number in range(3):
+            own = heard.own_session() if number else None
+            answers.append((await adapter.invoke(an_input(own_session=own), heard)).content)
+        return answers
+
+    assert using(fake.adapter(first, second, third), calls) == ["1", "2", "3"]
+
+
 def test_half_a_pair_is_replaced_and_flagged(fake: Fake) -> None:
     played = fake.folder / "played"
     played.write_text(json.dumps(result(result="a")).replace('"a"', '"a\\ud83d"'), encoding="utf-8")

@@ -338,6 +338,16 @@ def test_cursor_says_what_follows_its_tools_though_stderr_holds_it_again(tmp_pat
     assert given["args"].count("--mode") == 1
 
 
+@pytest.mark.parametrize("whole", [[], ["All three. Verdict: REJECT"]], ids=["parts", "and whole"])
+def test_cursor_answers_in_several_events(tmp_path: Path, whole: list[str]) -> None:
+    cursor, heard = Played(tmp_path, "cursor-agent"), Heard()
+    parts = ["All three. ", "Verdict: REJECT", *whole]
+    events = [{"type": "assistant", "message": {"content": [{"text": part}]}} for part in parts]
+    cursor.plan(lines(*events, {"type": "result", "is_error": False, "result": "ignored"}))
+    got = call(cursor.adapter(CursorAdapter), None, heard)
+    assert got.content == heard.text == "All three. Verdict: REJECT"
+
+
 @pytest.mark.parametrize(
     ("kind", "option", "lost"),
     [

@@ -1,7 +1,8 @@
 """A stand-in for Claude Code where the real one cannot be brought to say something.
 
 For each line of stdin it takes the next word of $FAKE_CLAUDE (the last one again, when they are
-used up): the path of a file, whose content it writes; `die=N`, exit N; `hang=FILE`, start a program
+used up): the path of a file, whose content it writes, with the uuid of the line in place of each
+`"own"`; `die=N`, exit N; `hang=FILE`, start a program
 that sleeps, write both pids to FILE and never answer. `lost` in first place: a session that is to
 be resumed is not found, told on stderr only, as some versions do. What it is called with and what
 it reads it adds to $FAKE_CLAUDE_LOG, each as a line of JSON.
@@ -22,7 +23,7 @@ def log(value: object) -> None:
         file.write(json.dumps(value) + "\n")
 
 
-def do(word: str) -> None:
+def do(word: str, read: dict[str, object]) -> None:
     verb, _, rest = word.partition("=")
     if verb == "die":
         sys.stderr.write("its last words\n")
@@ -35,7 +36,8 @@ def do(word: str) -> None:
         part.rename(rest)
         time.sleep(LONG_S)
     else:
-        sys.stdout.buffer.write(Path(word).read_bytes())
+        content = Path(word).read_bytes()
+        sys.stdout.buffer.write(content.replace(b'"own"', json.dumps(read["uuid"]).encode()))
         sys.stdout.buffer.flush()
 
 
@@ -49,8 +51,9 @@ def main() -> None:
         if "--resume" in args:
             sys.exit("No conversation found with session ID: " + args[args.index("--resume") + 1])
     for line in sys.stdin:
-        log({"read": json.loads(line)})
-        do(words[0] if len(words) == 1 else words.pop(0))
+        read = json.loads(line)
+        log({"read": read})
+        do(words[0] if len(words) == 1 else words.pop(0), read)
 
 
 main()

@@ -22,6 +22,7 @@ from arena_cli.adapters.api import http
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.coding import claude_code_answer, claude_code_session, launch
 from arena_cli.adapters.coding.claude_code_answer import LOGIN, SessionLostError, Turn
+from arena_cli.adapters.coding.claude_code_turns import Turns
 from arena_cli.adapters.processes import programs
 from arena_cli.adapters.processes.kept import Kept
 from arena_cli.adapters.processes.process import Program
@@ -84,6 +85,7 @@ class ClaudeCodeAdapter:
         asked = shlex.join([name, *_SPEAKS_JSON, *self._options()])
         model = self._settings.model or "of that name"
         self._asked = http.Asked(setup.agent_id, asked, model, key=f"the login: {LOGIN}")
+        self._turns = Turns()
         self._kept = Kept(setup.agent_id, asked=asked, name="Claude Code")
         self._session = claude_code_session.new()
         self._one_at_a_time = asyncio.Lock()
@@ -126,7 +128,7 @@ class ClaudeCodeAdapter:
         if not own or own.id != self._session.id or not self._kept.is_running():
             await self._kept.stop()
             self._session = own or claude_code_session.new()
-        turn = Turn(self._asked, emit)
+        turn = Turn(self._asked, emit, self._turns)
         try:
             return await self._answer(turn, system, prompt, is_resumed=bool(own))
         except asyncio.CancelledError:
@@ -163,9 +165,11 @@ class ClaudeCodeAdapter:
             )
             result = await self._kept.exchange(
                 program,
-                _message(prompt),
-                is_end=claude_code_answer.is_result,
+                _message(prompt, self._turns.expect()),
+                is_end=turn.is_end,
                 on_object=turn.take,
+                on_aside=self._turns.take,
+                on_sent=self._turns.sent,
             )
         output = turn.output(result, self._session.spent)
         self._session = self._session._replace(spent=claude_code_session.spent_in(result))
@@ -190,11 +194,12 @@ class ClaudeCodeAdapter:
         return programs.environment(self._setup.environ, {**_ENVIRONMENT, **self._settings.env})
 
 
-def _message(prompt: str) -> str:
+def _message(prompt: str, message_id: str) -> str:
     """A prompt as a line; one that begins with a slash would be a command of Claude Code's."""
     text = f" {prompt}" if prompt.startswith("/") else prompt
     content = [{"type": "text", "text": text}]
-    return json.dumps({"type": "user", "message": {"role": "user", "content": content}})
+    message = {"role": "user", "content": content}
+    return json.dumps({"type": "user", "message": message, "uuid": message_id})
 
 
 def _bundled() -> Path | None:

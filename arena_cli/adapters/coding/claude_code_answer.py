@@ -12,6 +12,7 @@ from typing import Any
 from arena_cli.adapters.api import http
 from arena_cli.adapters.coding import claude_code_session
 from arena_cli.adapters.coding.claude_code_session import Spent
+from arena_cli.adapters.coding.claude_code_turns import Turns
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import (
     AgentError,
@@ -36,26 +37,42 @@ class SessionLostError(Exception):
 class Turn:
     """Reads the objects of one turn as they come, and tells what they say."""
 
-    def __init__(self, asked: http.Asked, emit: Emit) -> None:
+    def __init__(self, asked: http.Asked, emit: Emit, turns: Turns) -> None:
         self._asked = asked
         self._emit = emit
+        self._turns = turns
         self._thinking: list[str] = []
+        self._message_id: Any = None
+        self._texts: list[str] = []
+        self._unasked: list[dict[str, Any]] = []
         self._resets_at: float | None = None
         self._generating = False
 
+    def is_end(self, value: dict[str, Any]) -> bool:
+        """Return whether an object is the result of this turn, and not of one in between."""
+        if value.get("type") != "result":
+            return False
+        is_answer = self._turns.is_answer(value)
+        self._turns.take(value)
+        if not is_answer:
+            self._unasked.append(value)
+            self._thinking, self._texts, self._message_id = [], [], None
+        return is_answer
+
     def take(self, value: dict[str, Any]) -> None:
         """One object that is not the last. Those of subagents are no text of the answer."""
+        self._turns.take(value)
         kind = value.get("type")
         if kind == "rate_limit_event":
             info = _dict(value.get("rate_limit_info"))
             if info.get("status") == "rejected" and isinstance(info.get("resetsAt"), (int, float)):
                 self._resets_at = info["resetsAt"]
+        elif self._turns.is_own:
+            pass
         elif kind == "stream_event" and value.get("parent_tool_use_id") is None:
             self._take_delta(_dict(_dict(value.get("event")).get("delta")))
         elif kind == "assistant":
-            blocks = _dict(value.get("message")).get("content")
-            for block in blocks if isinstance(blocks, list) else []:
-                self._take_block(_dict(block))
+            self._take_message(_dict(value.get("message")), value.get("parent_tool_use_id") is None)
 
     def output(self, result: dict[str, Any], before: Spent | None) -> AgentOutput:
         """The answer that the turn's `result` is, with what the session had used `before` it.
@@ -64,17 +81,22 @@ class Turn:
         Raises SessionLostError where there was no session to go on with.
         """
         result, replaced = texts.clean_value(result)
-        usage = claude_code_session.usage_of(result, before)
+        usage = claude_code_session.usage_of(result, before, self._unasked)
         if usage.input_tokens or usage.output_tokens:
             self._emit(usage)
         if result.get("is_error") or not isinstance(result.get("result"), str):
             raise self._failure(result)
         metadata: dict[str, Any] = {"raw": result}
+        if self._unasked:
+            metadata["unasked_results"] = len(self._unasked)
         if self._thinking:
             metadata["thinking"] = texts.clean("\n\n".join(self._thinking))[0]
         if replaced:
             metadata["replaced_bytes"] = True
-        return AgentOutput(content=result["result"], usage=usage, metadata=metadata)
+        content = texts.clean("".join(self._texts))[0]
+        if result["result"] not in content:
+            content = result["result"]
+        return AgentOutput(content=content, usage=usage, metadata=metadata)
 
     def _take_delta(self, delta: dict[str, Any]) -> None:
         text = delta.get("text")
@@ -83,6 +105,23 @@ class Turn:
                 self._generating = True
                 self._emit(StatusEvent(status="generating"))
             self._emit(TextDelta(text))
+
+    def _take_message(self, message: dict[str, Any], is_main: bool) -> None:
+        """Read a message, or the next part of one: a message may come in several events.
+
+        The last message's texts are the answer; `result` has only one of them in some versions.
+        """
+        if is_main and (message.get("id") is None or message.get("id") != self._message_id):
+            self._message_id, self._texts = message.get("id"), []
+        blocks = message.get("content")
+        for block in map(_dict, blocks if isinstance(blocks, list) else []):
+            self._take_block(block)
+            if not is_main:
+                continue
+            if block.get("type") == "text":
+                self._texts.append(str(block.get("text", "")))
+            elif "tool" in str(block.get("type")):
+                self._texts = []  # what stands before a tool's call is talk
 
     def _take_block(self, block: dict[str, Any]) -> None:
         if block.get("type") == "thinking" and block.get("thinking"):
@@ -118,11 +157,6 @@ class Turn:
         if status == 404:
             failure.mend = "see `model` in its profile"
         return failure
-
-
-def is_result(value: dict[str, Any]) -> bool:
-    """Whether an object ends a turn."""
-    return value.get("type") == "result"
 
 
 def _meaning(result: dict[str, Any], said: str) -> tuple[type[AgentError], str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from arena_cli.ground.protocol import AgentSession, SessionId, Usage
@@ -53,16 +54,25 @@ def told(session: ClaudeSession) -> SessionId:
     return SessionId(session.id, state)
 
 
-def usage_of(result: dict[str, Any], before: Spent | None) -> Usage:
-    """The tokens of the turn, and its cost, with what the session had used `before`."""
+def usage_of(
+    result: dict[str, Any], before: Spent | None, unasked: Sequence[dict[str, Any]] = ()
+) -> Usage:
+    """The tokens of the turn, and its cost, with what the session had used `before`.
+
+    `unasked` are the results of the program's own turns since: they cost as well.
+    """
+    turn = Usage.total([_tokens(each) for each in (*unasked, result)])
+    return turn.model_copy(update={"cost_usd": _cost(turn, spent_in(result), before)})
+
+
+def _tokens(result: dict[str, Any]) -> Usage:
     usage = _dict(result.get("usage"))
-    turn = Usage(
+    return Usage(
         input_tokens=_count(usage, "input_tokens"),
         output_tokens=_count(usage, "output_tokens"),
         cache_read_tokens=_count(usage, "cache_read_input_tokens"),
         cache_write_tokens=_count(usage, "cache_creation_input_tokens"),
     )
-    return turn.model_copy(update={"cost_usd": _cost(turn, spent_in(result), before)})
 
 
 def spent_in(result: dict[str, Any]) -> Spent | None:

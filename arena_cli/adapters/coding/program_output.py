@@ -154,7 +154,9 @@ class ProgramText:
             self._before = self._whole or "".join(self._pieces) or self._before
             self._whole = ""
             self._pieces.clear()
-        if piece := _text(value, reads.delta):
+        piece = _text(value, reads.delta) or _text(value, reads.part)
+        is_repeated = bool(reads.part) and piece == "".join(self._pieces)
+        if piece and not is_repeated:
             self._pieces.append(piece)
             self._tell(piece)
         if whole := _text(value, reads.text):

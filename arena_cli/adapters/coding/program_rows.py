@@ -268,7 +268,7 @@ CURSOR = ProgramKind(
     only_stdout=True,
     reads=(
         Reads({"type": "system", "subtype": "init"}, session="session_id"),
-        Reads({"type": "assistant"}, text="message.content"),
+        Reads({"type": "assistant"}, part="message.content"),
         Reads({"type": "tool_call", "subtype": "started"}, doing=("calling_tool", ""), anew=True),
         Reads(
             {"type": "result"},

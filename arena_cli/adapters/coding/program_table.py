@@ -63,7 +63,9 @@ class Reads:
     """What an object says that has the values of `where` (dotted path: value).
 
     `session`: the session's id. `delta`: the next piece of the answer's text. `text`: a whole text;
-    the last one is the answer. A text may be a list of parts, of which those with a `text` count.
+    the last one is the answer. `part`: a whole part of the answer, which the next one goes on; one
+    that says again all that the parts said is left out. A text may be a list of parts, of which
+    those with a `text` count.
     `anew`: what was said so far was talk before a tool was used; it is the answer only if nothing
     follows. `usage` of several objects adds up. `failure`: a message that says why there is no
     answer, `status` its HTTP status. `because`: such a message in words of the row. `ends`: the
@@ -76,6 +78,7 @@ class Reads:
     where: Mapping[str, Any]
     session: str = ""
     delta: str = ""
+    part: str = ""
     text: str = ""
     anew: bool = False
     usage: UsageAt | None = None

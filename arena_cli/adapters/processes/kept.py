@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from arena_cli.adapters.processes import json_lines, process, programs
@@ -30,6 +30,8 @@ _END_GRACE_S = 1.0
 _MB = 1_000_000
 # How often the event loop looks at the pipes before an end that lies behind has been told.
 _LOOKS = 8
+
+_OnObject = Callable[[dict[str, Any]], None]
 
 
 class Kept:
@@ -66,20 +68,26 @@ class Kept:
         line: str,
         *,
         is_end: Callable[[dict[str, Any]], bool],
-        on_object: Callable[[dict[str, Any]], None] = lambda _: None,
+        on_object: _OnObject = lambda _: None,
+        on_aside: _OnObject = lambda _: None,
+        on_sent: Callable[[bool], None] = lambda _: None,
     ) -> dict[str, Any]:
         """The first JSON object after `line` was written for which `is_end` holds.
 
-        All others are told to `on_object` as they come; `program` is what to start if none runs.
+        All others are told to `on_object` as they come, and to `on_aside` those that came before
+        `line` or after the end; `program` is what to start if none runs, and `on_sent` is told
+        whether it was.
         Raises AgentUnavailable if it cannot be started; AgentProtocolError, with `notes` as its
         metadata, if it ends before its answer or writes more than `max_output_mb` to stdout.
         """
         async with self._one_at_a_time:
             try:
-                running = await self._ready(program)
+                before = self._process
+                running = await self._ready(program, on_aside)
                 self._heard = _Heard()
                 running.write(line.encode("utf-8", "replace") + b"\n", last=False)
-                return await self._answer(running, is_end, on_object)
+                on_sent(running is not before)
+                return await self._answer(running, is_end, on_object, on_aside)
             except BaseException:
                 await self.end()
                 raise
@@ -115,13 +123,12 @@ class Kept:
         if running is not None:
             await running.end()
 
-    async def _ready(self, program: Program) -> Process:
-        """The program that is there and well, else a new one; what came between calls is lost."""
+    async def _ready(self, program: Program, on_aside: _OnObject) -> Process:
+        """The program that is there and well, else a new one; what came between calls is aside."""
         if self._process is not None:
             for _ in range(_LOOKS):
                 await asyncio.sleep(0)
-            while event := self._process.waiting_event():
-                self._noticed(event)
+            self._read_what_is_there(self._process, on_aside)
             if self._ends - {"stderr"}:
                 await self.end()
         if self._process is None:
@@ -141,7 +148,8 @@ class Kept:
         self,
         running: Process,
         is_end: Callable[[dict[str, Any]], bool],
-        on_object: Callable[[dict[str, Any]], None],
+        on_object: _OnObject,
+        on_aside: _OnObject,
     ) -> dict[str, Any]:
         size = 0
         while True:
@@ -149,11 +157,11 @@ class Kept:
             lines = self._noticed(event) if event is not None else []
             if event is None or len(self._ends) == 3:
                 lines += self._lines.rest()
-            for line in lines:
+            for number, line in enumerate(lines, start=1):
                 found = self._heard.object_in(line)
                 if found is not None and is_end(found):
                     self._has_answered = True
-                    self._read_what_is_there(running)
+                    self._read_what_is_there(running, on_aside, lines[number:])
                     return found
                 if found is not None:
                     on_object(found)
@@ -176,10 +184,17 @@ class Kept:
             return self._lines.feed(event.data)
         return []
 
-    def _read_what_is_there(self, running: Process) -> None:
+    def _read_what_is_there(
+        self, running: Process, on_aside: _OnObject, lines: Iterable[bytes] = ()
+    ) -> None:
         """What was said with the answer; what stdout says after it belongs to no call."""
+        after = list(lines)
         while event := running.waiting_event():
-            self._noticed(event)
+            after += self._noticed(event)
+        for line in after:
+            value = json_lines.read(line).value
+            if value is not None:
+                on_aside(value)
 
     async def _broken(self, running: Process) -> AgentError:
         await self.end()
