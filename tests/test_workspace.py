@@ -473,7 +473,7 @@ def test_fill_replaces_variables_and_names_the_secrets() -> None:
         "env": {"A": "llllllll", "B": "inherit"},
         "n": 3,
     }
-    assert secrets == {"tttttttt", "aaaaaaaa", "llllllll"}
+    assert secrets == {"tttttttt", "aaaaaaaa", "llllllll", "example.org"}
 
 
 def test_fill_leaves_the_fields_of_scripted_texts_alone() -> None:

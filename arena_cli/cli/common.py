@@ -16,6 +16,7 @@ from arena_cli.cli import streams
 from arena_cli.ground.errors import ArenaError, FileFaults, UsageError
 
 if TYPE_CHECKING:
+    from arena_cli.ground.redact import Redactor
     from arena_cli.scenario.load.scenario import Scenario
     from arena_cli.scenario.load.select import Selected
     from arena_cli.session.session import Place
@@ -35,9 +36,13 @@ class Options:
 
 def root_of(context: typer.Context) -> Path:
     """The workspace's folder. Raises UsageError where there is none."""
+    options: Options = context.obj
+    return _root_of(options)
+
+
+def _root_of(options: Options) -> Path:
     from arena_cli.team import workspace
 
-    options: Options = context.obj
     return workspace.find(here(), options.workspace, os.environ)
 
 
@@ -57,10 +62,27 @@ def here() -> Path:
 
 def workspace_of(context: typer.Context) -> Workspace:
     """The workspace, loaded. Raises FileFaults with every fault of every file."""
+    return _loaded(root_of(context))
+
+
+def _loaded(root: Path) -> Workspace:
     from arena_cli.adapters import registry
     from arena_cli.team import workspace
 
-    return workspace.load(root_of(context), kinds=registry.KINDS)
+    return workspace.load(root, kinds=registry.KINDS)
+
+
+def redactor_of(options: Options) -> Redactor:
+    """Return the workspace's redactor; without a sound workspace, that of the environment."""
+    from arena_cli.ground.redact import Redactor
+    from arena_cli.team import environ
+
+    try:
+        from arena_cli.session import session
+
+        return session.redactor_of(place_of(_loaded(_root_of(options)), wait_s=0))
+    except Exception:  # noqa: BLE001 - it is called where something has failed already
+        return Redactor(environ.secret_variables(os.environ))
 
 
 def avatars_of(context: typer.Context) -> dict[str, str]:
@@ -111,6 +133,7 @@ def place_of(loaded: Workspace, *, wait_s: float) -> Place:
         language=loaded.file.language,
         redact=loaded.file.redact,
         environ={**environ.read_dotenv(loaded.root), **os.environ},
+        profiles=tuple(loaded.profiles.values()),
         wait_s=wait_s,
         models=loaded.file.models,
         memory=loaded.file.memory,

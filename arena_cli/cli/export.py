@@ -21,6 +21,7 @@ from arena_cli.ground.text import shown_line
 
 if TYPE_CHECKING:
     from arena_cli.ground.protocol import Attachment
+    from arena_cli.ground.redact import Redactor
     from arena_cli.report.audit.record import Record
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import Event
@@ -67,7 +68,8 @@ def export(
     def tell(problem: Problem) -> None:
         common.warn_of(stored.transcript, [problem])
 
-    pieces = _writer(chosen)(_record(stored, audit=audit, tell=tell))
+    redactor = common.redactor_of(context.obj)
+    pieces = _writer(chosen)(_record(stored, audit=audit, tell=tell, redactor=redactor))
     if output is None or str(output) == STDOUT:
         _print(pieces)
         return
@@ -95,9 +97,16 @@ def _writer(chosen: Format) -> Callable[[Record], Iterator[str]]:
 
 
 def _record(
-    stored: Stored, *, audit: bool, tell: Callable[[Problem], None] = lambda _: None
+    stored: Stored,
+    *,
+    audit: bool,
+    tell: Callable[[Problem], None] = lambda _: None,
+    redactor: Redactor | None = None,
 ) -> Record:
-    """The record of a session, read as it is written; `tell` hears of each line that cannot be."""
+    """Return the record of a session, read as it is written, without what is a secret by now.
+
+    `tell` hears of each line that cannot be read.
+    """
     from arena_cli.report.audit.record import Record
     from arena_cli.transcript import passage, read
 
@@ -106,11 +115,29 @@ def _record(
             if line.problem:
                 tell(line.problem)
                 record.unreadable += not line.problem.is_mended
-            yield from line.events
+            for event in line.events:
+                yield _redacted(event, redactor) if redactor else event
 
     opening = passage.session_of(stored.transcript)
     record = Record(stored.name, opening, events(), audit=audit)
     return record
+
+
+def _redacted(event: Event, redactor: Redactor) -> Event:
+    """Return the event without secrets: what became one later is in the transcript."""
+    from arena_cli.transcript import events
+
+    record = event.model_dump(mode="json")
+    changed = redactor.value(record)
+    if changed == record:
+        return event
+    try:
+        return events.parse(changed) or event
+    except ValueError as error:
+        raise UsageError(
+            f"event {event.seq} cannot be redacted: {error}",
+            "make the `redact` patterns of arena.yaml match less",
+        ) from error
 
 
 def _in_chunks(pieces: Iterable[str]) -> Iterator[str]:

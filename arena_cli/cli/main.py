@@ -105,11 +105,12 @@ def run() -> None:
         app(prog_name="arena", obj=asked)
     except Exception as error:  # noqa: BLE001 - a fault of arena is told in one line too
         if asked.debug:
-            traceback.print_exception(error)
-        sys.exit(_told(error))
+            trace = "".join(traceback.format_exception(error))
+            common.warn(common.redactor_of(asked).text(trace).rstrip("\n"))
+        sys.exit(_told(error, asked))
 
 
-def _told(error: Exception) -> int:
+def _told(error: Exception, asked: Options) -> int:
     """Tell an error on stderr; the exit code that it makes."""
     if isinstance(error, ArenaError):
         common.warn(f"arena: {error}")
@@ -120,7 +121,8 @@ def _told(error: Exception) -> int:
         place = f"{error.filename}: " if error.filename else ""
         common.warn(f"arena: {refused or f'{place}{error.strerror or error}'}")
         return exits.REFUSED
-    common.warn(f"arena: a fault of arena itself: {type(error).__name__}: {error}")
+    what = common.redactor_of(asked).text(f"{type(error).__name__}: {error}")
+    common.warn(f"arena: a fault of arena itself: {what}")
     common.warn("  Run it again with --debug before the command to see where.")
     return exits.FAILED
 

@@ -90,13 +90,12 @@ def kept(context: typer.Context, shelf: Shelf, by: str | None, wait: float) -> I
     from arena_cli.session import knowledge, session
 
     loaded = common.workspace_of(context)
-    profiles = loaded.profiles.values()
     place = common.place_of(loaded, wait_s=wait)
     keeper = knowledge.Keeper(
         place,
         shelf,
         knowledge.who(None if by is not None else common.team_of(loaded, shelf.stored), by),
-        redactor=session.redactor_of(place, profiles),
+        redactor=session.redactor_of(place),
         on_wait=lambda name: common.warn(f"{shown_line(name)} is busy; waiting up to {wait:g} s"),
         on_problem=common.warn,
     )

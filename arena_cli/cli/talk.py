@@ -70,6 +70,10 @@ AttachAudit = Annotated[
         autocompletion=complete.complete_sessions,
     ),
 ]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Send files that look as if they held secrets (.env, keys)."),
+]
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -110,6 +114,7 @@ def send(
     attach_audit: AttachAudit = None,
     as_json: EventsAsJson = False,
     quiet: Quiet = False,
+    force: Force = False,
     dry_run: DryRun = False,
     wait: Wait = 600,
 ) -> None:
@@ -117,6 +122,11 @@ def send(
     from arena_cli.session import outgoing
 
     _one_output(as_json=as_json, quiet=quiet)
+    if not force and (attach or file):
+        from arena_cli.session import secretfiles
+
+        secretfiles.refuse(attach or (), "--attach")
+        secretfiles.refuse([file] if file else (), "--file")
     loaded = common.workspace_of(context)
     stored = _stored(loaded, session, go_on)
     members = common.team_of(loaded, stored, team)

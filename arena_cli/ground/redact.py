@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,12 @@ from arena_cli.ground import text as texts
 from arena_cli.ground.protocol import Attachment
 
 MARK = "[redacted]"
+
+# A text that was cut may end within a secret: so many of its first characters are redacted too.
+_LEAST_PIECE, _MOST_PIECE = 8, 24
+
+_UNRESERVED = re.compile(r"[A-Za-z0-9._~-]*")
+_HTML_SPECIAL = frozenset("&<>\"'")
 
 # A replacement can bring together what a user's pattern matches; few passes settle any real text.
 _MOST_PASSES = 4
@@ -83,17 +90,42 @@ class Redactor:
         return texts.map_text(value, self.text)
 
     def attachment(self, part: Attachment) -> Attachment:
-        """Its name, and its content unless that is a picture, which a replacement would break."""
-        data = part.data if part.picture() is not None else self.value(part.data)
+        """Redact its name and content; a picture that is no text would break and is kept."""
+        picture = part.picture()
+        if picture is not None:
+            data = self._picture(part.data, picture)
+        elif isinstance(part.data, bytes):
+            data = self._bytes(part.data)
+        else:
+            data = self.value(part.data)
         return part.model_copy(update={"name": self.text(part.name), "data": data})
+
+    def _picture(self, encoded: str, content: bytes) -> str:
+        """Redact a picture that is a text, such as SVG; `encoded` is its base64."""
+        try:
+            redacted = self.text(content.decode("utf-8")).encode("utf-8")
+        except UnicodeDecodeError:
+            return encoded
+        import base64  # noqa: PLC0415 - few messages carry a picture
+
+        return encoded if redacted == content else base64.b64encode(redacted).decode("ascii")
+
+    def _bytes(self, data: bytes) -> bytes:
+        """Redact bytes: UTF-8 as text, in all else the literal secrets."""
+        with contextlib.suppress(UnicodeDecodeError):
+            return self.text(data.decode("utf-8")).encode("utf-8")
+        for literal in self.literals:
+            data = data.replace(literal.encode("utf-8", "replace"), MARK.encode())
+        return data
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """(start, end) of each secret; they may overlap."""
         for literal in self.literals:
-            at = text.find(literal)
+            least = literal[: _recognisable(literal)]
+            at = text.find(least)
             while at >= 0:
-                yield at, at + len(literal)
-                at = text.find(literal, at + 1)
+                yield at, at + _common(literal, text, at)
+                at = text.find(least, at + 1)
         for pattern in self.patterns:
             yield from _matches(pattern, text)
         for rare, beginnings, shape in _KNOWN:
@@ -104,6 +136,18 @@ class Redactor:
                         break
 
 
+def _recognisable(literal: str) -> int:
+    """Return how many of its first characters, left where a text was cut, still give it away."""
+    return min(max(_LEAST_PIECE, len(literal) // 2), _MOST_PIECE, len(literal))
+
+
+def _common(literal: str, text: str, at: int) -> int:
+    """Return how many characters of the literal the text has from there on."""
+    if text.startswith(literal, at):
+        return len(literal)
+    return next(i for i, char in enumerate(literal) if text[at + i : at + i + 1] != char)
+
+
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
     for match in pattern.finditer(text):
         if match.group():
@@ -111,10 +155,19 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """The secret as it is, and as it stands inside a JSON string."""
+    """Yield the secret as it is, and as JSON, a URL, HTML and a shell write it."""
     yield secret
     for ascii_only in (True, False):
         yield json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
+    if not _UNRESERVED.fullmatch(secret):
+        from urllib.parse import quote, quote_plus  # noqa: PLC0415 - few secrets need it
+
+        yield from (quote(secret, safe=""), quote(secret), quote_plus(secret))
+    if not _HTML_SPECIAL.isdisjoint(secret):
+        import html  # noqa: PLC0415 - few secrets need it
+
+        yield from (html.escape(secret), html.escape(secret, quote=False))
+        yield secret.replace("'", "'\"'\"'")  # shlex
 
 
 def _replace(text: str, spans: list[tuple[int, int]]) -> str:

@@ -136,6 +136,20 @@ def cut(text: str, limit: int) -> str:
     return text[: end or limit]
 
 
+def end_of(text: str, limit: int) -> str:
+    """Return the last `limit` characters at most, from the beginning of a word on.
+
+    What is left of a word that was cut could be the end of a secret that nothing recognises.
+    """
+    if len(text) <= limit:
+        return text
+    end = text[len(text) - limit :]
+    if text[len(text) - limit - 1].isspace():
+        return end
+    words = end.split(None, 1)
+    return words[1] if len(words) == 2 and not end[0].isspace() else end
+
+
 def _escape(match: re.Match[str]) -> str:
     found = match.group()
     if found == "\r\n":

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import AgentUnavailable, ArenaError
+from arena_cli.ground.redact import Redactor
 from arena_cli.team import environ
 from arena_cli.team.model import Embedding
 
@@ -40,11 +41,20 @@ class EmbeddingFailed(ArenaError):
 class Embedder:
     """What makes vectors. `name` tells its model from others; `batch` texts go at a time.
 
-    `failed` is why it is asked no more, once it failed.
+    `failed` is why it is asked no more, once it failed; `redactor` takes its secrets out of that.
     """
 
-    def __init__(self, name: str, embed: Embed, *, batch: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        embed: Embed,
+        *,
+        batch: int,
+        timeout_s: float,
+        redactor: Redactor | None = None,
+    ) -> None:
         self.name = name
+        self._redactor = redactor or Redactor()
         self.batch = batch
         self.timeout_s = timeout_s
         self.failed: EmbeddingFailed | None = None
@@ -64,7 +74,7 @@ class Embedder:
 
     def fail(self, what: str, mend: str = "") -> EmbeddingFailed:
         """The failure after which it is asked no more."""
-        self.failed = EmbeddingFailed(what, mend)
+        self.failed = EmbeddingFailed(self._redactor.text(what), mend)
         return self.failed
 
     def _bounded(
@@ -93,8 +103,8 @@ class Embedder:
         error = wrong[0]
         if isinstance(error, EmbeddingFailed):
             raise self.fail(error.what, error.mend) from error
-        what = texts.cut(str(error) or type(error).__name__, _SHOWN)
-        raise self.fail(f"{self.name}: {what}") from error
+        text = self._redactor.text(str(error) or type(error).__name__)
+        raise self.fail(f"{self.name}: {texts.cut(text, _SHOWN)}") from error
 
 
 def of(settings: Embedding, variables: Mapping[str, str]) -> Embedder:
@@ -108,7 +118,8 @@ def of(settings: Embedding, variables: Mapping[str, str]) -> Embedder:
     except AgentUnavailable as error:
         what = error.what.replace("adapter.", "memory.embedding.", 1)
         return _broken(what, error.mend)
-    return _made(settings, filled["api_key"])
+    secrets = environ.secrets(settings.model_dump(), variables)
+    return _made(settings, filled["api_key"], frozenset(secrets))
 
 
 def _broken(what: str, mend: str) -> Embedder:
@@ -118,14 +129,17 @@ def _broken(what: str, mend: str) -> Embedder:
 
 
 @lru_cache(maxsize=8)
-def _made(settings: Embedding, api_key: str) -> Embedder:
+def _made(settings: Embedding, api_key: str, secrets: frozenset[str]) -> Embedder:
     if settings.package:
         embed = _package(settings.package)
         return Embedder(settings.package, embed, batch=PACKAGE_BATCH, timeout_s=settings.timeout_s)
     base_url = settings.base_url.rstrip("/")
-    embed = _server(base_url, settings.model, api_key)
+    redactor = Redactor(secrets)
+    embed = _server(base_url, settings.model, api_key, redactor)
     name = f"{settings.model} at {_without_login(base_url)}"
-    return Embedder(name, embed, batch=SERVER_BATCH, timeout_s=settings.timeout_s)
+    return Embedder(
+        name, embed, batch=SERVER_BATCH, timeout_s=settings.timeout_s, redactor=redactor
+    )
 
 
 def library(name: str) -> Any:
@@ -153,7 +167,7 @@ def _package(name: str) -> Embed:
     return embed
 
 
-def _server(base_url: str, model: str, api_key: str) -> Embed:
+def _server(base_url: str, model: str, api_key: str, redactor: Redactor) -> Embed:
     url = f"{base_url}/embeddings"
     shown = _without_login(url)
 
@@ -180,12 +194,12 @@ def _server(base_url: str, model: str, api_key: str) -> Embed:
                 body = _body(answer.iter_bytes(), deadline, shown)
                 status = answer.status_code
         except httpx.HTTPError as error:
-            told = str(error) or type(error).__name__
+            told = redactor.text(str(error) or type(error).__name__)
             mend = "start the server, or see memory.embedding.base_url"
             raise EmbeddingFailed(f"{shown}: {texts.cut(told, _SHOWN)}", mend) from error
         if status != 200:
-            said = texts.cut(" ".join(body.decode("utf-8", "replace").split()), _SHOWN)
-            said = said.replace(api_key, "***") if api_key else said
+            answer_text = redactor.text(" ".join(body.decode("utf-8", "replace").split()))
+            said = texts.cut(answer_text, _SHOWN)
             mend = "see base_url, model and api_key of memory.embedding"
             raise EmbeddingFailed(f"{shown}: HTTP {status} {said}".rstrip(), mend)
         return _vectors(body, len(some), shown)

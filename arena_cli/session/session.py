@@ -56,6 +56,7 @@ T = TypeVar("T")
 class Place:
     """Where a session lives and how it is written; the same for every session of a run.
 
+    `profiles` are all agents of the workspace, whose secrets are redacted whoever calls them.
     `models` is what `arena.yaml` knows of models, by name. `summarizer` and `extractor` are the
     agents that `memory` names. Without `shared_notes` the notes of the workspace are neither read
     nor written. `on_problem` is told of notes that cannot be read, and of what else stands in the
@@ -67,6 +68,7 @@ class Place:
     language: Language = "en"
     redact: Sequence[str] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
+    profiles: Sequence[AgentProfile] = ()
     clock: Clock = field(default_factory=SystemClock)
     wait_s: float = 600.0
     adapter_type: Callable[[str], type[Adapter]] = registry.adapter_type
@@ -321,11 +323,16 @@ def runtime_of(
     )
 
 
-def redactor_of(place: Place, profiles: Iterable[AgentProfile]) -> Redactor:
-    """What takes out the secrets of these agents and of the workspace."""
-    secrets = (
-        environ.secrets(profile.adapter, place.environ)
-        for profile in profiles
-        if profile.may_hold_secrets
-    )
-    return Redactor(set().union(*secrets), place.redact)
+def redactor_of(place: Place, profiles: Iterable[AgentProfile] = ()) -> Redactor:
+    """Return what redacts the secrets of all agents and servers of the workspace.
+
+    `profiles` are further agents that the workspace may not know.
+    """
+    memory = [one.profile for one in (place.summarizer, place.extractor) if one is not None]
+    everyone = {id(profile): profile for profile in (*place.profiles, *memory, *profiles)}
+    settings = [profile.adapter for profile in everyone.values() if profile.may_hold_secrets]
+    if place.memory.embedding is not None:
+        settings.append(place.memory.embedding.model_dump())
+    secrets = environ.proxy_passwords(place.environ)
+    secrets = secrets.union(*(environ.secrets(one, place.environ) for one in settings))
+    return Redactor(secrets, place.redact)

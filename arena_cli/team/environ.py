@@ -17,8 +17,16 @@ INHERIT = "inherit"  # what stands under `env` for the value that arena itself h
 
 _ENV = "env:"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
-_SECRET_PLACES = frozenset({"api_key", "headers", "env"})
+_SECRET_NAMES = (
+    *("KEY", "TOKEN", "SECRET", "PASSWORD", "PASS", "PASSWD", "PWD", "PAT"),
+    *("CREDENTIAL", "CREDENTIALS", "AUTH", "DSN"),
+)
+_FOLDER_NAMES = ("PWD", "OLDPWD")  # the current folder, and the one before
+_SECRET_HEADERS = (*_SECRET_NAMES, "AUTHORIZATION", "COOKIE")
+_SECRET_PLACES = frozenset({"api_key", "headers", "env", "args"})
+_COMMAND = "command"
+_GIVEN_EVERYTHING = frozenset({"python"})  # kinds whose agents see every variable
+_URL_PASSWORD = re.compile(r"://[^/?#\s:@]*:([^/?#\s@]+)@")
 
 
 def read_dotenv(root: Path) -> dict[str, str]:
@@ -44,9 +52,9 @@ def fill(
 ) -> tuple[dict[str, Any], set[str]]:
     """The settings with every `${env:NAME}` replaced, and those of the values that are secrets.
 
-    A secret has 8 or more characters and stands in `api_key`, a header or `env`, or its variable's
-    name ends in KEY, TOKEN, SECRET or PASSWORD. `$${` becomes `${`, save where the text
-    `is_template`, which its adapter fills once more (`Settings.is_template`). Raises
+    A secret has 8 or more characters and stands in `api_key`, a header, `env` or an argument of a
+    program, or its variable's name ends like a secret's (`_SECRET_NAMES`). `$${` becomes `${`, save
+    where the text `is_template`, which its adapter fills once more (`Settings.is_template`). Raises
     AgentUnavailable for a variable that is not set; `sources` tells where its value is to be had.
     """
     filler = _Filler(environ, agent_id, is_template, sources)
@@ -56,23 +64,47 @@ def fill(
 def secrets(settings: Mapping[str, Any], environ: Mapping[str, str]) -> set[str]:
     """The values that `fill` would call secrets; variables that are not set are passed over.
 
-    So are a key that stands in `api_key` as it is, and what a program inherits (`env: {NAME:
-    inherit}`) under a name that ends like a secret's.
+    The set also contains a literal `api_key`, literal headers and `env` values whose names end
+    like a secret's, what a program inherits (`env: {NAME: inherit}`) under such a name, and the
+    password of a URL. An agent that sees the whole environment has every variable of such a name.
     """
     filler = _Filler(environ)
     for loc, text in templates.texts(settings):
         with contextlib.suppress(AgentUnavailable):
-            if loc[-1] == "api_key" and not is_open(text):
-                filler.keep(text)
-            elif loc[:1] == ("env",) and not is_open(text) and _is_secret_name(str(loc[-1])):
-                filler.keep(environ.get(str(loc[-1]), "") if text == INHERIT else text)
-            else:
-                filler.text(text, loc)
+            filler.keep_passwords(filler.text(text, loc))
+        if not is_open(text):
+            filler.keep_literal(text, loc)
+    if settings.get("type") in _GIVEN_EVERYTHING:
+        return filler.secrets | secret_variables(environ)
+    return filler.secrets
+
+
+def secret_variables(environ: Mapping[str, str]) -> set[str]:
+    """Return the values of all variables whose names end like a secret's."""
+    filler = _Filler(environ)
+    for name in filter(_is_secret_name, environ):
+        filler.keep(environ[name])
+    return filler.secrets
+
+
+def proxy_passwords(environ: Mapping[str, str]) -> set[str]:
+    """Return the passwords in the proxy variables, which every program and HTTP client gets."""
+    filler = _Filler(environ)
+    for name, value in environ.items():
+        if name.upper().endswith("_PROXY"):
+            filler.keep_passwords(value)
     return filler.secrets
 
 
 def _is_secret_name(name: str) -> bool:
-    return name.upper().endswith(_SECRET_NAMES)
+    name = name.upper()
+    return name.endswith(_SECRET_NAMES) and name not in _FOLDER_NAMES
+
+
+def _is_secret_place(loc: Loc) -> bool:
+    """Return whether every variable there is a secret; the program's own name is no argument."""
+    is_argument = loc[:1] == (_COMMAND,) and len(loc) > 1 and loc[1] != 0
+    return is_argument or not _SECRET_PLACES.isdisjoint(loc)
 
 
 class _Filler:
@@ -112,9 +144,24 @@ class _Filler:
                 mend += f"; {self._sources[name]}"
             raise AgentUnavailable(self._agent_id, f"{place}: {name} is not set", mend=mend)
         value = self._environ[name]
-        if _is_secret_name(name) or not _SECRET_PLACES.isdisjoint(loc):
+        if _is_secret_name(name) or _is_secret_place(loc):
             self.keep(value)
         return value
+
+    def keep_literal(self, text: str, loc: Loc) -> None:
+        """Keep a text without variables if its place, or the name there, makes it a secret."""
+        name = str(loc[-1])
+        if name == "api_key":
+            self.keep(text)
+        elif loc[:1] == ("env",) and _is_secret_name(name):
+            self.keep(self._environ.get(name, "") if text == INHERIT else text)
+        elif "headers" in loc and name.upper().endswith(_SECRET_HEADERS):
+            self.keep(text.rpartition(" ")[2])  # without `Bearer`
+
+    def keep_passwords(self, text: str) -> None:
+        """Keep the password of every URL in the text."""
+        for match in _URL_PASSWORD.finditer(text):
+            self.keep(match[1])
 
     def keep(self, value: str) -> None:
         """Take a value for a secret, if it is long enough to be one."""

@@ -92,7 +92,8 @@ class AgentProfile(FileShape):
     def may_hold_secrets(self) -> bool:
         """Whether it is worth while to look for secrets in its adapter's settings."""
         settings = repr(self.adapter)
-        return any(mark in settings for mark in ("${env:", "api_key", "'env'"))
+        marks = ("${env:", "api_key", "'env'", "'headers'", "://", "'python'")
+        return any(mark in settings for mark in marks)
 
 
 NoteKind = Literal[

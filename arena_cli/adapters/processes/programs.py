@@ -127,7 +127,8 @@ def _is_given(name: str) -> bool:
 def last_words(text: str) -> str:
     """The last lines of what a program wrote, as one."""
     lines = text.splitlines()[-_LINES_SHOWN:]
-    return " | ".join(line for line in lines if line.strip())[-_CHARACTERS_SHOWN:]
+    joined = " | ".join(line for line in lines if line.strip())
+    return texts.end_of(joined, _CHARACTERS_SHOWN)
 
 
 def how_it_ended(code: int) -> str:

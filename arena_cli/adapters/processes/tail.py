@@ -16,12 +16,12 @@ class Tail:
 
     def add(self, piece: str) -> None:
         """Go on with the text."""
-        self._text = (self._text + piece[-LIMIT:])[-LIMIT:]
+        self._text = (self._text + piece[-LIMIT - 1 :])[-LIMIT - 1 :]
 
     @property
     def text(self) -> str:
         """What is kept, without the white space around it."""
-        return self._text.strip()
+        return texts.end_of(self._text, LIMIT).strip()
 
 
 class ByteTail:
@@ -32,12 +32,16 @@ class ByteTail:
 
     def add(self, data: bytes) -> None:
         """Go on with the stream."""
-        self._bytes = (self._bytes + data[-LIMIT:])[-LIMIT:]
+        self._bytes = (self._bytes + data[-LIMIT - 1 :])[-LIMIT - 1 :]
 
     @property
     def text(self) -> str:
-        """What is kept; where its beginning was cut off, from the next whole character on."""
+        """What is kept; where its beginning was cut off, from the next whole word on."""
         data = self._bytes
-        if len(data) == LIMIT:
-            data = data.lstrip(bytes(range(0x80, 0xC0)))
-        return ansi.strip(texts.decode(data)[0]).strip()
+        is_cut = len(data) > LIMIT
+        if is_cut:
+            data = data[1:].lstrip(bytes(range(0x80, 0xC0)))
+        text = ansi.strip(texts.decode(data)[0])
+        if is_cut and not self._bytes[:1].isspace():
+            text = texts.end_of(f"x{text}", len(text))
+        return text.strip()

@@ -16,7 +16,7 @@ LIMIT = 76  # columns of a line that is shown; the terminal's 80 without the ind
 _BEFORE = 40  # columns before the place, in a line that is cut
 _SECRET_NAME = re.compile(
     r"(?:^|[^a-z])(?:api|access|auth|client|private|secret)?"
-    r"(?:key|token|secret|password|passwd|authorization|auth|cookie|credentials?|headers)$",
+    r"(?:key|token|secret|pass|password|passwd|pwd|pat|dsn|authorization|auth|cookie|credentials?|headers)$",
     re.IGNORECASE,
 )
 _KEY = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)[\"']?\s*[:：]\s*[\"']?(?P<value>\S)?")

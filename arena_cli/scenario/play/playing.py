@@ -37,7 +37,7 @@ from arena_cli.scenario.result import (
 )
 from arena_cli.session import remembering
 from arena_cli.session.outgoing import Outgoing, Planted
-from arena_cli.session.session import Place, Session
+from arena_cli.session.session import Place, Session, redactor_of
 from arena_cli.transcript.events import (
     ChainFinished,
     Event,
@@ -72,10 +72,12 @@ class Playing:
         place = replace(
             place,
             shared_notes=False,
+            profiles=(*place.profiles, *(one.profile for one in scenario.profiles.values())),
             summarizer=scenario.as_played(place.summarizer),
             extractor=scenario.as_played(place.extractor),
         )
         self._place = place
+        self._redactor = redactor_of(place)
         self._watching = Watching(scenario.file, place.workspace)
         self._keep = keep
         self._detail = detail
@@ -307,7 +309,13 @@ class Playing:
         expected = self._scenario.expected(loc, expect, self._saved)
         before = (event for one in self._steps for event in one.events)
         told = await self._judges.heard(expected, told, lambda: self._told([*before, *events]))
-        return judge.checked(expected, told, self._scenario.place, loc)
+        results = judge.checked(expected, told, self._scenario.place, loc)
+        return [self._redacted(result) for result in results]
+
+    def _redacted(self, result: CheckResult) -> CheckResult:
+        """Redact what a check of the user's own reports: it may quote what no agent answered."""
+        actual = self._redactor.text(result.actual)
+        return result if actual == result.actual else result.model_copy(update={"actual": actual})
 
     def _save(self, index: int, step: Step, told: Conversation) -> list[CheckResult]:
         """Keep what the step saves; a result for each that is not there to be kept."""

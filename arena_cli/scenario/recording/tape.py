@@ -161,7 +161,6 @@ class Tape:
         """What the agents of a session are called through."""
 
         def taped(runtime: Runtime) -> Calls:
-            self.redactor = runtime.redactor
             return _Taped(self, runtime, session, is_judge=False)
 
         return taped
@@ -217,7 +216,7 @@ class _Taped:
     def __init__(
         self, tape: Tape, runtime: Runtime, session: str | None, *, is_judge: bool
     ) -> None:
-        self.redactor = runtime.redactor
+        self.redactor = tape.redactor = runtime.redactor
         self._tape = tape
         self._runtime = runtime
         self._session = session
