@@ -197,14 +197,15 @@ def test_links_that_lead_out_out_of_the_workspace_are_refused(tmp_path: Path) ->
     assert [problem.file for problem in own.problems] == ["sessions/s/knowledge/pit-x.md"]
     with pytest.raises(NoSuchNote):
         own.read("pit-x")
-    own.change("pit-inside", status="archived")
+    with pytest.raises(UsageError, match=r"pit-inside\.md is a link"):
+        own.change("pit-inside", status="archived")
     assert (own.path / "pit-inside.md").is_symlink()
-    assert own.read("pit-real").status == "archived"
+    assert own.read("pit-real").status == "draft"
     away = Folder(work / "away", work, shared=False)
     away.path.symlink_to(outside, target_is_directory=True)
     assert away.entries() == []
     for act in (lambda: add(away, "x"), lambda: away.change("secret", status="archived")):
-        with pytest.raises(UsageError, match="leads out"):
+        with pytest.raises(UsageError, match="away is a link"):
             act()
     assert [path.name for path in outside.iterdir()] == ["secret.md"]
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena_cli.ground import clock, wholefile
+from arena_cli.ground import clock, ownfiles, regularfiles, wholefile
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import Fault, SessionBusy, UsageError
 from arena_cli.memory import locking, plain, reading, sections, slugs
@@ -135,7 +135,8 @@ class Folder:
         SessionBusy or DiskRefused, and what `make` raises; the file is as it was then.
         """
         with self._held():
-            path = self._existing(id).resolve()
+            path = self._existing(id)
+            self._check(path)
             shown = self.shown(path)
             for _ in range(_AGAIN):
                 raw, before = _whole(path, shown)
@@ -157,7 +158,7 @@ class Folder:
         return path.as_posix()
 
     def check(self) -> None:
-        """Raises UsageError where it leads out of the workspace: nothing is written there."""
+        """Raises UsageError where a link leads there: nothing is written through one."""
         self._check(self.path)
 
     def _folders(self) -> Iterator[tuple[str, Path]]:
@@ -206,9 +207,10 @@ class Folder:
         return False
 
     def _check(self, path: Path) -> None:
-        if not self._is_inside(path):
-            fault = self.problems[-1]
-            raise UsageError(f"{texts.shown_line(fault.file)} {fault.what}", fault.mend)
+        try:
+            ownfiles.check(path, below=self.workspace)
+        except ownfiles.LinkRefused as error:
+            raise UsageError(texts.shown_line(str(error.strerror)), ownfiles.HINT) from error
 
     def _files(self, folder: Path) -> dict[str, tuple[str, int, int]]:
         """The files of notes by name, without its ending: path, time and size of each."""
@@ -264,13 +266,13 @@ class Folder:
     def _held(self) -> Iterator[None]:
         """Hold the folder's lock, made if need be."""
         self.check()
-        with locking.held(self.path, self.shown(self.path)):
+        with locking.held(self.path, self.shown(self.path), below=self.workspace):
             yield
 
     def _write(self, path: Path, text: str) -> None:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            wholefile.replace(path, text.encode("utf-8"))
+            ownfiles.make_folder(path.parent, below=self.workspace)
+            wholefile.replace(path, text.encode("utf-8"), is_own=True)
         except OSError as error:
             raise locking.refused(self.shown(path), error) from error
 
@@ -278,7 +280,7 @@ class Folder:
 def beginning(path: Path, shown: str) -> bytes:
     """As much of a note's file as is read of it, and a byte more. Raises NoteFault."""
     try:
-        with path.open("rb") as file:
+        with regularfiles.open_binary(path) as file:
             return file.read(MOST_BYTES + 1)
     except OSError as error:
         raise _unreadable(shown, error) from error
@@ -297,7 +299,7 @@ def _within(importance: float) -> float:
 def _whole(path: Path, shown: str) -> tuple[bytes, tuple[int, int]]:
     try:
         state = _state(path)
-        return path.read_bytes(), state
+        return regularfiles.read(path), state
     except OSError as error:
         raise _unreadable(shown, error) from error
 

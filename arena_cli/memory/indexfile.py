@@ -12,6 +12,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from arena_cli.ground import ownfiles
+
 FORMAT = 1
 APPLICATION = 0x4152_4E41
 """`ARNA`: by it a file is known for arena's (https://sqlite.org/pragma.html#pragma_application_id)."""
@@ -98,7 +100,9 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    # A database is opened through links, and made for everybody to read.
+    ownfiles.make_folder(path.parent, below=path.parents[1])
+    ownfiles.make_file(path, below=path.parents[1])
     # Who shares it says so: Index takes turns between threads.
     connection = sqlite3.connect(
         path, timeout=BUSY_S, isolation_level=None, check_same_thread=False

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fasteners import InterProcessLock
 
+from arena_cli.ground import ownfiles
 from arena_cli.ground.errors import DiskRefused, SessionBusy
 
 NAME = ".lock"
@@ -21,14 +22,17 @@ _turn = threading.RLock()
 
 
 @contextlib.contextmanager
-def held(folder: Path, shown: str) -> Iterator[None]:
+def held(folder: Path, shown: str, *, below: Path) -> Iterator[None]:
     """Hold the lock of a folder, which is made if need be; people know it as `shown`.
+
+    `below` is the workspace, as `ownfiles` wants it.
 
     Raises SessionBusy or DiskRefused.
     """
     with _turn:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            ownfiles.make_folder(folder, below=below)
+            ownfiles.make_file(folder / NAME, below=below)
             lock = InterProcessLock(folder / NAME)
             got = lock.acquire(blocking=True, delay=_POLL_S, max_delay=_POLL_S, timeout=WAIT_S)
         except (OSError, threading.ThreadError) as error:
@@ -46,4 +50,5 @@ def held(folder: Path, shown: str) -> Iterator[None]:
 def refused(shown: str, error: Exception) -> DiskRefused:
     """What is told where the disk does not take a write."""
     what = getattr(error, "strerror", None) or error
-    return DiskRefused(f"{shown}: could not write: {what}", "Free space or rights there.")
+    hint = ownfiles.hint(error, "Free space or rights there.")
+    return DiskRefused(f"{shown}: could not write: {what}", hint)

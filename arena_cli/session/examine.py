@@ -68,6 +68,8 @@ def examine(transcript: Path, workspace: Path) -> Examined:
     found.problems += [str(fault) for fault in shelves.notes(own)[1]]
     for torn in sorted(transcript.parent.glob(f"{transcript.stem}.torn-*")):
         found.notes.append(f"set aside earlier: {torn.name}")
+    for rescued in sorted(transcript.parent.glob(f"{transcript.stem}.rescued-*")):
+        found.notes.append(f"rescued earlier from a transcript that was lost: {rescued.name}")
     return found
 
 

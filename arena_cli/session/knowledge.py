@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 
+from arena_cli.ground import ownfiles
 from arena_cli.ground.errors import DiskRefused, UsageError
 from arena_cli.ground.redact import Redactor
 from arena_cli.ground.text import shown_line
@@ -66,7 +67,7 @@ class Keeper:
         self._redactor = redactor
         self._on_problem = on_problem
         shelf.folder.check()
-        home = shelf.stored.folder if shelf.stored else _made(shelf.folder.path)
+        home = shelf.stored.folder if shelf.stored else _made(shelf.folder.path, place.workspace)
         with contextlib.ExitStack() as held:
             name = shelf.name if shelf.stored else home.relative_to(place.workspace).as_posix()
             own = lock.acquire(home, name, wait_s=place.wait_s, on_wait=lambda: on_wait(name))
@@ -294,12 +295,12 @@ def _check_unapproved(draft: Draft, known: Sequence[Note]) -> None:
             )
 
 
-def _made(folder: Path) -> Path:
+def _made(folder: Path, workspace: Path) -> Path:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        ownfiles.make_folder(folder, below=workspace)
     except OSError as error:
         raise DiskRefused(
             f"{folder}: cannot make a folder here: {error.strerror or error}",
-            "Mend the rights, or choose another --workspace.",
+            ownfiles.hint(error, "Mend the rights, or choose another --workspace."),
         ) from error
     return folder

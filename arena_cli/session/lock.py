@@ -14,6 +14,7 @@ from threading import ThreadError
 
 from fasteners import InterProcessLock
 
+from arena_cli.ground import ownfiles
 from arena_cli.ground.errors import SessionBusy, UsageError
 from arena_cli.ground.text import shown_line
 
@@ -35,6 +36,8 @@ class Lock:
         """Hold it if nobody else does. Raises OSError or ThreadError where that cannot be asked."""
         if self._path in _held:
             return False
+        # Whoever locks opens the path itself, through links and for everybody to read.
+        ownfiles.make_file(self._path, below=self._path.parents[2])
         if self._lock.acquire(blocking=False):
             _held.add(self._path)
             return True
@@ -60,7 +63,10 @@ def acquire(folder: Path, name: str, *, wait_s: float, on_wait: Callable[[], Non
     except (OSError, ThreadError) as error:
         raise UsageError(
             f"{folder}: cannot write here: {getattr(error, 'strerror', None) or error}",
-            "arena keeps transcripts there; mend the rights, or choose another --workspace.",
+            ownfiles.hint(
+                error,
+                "arena keeps transcripts there; mend the rights, or choose another --workspace.",
+            ),
         ) from error
     raise SessionBusy(
         f"{shown_line(name)} is busy: another arena is writing to it "
@@ -74,7 +80,7 @@ def is_held(folder: Path) -> bool:
 
     False where that cannot be asked.
     """
-    if not (folder / NAME).is_file():
+    if not (folder / NAME).is_file() or ownfiles.is_link(folder / NAME):
         return False
     lock = Lock(folder)
     with contextlib.suppress(OSError, ThreadError):

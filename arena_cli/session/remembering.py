@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from arena_cli.adapters.api import models
 from arena_cli.context import window
 from arena_cli.engine.recalling import Recollection
+from arena_cli.ground import ownfiles
+from arena_cli.ground.errors import Fault
 from arena_cli.memory.folder import Folder
 from arena_cli.session import store
 from arena_cli.team.model import Member, Team
@@ -40,8 +42,14 @@ def of(place: Place, session: Path, team: Team) -> Recollection:
     def make_index() -> Index:
         from arena_cli.memory.index import Index  # noqa: PLC0415 - most sessions have no notes
 
+        index = store.sessions_of(place.workspace) / INDEX if place.shared_notes else None
+        if index is not None and ownfiles.is_link(index):
+            what = "is a link, and arena writes through none: notes are indexed in memory"
+            shown = index.relative_to(place.workspace).as_posix()
+            place.on_problem(Fault(shown, 0, "", what, ownfiles.HINT))
+            index = None
         return Index(
-            store.sessions_of(place.workspace) / INDEX if place.shared_notes else None,
+            index,
             folders,
             embedding=place.memory.embedding,
             environ=place.environ,

@@ -254,7 +254,8 @@ class Session:
     def close(self) -> None:
         """Let go of the session, stopped before if anybody was called."""
         with self._held:
-            index.save(self._log.path, self.journal.fold, self._log.size)
+            if self._log.is_whole:
+                index.save(self._log.path, self.journal.fold, self._log.size)
 
     def __enter__(self) -> Session:
         return self

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from arena_cli.ground import ownfiles
 from arena_cli.ground.clock import Clock
 from arena_cli.ground.errors import UsageError
 from arena_cli.session import names
@@ -109,24 +110,25 @@ def made(workspace: Path, name: str | None, clock: Clock) -> Path:
         if name is None:
             folder = _claimed(sessions, clock)
         else:
-            folder.mkdir(parents=True, exist_ok=True)
+            ownfiles.make_folder(folder, below=workspace)
     except OSError as error:
         raise UsageError(
             f"{sessions}: cannot make a folder here: {error.strerror or error}",
-            "arena keeps transcripts there; mend the rights, or choose another --workspace.",
+            ownfiles.hint(
+                error,
+                "arena keeps transcripts there; mend the rights, or choose another --workspace.",
+            ),
         ) from error
     return folder
 
 
 def _claimed(sessions: Path, clock: Clock) -> Path:
     """A new folder that no other process has, even one that started in the same second."""
+    ownfiles.make_folder(sessions, below=sessions.parent)
     while True:
         folder = sessions / names.automatic(clock)
         try:
-            folder.mkdir()
+            folder.mkdir(ownfiles.FOLDER_MODE)
         except FileExistsError:
-            continue
-        except FileNotFoundError:
-            sessions.mkdir(parents=True, exist_ok=True)
             continue
         return folder

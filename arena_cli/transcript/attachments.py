@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from arena_cli.ground import filenames
+from arena_cli.ground import filenames, ownfiles
 from arena_cli.ground.errors import DiskRefused
 from arena_cli.ground.protocol import Attachment
 
@@ -23,10 +23,11 @@ def store(
     for attachment, record in zip(attachments, kept, strict=True):
         path = workspace / str(record.path)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content_of(attachment))
+            ownfiles.make_folder(path.parent, below=workspace)
+            ownfiles.write(path, content_of(attachment), below=workspace)
         except OSError as error:
-            raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
+            what = f"{path}: could not write: {error.strerror or error}"
+            raise DiskRefused(what, ownfiles.hint(error, "")) from error
     return kept
 
 

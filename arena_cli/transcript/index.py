@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from arena_cli.ground import ownfiles, regularfiles
 from arena_cli.ground.protocol import Usage
 from arena_cli.transcript.events import Compacted, SessionEvent
 from arena_cli.transcript.fold import Fold
@@ -40,7 +41,9 @@ def save(transcript: Path, fold: Fold, offset: int) -> None:
     part = target.with_name(target.name + ".part")
     with contextlib.suppress(OSError):
         record = _record(fold, offset, _check(transcript, offset))
-        part.write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
+        content = json.dumps(record, ensure_ascii=False).encode("utf-8")
+        ownfiles.check(target.parent, below=transcript.parents[2])
+        ownfiles.write_part(part, content, instead_of=target)
         part.replace(target)
 
 
@@ -73,7 +76,7 @@ def _record(fold: Fold, offset: int, check: str) -> dict[str, Any]:
 def load(transcript: Path, fold: Fold) -> int:
     """Fill a new fold from the cache; returns the byte offset that it covers, 0 for none."""
     try:
-        record = json.loads(path_of(transcript).read_text(encoding="utf-8"))
+        record = json.loads(regularfiles.read(path_of(transcript)).decode("utf-8"))
         offset = int(record["offset"])
         if record["format"] != FORMAT or record["check"] != _check(transcript, offset):
             return 0

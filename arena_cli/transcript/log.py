@@ -9,10 +9,11 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from arena_cli.ground import ownfiles
 from arena_cli.ground.clock import Clock, timestamp
-from arena_cli.ground.errors import DiskRefused
+from arena_cli.ground.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.team.model import Durability
-from arena_cli.transcript import events, read
+from arena_cli.transcript import events, read, rescue
 from arena_cli.transcript.events import Event, MessageEvent, Recovered, ReplyFinished
 
 
@@ -32,7 +33,9 @@ class Log:
 
     `durability: fsync` reaches the disk at every message and finished reply, `flush` never asks
     for it; both reach the operating system at every event. Raises DiskRefused where a write or
-    a sync fails; the file then ends with the last whole line.
+    a sync fails; the file then ends with the last whole line. Where the file was removed, moved,
+    replaced or changed by somebody else, the next event raises TranscriptLost, and what is known is
+    in a file beside it (`rescue`). Raises UsageError where the path is a link.
     """
 
     def __init__(self, path: Path, *, clock: Clock, durability: Durability, seq: int) -> None:
@@ -40,12 +43,22 @@ class Log:
         self.seq = seq
         self._clock = clock
         self._sync = durability == "fsync"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        self._lost: rescue.TranscriptLost | None = None
         try:
-            self._file = os.open(path, flags, 0o644)
-            self.size = os.fstat(self._file).st_size
+            # It is read too: a file that was removed can still be copied while it is open.
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+            self._file = ownfiles.open_file(path, flags, below=path.parents[2])
+            state = os.fstat(self._file)
         except OSError as error:
             raise _refused(path, error) from error
+        self.size = state.st_size
+        self._identity = (state.st_ino, state.st_dev)
+        self._held = rescue.Held(self.size)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the file is, as far as is known, what was written to it."""
+        return self._lost is None
 
     def stamp(self) -> Stamp:
         """What the next event carries. Nothing may be appended between this and its event."""
@@ -56,6 +69,7 @@ class Log:
         if event.seq != self.seq + 1:
             raise ValueError(f"event {event.seq} cannot follow {self.seq}")
         line = events.line_of(event)
+        self._check_file(line)
         try:
             written = os.write(self._file, line)
             if written != len(line):
@@ -67,6 +81,34 @@ class Log:
             raise _refused(self.path, error) from error
         self.size += len(line)
         self.seq = event.seq
+        self._held.add(line)
+
+    def _check_file(self, line: bytes) -> None:
+        """Raise TranscriptLost, with `line` rescued too, where the file is not as it was left.
+
+        One look at the path tells: whose file lies there, and how long it is.
+        """
+        if self._lost is not None:
+            raise self._lost
+        try:
+            state = os.lstat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            loss: rescue.Loss | None = "removed"
+        except OSError as error:
+            raise _refused(self.path, error) from error
+        else:
+            loss = self._loss(state)
+        if loss is not None:
+            self._held.add(line)
+            self._lost = rescue.save(self.path, self._file, self._held, loss, seq=self.seq + 1)
+            raise self._lost
+
+    def _loss(self, state: os.stat_result) -> rescue.Loss | None:
+        if (state.st_ino, state.st_dev) != self._identity:
+            return "replaced"
+        if state.st_size < self.size:
+            return "cut"
+        return "changed" if state.st_size > self.size else None
 
     def close(self) -> None:
         if self._file >= 0:
@@ -74,7 +116,9 @@ class Log:
             self._file = -1
 
 
-def _refused(path: Path, error: OSError) -> DiskRefused:
+def _refused(path: Path, error: OSError) -> ArenaError:
+    if isinstance(error, ownfiles.LinkRefused):
+        return UsageError(str(error.strerror), ownfiles.HINT)
     return DiskRefused(
         f"{path}: could not write: {error.strerror or error}",
         "What was written before is whole; free space or rights, then "
@@ -104,13 +148,14 @@ def repair(path: Path, seq: int) -> Repair | None:
         return None
     whole = read.whole_prefix(tail)
     try:
-        with path.open("r+b") as file:
+        descriptor = ownfiles.open_file(path, os.O_RDWR, below=path.parents[2])
+        with os.fdopen(descriptor, "r+b") as file:
             if whole == len(tail):
                 file.seek(0, os.SEEK_END)
                 file.write(b"\n")
                 return Repair("the last line had no newline", 0, None)
             aside = _unused(path.with_name(f"{path.stem}.torn-{seq}"))
-            aside.write_bytes(tail[whole:])
+            ownfiles.write(aside, tail[whole:], below=path.parents[2], is_new=True)
             file.truncate(start + whole)
             if whole:
                 file.seek(0, os.SEEK_END)
@@ -123,7 +168,7 @@ def repair(path: Path, seq: int) -> Repair | None:
 def _unused(path: Path) -> Path:
     count = 1
     free = path
-    while free.exists():
+    while os.path.lexists(free):
         count += 1
         free = path.with_name(f"{path.name}-{count}")
     return free

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from arena_cli.adapters.base import Settings
+from arena_cli.ground import ownfiles
 from arena_cli.ground import text as texts
 
 _ALWAYS_GIVEN = frozenset({"PATH", "HOME", "USER", "LANG", "TMPDIR", "TERM"})
@@ -89,7 +90,7 @@ def argument(text: str) -> str:
 @contextlib.contextmanager
 def text_file(folder: Path, text: str) -> Iterator[str]:
     """The path of a new file in `folder` with the text, for as long as it is needed. OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
+    ownfiles.make_folder(folder, below=folder.parents[2])
     handle, path = tempfile.mkstemp(".txt", "prompt-", folder.absolute())
     try:
         with os.fdopen(handle, "wb") as file:

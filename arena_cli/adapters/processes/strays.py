@@ -15,6 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from arena_cli.ground import ownfiles, regularfiles
+from arena_cli.ground.errors import UsageError
+
 # A clock that is set while programs run moves what the system says of the past (seconds).
 _CLOCK_SLACK_S = 2.0
 _KILL_WAIT_S = 5.0
@@ -36,10 +39,10 @@ def record(folder: Path, pid: int, mark: str) -> Path:
         "owner_began": _began(owner),
         "machine_began": psutil.boot_time(),
     }
-    folder.mkdir(parents=True, exist_ok=True)
+    ownfiles.make_folder(folder, below=folder.parents[1])
     path = folder / f"{owner}-{pid}.json"
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(facts), encoding="utf-8")
+    ownfiles.write_part(part, json.dumps(facts).encode("utf-8"), instead_of=path)
     return part.replace(path)  # whole, or not there
 
 
@@ -53,7 +56,12 @@ def end_recorded(folder: Path) -> int:
     """End the recorded trees whose arena is gone, remove their records; how many were ended.
 
     Records of an arena that is alive stay. A folder that is not there costs next to nothing.
+    Raises UsageError where a link leads there: what it leads to is not arena's to remove.
     """
+    try:
+        ownfiles.check(folder, below=folder.parents[1])
+    except ownfiles.LinkRefused as error:
+        raise UsageError(str(error.strerror), ownfiles.HINT) from error
     try:
         paths = sorted(folder.glob("*.json"))
     except OSError:
@@ -63,7 +71,7 @@ def end_recorded(folder: Path) -> int:
 
 def _end_one(path: Path) -> bool:
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts = json.loads(regularfiles.read(path).decode("utf-8"))
         if _is_the_same(facts["owner"], facts["owner_began"]):
             return False
         ended = _end(facts)

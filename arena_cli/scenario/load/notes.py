@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arena_cli.ground import filenames, wholefile
+from arena_cli.ground import filenames, ownfiles, regularfiles, wholefile
 from arena_cli.ground.errors import DiskRefused, Fault, FileFaults, UsageError
 from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.ground.yamlfiles.yamlfile import Part
@@ -27,8 +27,8 @@ class GivenNote(NamedTuple):
         """Write it among a session's notes. Raises DiskRefused."""
         path = folder / self.name
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            wholefile.replace(path, self.text.encode("utf-8"))
+            ownfiles.make_folder(folder, below=folder.parents[2])
+            wholefile.replace(path, self.text.encode("utf-8"), is_own=True)
         except OSError as error:
             raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
 
@@ -66,7 +66,7 @@ def _read(name: str, scenario: Path, reader: Reader) -> GivenNote:
         raise UsageError(f"`{path.name}` is no note's name", f"such as decision-auth{SUFFIX}")
     shown = reader.shown(path)
     try:
-        raw = path.read_bytes()
+        raw = regularfiles.read(path)
     except OSError as error:
         raise UsageError(f"cannot read {shown}: {error.strerror or error}") from error
     text = reading.decoded(raw, shown)

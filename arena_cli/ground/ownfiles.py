@@ -1,0 +1,150 @@
+"""Files and folders that arena writes below `sessions/`: through no link, for their owner only.
+
+A workspace may come from anywhere, and a link in it may lead anywhere: what arena appends, cuts or
+replaces must be its own. `below` is the folder from which on no part of a path may be a link; it
+may itself be reached through one. On POSIX new files have the mode 0600, new folders 0700; what is
+there already keeps its mode.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from arena_cli.ground import regularfiles
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+
+HINT = "Remove the link; what arena writes below `sessions` must lie there itself."
+
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+# Windows: links and junctions. Other reparse points, such as files of OneDrive, are files.
+_LINK_TAGS = frozenset({0xA000000C, 0xA0000003})
+
+
+class LinkRefused(OSError):
+    """A path that arena would write to is a link, or leads through one."""
+
+    def __init__(self, path: Path) -> None:
+        what = f"{path} is a link, and arena writes through none"
+        super().__init__(errno.ELOOP, what, os.fspath(path))
+
+
+def hint(error: BaseException, otherwise: str) -> str:
+    """Return what to do about an error of a write."""
+    return HINT if isinstance(error, LinkRefused) else otherwise
+
+
+def is_link(path: Path) -> bool:
+    """Return whether the path itself is a symbolic link or a junction."""
+    try:
+        state = os.lstat(path)
+    except (OSError, ValueError):
+        return False
+    return _is_link(state)
+
+
+def check(path: Path, *, below: Path) -> None:
+    """Raise LinkRefused where the path, or a folder between it and `below`, is a link."""
+    folder = below
+    for part in path.relative_to(below).parts:
+        folder = folder / part
+        if is_link(folder):
+            raise LinkRefused(folder)
+
+
+def make_folder(path: Path, *, below: Path) -> None:
+    """Make a folder and those between it and `below`, which are there or not. Raises OSError."""
+    folder = below
+    for part in path.relative_to(below).parts:
+        folder = folder / part
+        if is_link(folder):
+            raise LinkRefused(folder)
+        try:
+            folder.mkdir(FOLDER_MODE)
+        except FileExistsError:
+            if not folder.is_dir():
+                raise
+        except FileNotFoundError:
+            if folder.parent != below:
+                raise
+            below.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(FOLDER_MODE, exist_ok=True)
+
+
+def open_file(path: Path, flags: int, *, below: Path) -> int:
+    """Open a regular file that is no link, and return its descriptor; as `os.open` else.
+
+    With `os.O_TRUNC` it is cut only once it is known for what it is. Raises OSError.
+    """
+    check(path.parent, below=below)
+    try:
+        before = os.lstat(path)
+    except FileNotFoundError:
+        before = None
+    if before is not None:
+        _refuse(path, before)
+    try:
+        descriptor = os.open(path, (flags & ~os.O_TRUNC) | _FLAGS, FILE_MODE)
+    except OSError as error:
+        raise LinkRefused(path) if is_link(path) else error from None
+    try:
+        state = os.fstat(descriptor)
+        # Where the system opens through links, a file that was put there meanwhile is another.
+        if before is not None and not os.path.samestat(before, state):
+            _refuse(path, os.lstat(path))
+        _refuse(path, state)
+        if flags & os.O_TRUNC:
+            os.ftruncate(descriptor, 0)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def write(path: Path, content: bytes, *, below: Path, is_new: bool = False) -> None:
+    """Put the content into a file, which must not be there if `is_new`. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if is_new else os.O_TRUNC)
+    with os.fdopen(open_file(path, flags, below=below), "wb") as file:
+        file.write(content)
+
+
+def make_file(path: Path, *, below: Path) -> None:
+    """See that there is a file, empty if it is new, for what opens it by its path itself."""
+    os.close(open_file(path, os.O_RDWR | os.O_CREAT, below=below))
+
+
+def write_part(part: Path, content: bytes, *, instead_of: Path | None = None) -> None:
+    """Write a file that is renamed over another one once it is whole. Raises OSError.
+
+    `instead_of` is the file of arena's own that it will replace, whose mode it gets; without one
+    the mode is the user's usual one. What lies at `part` is removed: nobody else has that name.
+    """
+    part.unlink(missing_ok=True)
+    mode = 0o666 if instead_of is None else _mode_of(instead_of)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        if instead_of is not None and hasattr(os, "fchmod"):
+            os.fchmod(descriptor, mode)
+        file.write(content)
+
+
+def _mode_of(path: Path) -> int:
+    try:
+        return stat.S_IMODE(os.lstat(path).st_mode)
+    except OSError:
+        return FILE_MODE
+
+
+def _is_link(state: os.stat_result) -> bool:
+    return stat.S_ISLNK(state.st_mode) or getattr(state, "st_reparse_tag", 0) in _LINK_TAGS
+
+
+def _refuse(path: Path, state: os.stat_result) -> None:
+    if _is_link(state):
+        raise LinkRefused(path)
+    regularfiles.check(path, state)
