@@ -11,6 +11,7 @@ import importlib.machinery
 import importlib.util
 import symtable
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,6 +23,7 @@ from arena_cli.adapters.processes import cli_output
 from arena_cli.adapters.processes.cli_output import NotAnAnswerError
 from arena_cli.adapters.processes.kept import Kept
 from arena_cli.adapters.processes.process import Program
+from arena_cli.ground import regularfiles
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit
@@ -43,6 +45,12 @@ class PythonSettings(Settings):
         if not where or not name.isidentifier():
             raise ValueError("must be module:function or file.py:function")
         return target
+
+    @classmethod
+    def named_files(cls, given: Mapping[str, Any]) -> dict[str, str]:
+        """The file of a target that is one rather than a module."""
+        where, _ = python_worker.split(str(given.get("target", "")))
+        return {"target": where} if python_worker.is_file(where) else {}
 
 
 class PythonAdapter:
@@ -158,7 +166,7 @@ def _file_of_module(module: str, workspace: Path) -> Path | None:
 
 def _may_define(path: Path, name: str) -> bool:
     """Whether a module's own level binds the name, or takes names that cannot be known."""
-    source = importlib.util.decode_source(path.read_bytes())
+    source = importlib.util.decode_source(regularfiles.read(path))
     try:
         symbol = symtable.symtable(source, str(path), "exec").lookup(name)
     except KeyError:

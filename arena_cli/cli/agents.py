@@ -258,7 +258,14 @@ def add(
     shape = registry.settings_type(kind)
     suggested = shape.suggested({**environ.read_dotenv(root), **os.environ}) if shape else {}
     data = newcomer.profile(agent_id, adapter, name=name, role_prompt=role)
-    new = newcomer.check(root, data, team, kinds=registry.KINDS, suggested=suggested)
+    new = newcomer.check(
+        root,
+        data,
+        team,
+        kinds=registry.KINDS,
+        suggested=suggested,
+        anywhere=context.obj.allow_outside,
+    )
     newcomer.write(new)
     if is_new:
         common.warn(f"{root} is a workspace now: there was none in it or above it")

@@ -32,6 +32,7 @@ class Options:
 
     workspace: Path | None = None
     debug: bool = False
+    allow_outside: bool = False
 
 
 def root_of(context: typer.Context) -> Path:
@@ -62,14 +63,15 @@ def here() -> Path:
 
 def workspace_of(context: typer.Context) -> Workspace:
     """The workspace, loaded. Raises FileFaults with every fault of every file."""
-    return _loaded(root_of(context))
+    options: Options = context.obj
+    return _load(options)
 
 
-def _loaded(root: Path) -> Workspace:
+def _load(options: Options) -> Workspace:
     from arena_cli.adapters import registry
     from arena_cli.team import workspace
 
-    return workspace.load(root, kinds=registry.KINDS)
+    return workspace.load(_root_of(options), kinds=registry.KINDS, anywhere=options.allow_outside)
 
 
 def redactor_of(options: Options) -> Redactor:
@@ -80,7 +82,7 @@ def redactor_of(options: Options) -> Redactor:
     try:
         from arena_cli.session import session
 
-        return session.redactor_of(place_of(_loaded(_root_of(options)), wait_s=0))
+        return session.redactor_of(place_of(_load(options), wait_s=0))
     except Exception:  # noqa: BLE001 - it is called where something has failed already
         return Redactor(environ.secret_variables(os.environ))
 
@@ -101,7 +103,7 @@ def scenarios_of(context: typer.Context, selected: Selected) -> tuple[Workspace,
     try:
         loaded = workspace_of(context)
     except FileFaults as error:
-        faults = file.shape_faults(selected, root_of(context))
+        faults = file.shape_faults(selected, root_of(context), anywhere=context.obj.allow_outside)
         raise FileFaults([*error.faults, *faults]) from error
     return loaded, file.load(selected, loaded)
 

@@ -42,7 +42,7 @@ def complete_agents(context: typer.Context, incomplete: str) -> list[str]:
         from arena_cli.adapters import registry
         from arena_cli.team import workspace
 
-        profiles = workspace.load(root, kinds=registry.KINDS).profiles
+        profiles = workspace.load(root, kinds=registry.KINDS, anywhere=True).profiles
         others = (name for one in profiles.values() for name in (one.name, *one.aliases) if name)
         return dict.fromkeys((*profiles, *others))
 

@@ -79,6 +79,16 @@ def options(
             "else it is found from here upwards.",
         ),
     ] = None,
+    allow_outside: Annotated[
+        bool,
+        typer.Option(
+            "--allow-outside",
+            envvar="ARENA_ALLOW_OUTSIDE",
+            show_envvar=False,
+            help="Read files outside the workspace that its files, or links in it, name; else "
+            "ARENA_ALLOW_OUTSIDE=1 says it.",
+        ),
+    ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show where in arena an error came from.")
     ] = False,
@@ -89,7 +99,7 @@ def options(
 ) -> None:
     """Options that every command takes."""
     asked = context.ensure_object(Options)
-    asked.workspace, asked.debug = workspace, debug
+    asked.workspace, asked.debug, asked.allow_outside = workspace, debug, allow_outside
 
 
 def run() -> None:

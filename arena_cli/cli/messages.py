@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from arena_cli.cli import common
+from arena_cli.ground import regularfiles
 from arena_cli.ground.errors import UsageError
 
 _BOMS = {
@@ -65,7 +66,7 @@ def _read(file: Path | None) -> str:
     """The text of a file, or of stdin, without its last line end."""
     name = file or "stdin"
     try:
-        data = file.read_bytes() if file else sys.stdin.buffer.read()
+        data = regularfiles.read_input(file) if file else sys.stdin.buffer.read()
     except OSError as error:
         what = "this file" if file else "it"
         raise UsageError(f"{name}: cannot read {what}: {error.strerror or error}") from error

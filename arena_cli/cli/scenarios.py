@@ -112,6 +112,15 @@ GitHub = Annotated[
 ]
 
 
+AllowOutside = Annotated[
+    bool,
+    typer.Option(
+        "--allow-outside",
+        help="Read files outside the workspace that scenarios, profiles or links name.",
+    ),
+]
+
+
 class Command(TyperCommand):
     """`arena run`, whose `--record` may stand without a value."""
 
@@ -135,12 +144,14 @@ def run(
     record: Record = None,
     update: Update = False,
     drift: WhatOfDrift = "fail",
+    allow_outside: AllowOutside = False,
     as_json: ResultAsJson = False,
     junit: JUnit = None,
     html: Html = None,
     github: GitHub = False,
 ) -> None:
     """Play scenarios and check what they expect. Exits 1 where an expectation failed."""
+    context.obj.allow_outside |= allow_outside
     wanted = _wanted(replay=replay, live=live, record=record, update=update)
     selected, place = _selected(context, scenarios or [], tag or [], words)
     if as_list:

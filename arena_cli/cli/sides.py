@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import shutil
 import sys
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import typer
 
 from arena_cli.cli import common
-from arena_cli.ground import nearest
+from arena_cli.ground import nearest, regularfiles
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.text import shown_line
 
@@ -150,8 +151,11 @@ class Finder:
         if path.suffix == ".yaml":
             return self._recording(path.resolve())
         if not path.is_file():  # a pipe, which can be read once
-            with path.open("rb") as source:
-                path = self._kept(source)
+            try:
+                path = self._kept(io.BytesIO(regularfiles.read_input(path)))
+            except OSError as error:
+                why = error.strerror or error
+                raise UsageError(f"{name}: cannot read this file: {why}") from error
         return _kind(path, name), path, name
 
     def _kept(self, source: BinaryIO) -> Path:

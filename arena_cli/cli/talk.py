@@ -119,6 +119,7 @@ def send(
     wait: Wait = 600,
 ) -> None:
     """Send a message to the team and run the conversation until nobody is left to speak."""
+    from arena_cli.ground import regularfiles
     from arena_cli.session import outgoing
 
     _one_output(as_json=as_json, quiet=quiet)
@@ -131,7 +132,14 @@ def send(
     stored = _stored(loaded, session, go_on)
     members = common.team_of(loaded, stored, team)
     content = messages.given(message, file)
-    sent = outgoing.outgoing(members, content, author=author, to=to or (), files=attach or ())
+    sent = outgoing.outgoing(
+        members,
+        content,
+        author=author,
+        to=to or (),
+        files=attach or (),
+        read=regularfiles.read_input,
+    )
     name = stored.name if stored else session
     audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
     place = common.place_of(loaded, wait_s=0 if dry_run else wait)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from arena_cli.ground import regularfiles
 from arena_cli.ground.errors import Fault, FileFaults
 
 _FORM = "write NAME=value; put the value in quotes if it holds spaces, quotes or #"
@@ -16,7 +17,7 @@ def read(path: Path, shown: str) -> dict[str, str]:
     No fault shows what stands in the file. `$NAME` in a value stays as it is.
     """
     try:
-        raw = path.read_bytes()
+        raw = regularfiles.read(path)
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -240,6 +240,10 @@ class Folder:
             self.problems += _unreadable(self.shown(Path(file.path)), error).faults
             return None
         if not stat.S_ISREG(state.st_mode):
+            try:
+                regularfiles.check(file.path, state)
+            except OSError as error:
+                self.problems += _unreadable(self.shown(Path(file.path)), error).faults
             return None
         return state if not file.is_symlink() or self._is_inside(folder / file.name) else None
 

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from arena_cli.ground import regularfiles
 from arena_cli.ground.protocol import Attachment
 from arena_cli.ground.text import shown_line
 from arena_cli.session import remembering, shelves
@@ -109,7 +110,7 @@ def _fault(attachment: Attachment, workspace: Path) -> str:
         return "it names no file"
     path = workspace / attachment.path
     try:
-        content = path.read_bytes()
+        content = regularfiles.read(path)
     except OSError as error:
         return f"{path}: {error.strerror or error}"
     if hashlib.sha256(content).hexdigest() != attachment.sha256:

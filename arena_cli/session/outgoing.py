@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from arena_cli.engine.scene import Keep
-from arena_cli.ground import nearest, text
+from arena_cli.ground import nearest, regularfiles, text
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.protocol import (
     Attachment,
@@ -94,8 +94,12 @@ def outgoing(
     author: str | None = None,
     to: Sequence[str] = (),
     files: Sequence[Path] = (),
+    read: Callable[[Path], bytes] = regularfiles.read,
 ) -> Outgoing:
-    """A message that can be sent to that team. Raises UsageError; nothing is written."""
+    """A message that can be sent to that team. Raises UsageError; nothing is written.
+
+    `read` returns the content of each of `files`.
+    """
     if not content.strip() and not files:
         raise UsageError("the message is empty", "Say something, or attach a file.")
     clean, _ = text.clean(content)
@@ -103,7 +107,7 @@ def outgoing(
         content=clean,
         author=human_of(team, author),
         to=_agents_of(team, to),
-        attachments=tuple(_attached(path) for path in files),
+        attachments=tuple(_attached(path, read) for path in files),
     )
 
 
@@ -175,7 +179,7 @@ def text_of(path: Path) -> str:
     Raises UsageError.
     """
     try:
-        content = path.read_bytes().decode("utf-8-sig")
+        content = regularfiles.read(path).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path}: cannot read this file: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -213,9 +217,9 @@ def _agents_of(team: Team, wanted: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _attached(path: Path) -> Attachment:
+def _attached(path: Path, read: Callable[[Path], bytes]) -> Attachment:
     try:
-        content = path.read_bytes()
+        content = read(path)
     except OSError as error:
         raise UsageError(
             f"{path}: cannot read this attachment: {error.strerror or error}"

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from arena_cli.ground import ownfiles
+from arena_cli.ground import ownfiles, regularfiles
 from arena_cli.ground.clock import Clock
 from arena_cli.ground.errors import UsageError
 from arena_cli.session import names
@@ -78,7 +78,7 @@ def last(workspace: Path) -> Stored:
 
 
 def _is_of_scenario(transcript: Path) -> bool:
-    with transcript.open("rb") as file:
+    with regularfiles.open_binary(transcript) as file:
         first = read.events_of(file.readline())
     return any(isinstance(event, SessionEvent) and event.scenario is not None for event in first)
 

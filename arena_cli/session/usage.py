@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from arena_cli.ground import regularfiles
 from arena_cli.transcript import events, read
 from arena_cli.transcript.events import Event
 from arena_cli.transcript.read import Problem
@@ -17,7 +18,7 @@ def spending(transcript: Path, on_problem: Callable[[Problem], None]) -> Iterato
 
     A last line without its end is being written, and left out. Raises OSError.
     """
-    with transcript.open("rb") as file:
+    with regularfiles.open_binary(transcript) as file:
         for number, raw in enumerate(file, 1):
             kind = events.type_of(raw)
             if (kind is not None and kind not in TYPES) or not raw.endswith(b"\n"):

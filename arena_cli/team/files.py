@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from arena_cli.ground import nearest
+from arena_cli.ground import bounds, nearest, regularfiles
 from arena_cli.ground.errors import Fault
 from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.ground.yamlfiles.yamlfile import Document, Part
@@ -33,15 +33,27 @@ def names(folder: Path, suffix: str = SUFFIX) -> list[str]:
         entries = list(folder.iterdir())
     except OSError:
         return []
-    found = (entry.name for entry in entries if entry.name.endswith(suffix) and entry.is_file())
+    named = (entry for entry in entries if entry.name.endswith(suffix))
+    found = (entry.name for entry in named if regularfiles.is_named(entry))
     return sorted(name for name in found if not name.startswith("."))
 
 
-def workspace_document(root: Path) -> Document:
-    """`arena.yaml`, or an empty document where there is none."""
-    if (root / FILE).is_file():
-        return yamlfile.load(root / FILE, FILE)
+def workspace_document(root: Path, *, anywhere: bool = False) -> Document:
+    """`arena.yaml`, or an empty document where there is none; see `document` for `anywhere`."""
+    if regularfiles.is_named(root / FILE):
+        return document(root, FILE, anywhere=anywhere)
     return yamlfile.plain({}, FILE)
+
+
+def document(root: Path, shown: str, *, anywhere: bool) -> Document:
+    """A file of the workspace. One that a link leads out of it is a fault, unless `anywhere`.
+
+    Then its lines stay out of faults: they are not the workspace's to show.
+    """
+    fault = bounds.link_fault(root / shown, shown, root)
+    if fault is not None and not anywhere:
+        return Document(shown, None, (fault,))
+    return yamlfile.load(root / shown, shown, is_shown=fault is None)
 
 
 def workspace_file(document: Document, kinds: Kinds, faults: list[Fault]) -> WorkspaceFile | None:
@@ -119,18 +131,25 @@ def _at(part: Part, loc: tuple[str, ...]) -> Sequence[Part]:
     return [Part(part.document, (*part.loc, *loc))] if part.holds(loc) else []
 
 
-def agents(root: Path, faults: list[Fault], unsaved: Unsaved = NOTHING) -> dict[str, Part]:
+def agents(
+    root: Path, faults: list[Fault], unsaved: Unsaved = NOTHING, *, anywhere: bool = False
+) -> dict[str, Part]:
     """The profiles' files by stem."""
-    return _parts(root, AGENTS, faults, unsaved)
+    return _parts(root, AGENTS, faults, unsaved, anywhere=anywhere)
 
 
 def drafts(
-    root: Path, document: Document, faults: list[Fault], unsaved: Unsaved = NOTHING
+    root: Path,
+    document: Document,
+    faults: list[Fault],
+    unsaved: Unsaved = NOTHING,
+    *,
+    anywhere: bool = False,
 ) -> tuple[dict[str, Draft], list[str]]:
     """The teams by name, and the names of those whose file is wrong."""
     found: dict[str, Draft] = {}
     broken: list[str] = []
-    for stem, part in _parts(root, TEAMS, faults, unsaved).items():
+    for stem, part in _parts(root, TEAMS, faults, unsaved, anywhere=anywhere).items():
         file, wrong = teams.read(stem, part)
         faults += wrong
         if file is None:
@@ -143,7 +162,9 @@ def drafts(
     return found, broken
 
 
-def _parts(root: Path, folder: str, faults: list[Fault], unsaved: Unsaved) -> dict[str, Part]:
+def _parts(
+    root: Path, folder: str, faults: list[Fault], unsaved: Unsaved, *, anywhere: bool
+) -> dict[str, Part]:
     """The documents of a folder by stem, in the order of the names."""
     for name in names(root / folder, ".yml"):
         mend = f"rename it to {name.removesuffix('.yml')}{SUFFIX}"
@@ -160,5 +181,5 @@ def _parts(root: Path, folder: str, faults: list[Fault], unsaved: Unsaved) -> di
             what = f"has the name of {other}, upper and lower case apart"
             faults.append(Fault(shown, 0, "", what, "rename one of them"))
             continue
-        found[stem] = Part(unsaved.get(shown) or yamlfile.load(root / folder / name, shown))
+        found[stem] = Part(unsaved.get(shown) or document(root, shown, anywhere=anywhere))
     return found

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from arena_cli.ground import regularfiles
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import Fault, FileFaults, UsageError
 from arena_cli.ground.yamlfiles import excerpt, yamlfile, yamlwriting
@@ -99,10 +100,12 @@ def check(
     *,
     kinds: Kinds,
     suggested: Mapping[str, Any] = MappingProxyType({}),
+    anywhere: bool = False,
 ) -> Newcomer:
     """The new agent as it would be in that team, else in the team of `arena.yaml`.
 
-    `suggested` are keys of its adapter for which the environment gives reason. Raises UsageError,
+    `suggested` are keys of its adapter for which the environment gives reason, `anywhere` as in
+    `workspace.load`. Raises UsageError,
     or FileFaults with all that is wrong with it and with the other files.
     """
     agent_id = str(data["agent_id"])
@@ -110,7 +113,7 @@ def check(
     if wrong:
         raise UsageError(f"`{texts.shown_line(agent_id)}` is no id: it {wrong}", ids.RULE)
     _check_is_new(root, agent_id)
-    before = workspace.load(root, kinds=kinds)
+    before = workspace.load(root, kinds=kinds, anywhere=anywhere)
     data = {**data, "adapter": _completed(data["adapter"], before, suggested)}
     path = f"{files.AGENTS}/{agent_id}{files.SUFFIX}"
     joined = before.team(team).name if team else _default_team(before)
@@ -124,7 +127,7 @@ def check(
             team_file, by_hand = (by_hand, text), ""
             unsaved[team_file[0]] = yamlfile.parse(text, team_file[0])
     try:
-        after = workspace.load(root, kinds=kinds, unsaved=unsaved)
+        after = workspace.load(root, kinds=kinds, unsaved=unsaved, anywhere=anywhere)
     except FileFaults as error:
         raise FileFaults([_as_asked(fault, path) for fault in error.faults]) from error
     if team and by_hand:
@@ -180,7 +183,7 @@ def _default_team(before: Workspace) -> str | None:
 
 
 def _text_of(path: Path) -> str:
-    return path.read_bytes().decode("utf-8")
+    return regularfiles.read(path).decode("utf-8")
 
 
 def _as_asked(fault: Fault, path: str) -> Fault:

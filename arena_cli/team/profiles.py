@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from arena_cli.ground import nearest
+from arena_cli.ground import bounds, nearest, regularfiles
 from arena_cli.ground.errors import Fault
 from arena_cli.ground.yamlfiles import shapefaults, yamlfile
 from arena_cli.ground.yamlfiles.yamlfile import Part
@@ -23,12 +23,14 @@ class Kinds(NamedTuple):
     """The kinds of adapters there are.
 
     `settings_type` gives the shape of a kind's keys, None for an unknown kind; `known` lists the
-    kinds; `implied` gives the keys that follow from those of a kind's adapter.
+    kinds; `implied` gives the keys that follow from those of a kind's adapter, `named_files` the
+    files that some of its keys name, by key.
     """
 
     settings_type: Callable[[str], type[BaseModel] | None]
     known: Callable[[], Sequence[str]]
     implied: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] = lambda _kind, _given: {}
+    named_files: Callable[[str, Mapping[str, Any]], Mapping[str, str]] = lambda _kind, _given: {}
 
 
 @dataclass(frozen=True)
@@ -134,11 +136,12 @@ def _replaces(key: str, below: Mapping[str, Any], value: Mapping[str, Any]) -> b
 
 
 def load(
-    agent_id: str, source: Source, *, root: Path, kinds: Kinds, defaults: Part
+    agent_id: str, source: Source, *, root: Path, kinds: Kinds, defaults: Part, anywhere: bool
 ) -> tuple[Loaded | None, list[Fault]]:
     """Checks one profile, which must carry `agent_id`.
 
-    `defaults` holds the keys that every adapter of a kind gets, by kind.
+    `defaults` holds the keys that every adapter of a kind gets, by kind. Files that it names lie in
+    the workspace, unless `anywhere`.
     """
     document = source.parts[0].document
     if document.data is None and document.faults:
@@ -151,8 +154,10 @@ def load(
         faults += _id_faults(agent_id, data["agent_id"], source)
     profile, shape_faults = yamlfile.validate_merged(data, AgentProfile, source.parts)
     faults += shape_faults
-    text, prompt_faults = _role_prompt(data.get("role_prompt"), source, root)
+    text, prompt_faults = _role_prompt(data.get("role_prompt"), source, root, anywhere=anywhere)
     faults += prompt_faults
+    if adapter and not anywhere:
+        faults += _outside_faults(adapter, source, root, kinds)
     if profile is None or faults or not source.is_whole:
         return None, faults
     return Loaded(profile, text, source), []
@@ -219,7 +224,20 @@ def _adapter_as_text(adapter: str, source: Source, kinds: Kinds) -> Fault:
     return source.fault(loc, what, mend)
 
 
-def _role_prompt(value: Any, source: Source, root: Path) -> tuple[str, list[Fault]]:
+def _outside_faults(
+    adapter: Mapping[str, Any], source: Source, root: Path, kinds: Kinds
+) -> list[Fault]:
+    """The files that an adapter's keys name and that lie outside the workspace."""
+    return [
+        source.fault(("adapter", key), f"`{name}` is not in the workspace", bounds.HINT)
+        for key, name in kinds.named_files(str(adapter.get("type")), adapter).items()
+        if not bounds.is_inside(root / name, root)
+    ]
+
+
+def _role_prompt(
+    value: Any, source: Source, root: Path, *, anywhere: bool
+) -> tuple[str, list[Fault]]:
     """The text of `role_prompt`, read from its file where it names one."""
     if isinstance(value, str):
         return value, []
@@ -228,11 +246,13 @@ def _role_prompt(value: Any, source: Source, root: Path) -> tuple[str, list[Faul
     name = value["file"]
     loc = ("role_prompt", "file")
     path = root / name
-    if not path.resolve().is_relative_to(root.resolve()) or "\\" in name or "\0" in name:
+    is_path = not {"\\", "\0"} & {*name}
+    if not is_path or not (anywhere or bounds.is_inside(path, root)):
         mend = "name a file in the workspace, with `/` between folders"
+        mend = bounds.HINT if is_path else mend
         return "", [source.fault(loc, f"`{name}` is not in the workspace", mend)]
     try:
-        return path.read_text(encoding="utf-8-sig"), []
+        return regularfiles.read(path).decode("utf-8-sig"), []
     except UnicodeDecodeError:
         return "", [source.fault(loc, f"`{name}` is not UTF-8", "save the file as UTF-8")]
     except OSError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from arena_cli.ground import nearest
+from arena_cli.ground import nearest, regularfiles
 from arena_cli.ground.errors import Fault, FileFaults, UsageError
 from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.ground.yamlfiles.yamlfile import Document, Part
@@ -55,14 +55,15 @@ def find(start: Path, explicit: Path | None, environ: Mapping[str, str]) -> Path
 
 
 def _is_workspace(folder: Path) -> bool:
-    return (folder / files.FILE).is_file() or bool(files.names(folder / files.AGENTS))
+    return regularfiles.is_named(folder / files.FILE) or bool(files.names(folder / files.AGENTS))
 
 
 @dataclass(frozen=True)
 class Workspace:
     """The checked files. `loaded` and `teams` go by id, in the order of the files' names.
 
-    `warnings` are names that are easily mistaken, for `arena agents check`.
+    `warnings` are names that are easily mistaken, for `arena agents check`. `anywhere`: files that
+    it names, and links in it, may lead out of it.
     """
 
     root: Path
@@ -73,6 +74,7 @@ class Workspace:
     drafts: Mapping[str, Draft]
     teams: Mapping[str, Team]
     warnings: tuple[str, ...] = ()
+    anywhere: bool = False
 
     @property
     def profiles(self) -> dict[str, AgentProfile]:
@@ -165,7 +167,9 @@ class Workspace:
                 place = yamlfile.holder(parts, (key,))
                 faults.append(place.fault((key,), "must be a mapping of keys"))
         loaded = dict(self.loaded)
-        faults += _load_profiles(self.root, self.kinds, self.document, changed, loaded)
+        faults += _load_profiles(
+            self.root, self.kinds, self.document, changed, loaded, anywhere=self.anywhere
+        )
         broken = [agent_id for agent_id in changed if agent_id not in loaded]
         faults += profiles.reference_faults(loaded, broken)
         if faults:
@@ -210,21 +214,30 @@ class Workspace:
         return team
 
 
-def load(root: Path, *, kinds: Kinds, unsaved: files.Unsaved = files.NOTHING) -> Workspace:
-    """Reads and checks all files of a workspace; raises FileFaults."""
+def load(
+    root: Path,
+    *,
+    kinds: Kinds,
+    unsaved: files.Unsaved = files.NOTHING,
+    anywhere: bool = False,
+) -> Workspace:
+    """Reads and checks all files of a workspace; raises FileFaults.
+
+    A file that lies outside it is one, unless `anywhere`.
+    """
     found = Findings()
-    document = files.workspace_document(root)
+    document = files.workspace_document(root, anywhere=anywhere)
     file = files.workspace_file(document, kinds, found.faults)
-    sources, faults = profiles.sources(files.agents(root, found.faults, unsaved))
+    sources, faults = profiles.sources(files.agents(root, found.faults, unsaved, anywhere=anywhere))
     found.faults += faults
     loaded: dict[str, Loaded] = {}
-    found.faults += _load_profiles(root, kinds, document, sources, loaded)
+    found.faults += _load_profiles(root, kinds, document, sources, loaded, anywhere=anywhere)
     broken = [agent_id for agent_id in sources if agent_id not in loaded]
     found.faults += profiles.reference_faults(loaded, broken)
     found.faults += files.judge_faults(document, loaded, broken)
     if file is not None:
         found.faults += files.memory_faults(document, file, loaded, broken)
-    drafts, broken_teams = files.drafts(root, document, found.faults, unsaved)
+    drafts, broken_teams = files.drafts(root, document, found.faults, unsaved, anywhere=anywhere)
     built: dict[str, Team] = {}
     for name, draft in drafts.items():
         team = teams.build(draft, loaded, found, broken)
@@ -240,7 +253,15 @@ def load(root: Path, *, kinds: Kinds, unsaved: files.Unsaved = files.NOTHING) ->
     if found.faults or file is None:
         raise FileFaults(found.faults)
     return Workspace(
-        root, file, document, kinds, loaded, drafts, built, tuple(dict.fromkeys(found.warnings))
+        root,
+        file,
+        document,
+        kinds,
+        loaded,
+        drafts,
+        built,
+        tuple(dict.fromkeys(found.warnings)),
+        anywhere,
     )
 
 
@@ -250,12 +271,16 @@ def _load_profiles(
     document: Document,
     sources: Mapping[str, Source],
     loaded: dict[str, Loaded],
+    *,
+    anywhere: bool,
 ) -> list[Fault]:
     """Checks profiles and puts the right ones into `loaded`."""
     faults: list[Fault] = []
     defaults = Part(document, ("defaults",))
     for agent_id, source in sources.items():
-        one, wrong = profiles.load(agent_id, source, root=root, kinds=kinds, defaults=defaults)
+        one, wrong = profiles.load(
+            agent_id, source, root=root, kinds=kinds, defaults=defaults, anywhere=anywhere
+        )
         faults += wrong
         if one is not None:
             loaded[agent_id] = one

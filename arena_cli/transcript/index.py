@@ -109,7 +109,7 @@ def _fill(fold: Fold, record: dict[str, Any]) -> None:
 
 def _check(transcript: Path, offset: int) -> str:
     """A hash of the last bytes before `offset`; it differs where the file is shorter."""
-    with transcript.open("rb") as file:
+    with regularfiles.open_binary(transcript) as file:
         size = file.seek(0, os.SEEK_END)
         start = max(0, offset - CHECKED_BYTES)
         file.seek(start)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from arena_cli.ground import regularfiles
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.protocol import Message, seq_of
 from arena_cli.transcript import events, index, read
@@ -144,7 +145,7 @@ def offset_after(path: Path, seq: int) -> int:
     It is found by halving, so that few lines are read. A line without a number may lie behind it.
     """
     low, high = 0, read.tail(path)[1]
-    with path.open("rb") as file:
+    with regularfiles.open_binary(path) as file:
         while low < high:
             middle = (low + high) // 2
             if middle > low:
@@ -167,7 +168,7 @@ def message(path: Path, message_id: str) -> Message | None:
     seq = seq_of(message_id)
     if not seq:
         return None
-    with path.open("rb") as file:
+    with regularfiles.open_binary(path) as file:
         file.seek(offset_after(path, seq - 1))
         found = read.events_of(file.readline())
     for event in found:
@@ -231,7 +232,7 @@ def session_before(path: Path, seq: int) -> SessionEvent | None:
 
 def _sessions(path: Path, start: int, end: int) -> Iterator[SessionEvent]:
     """The `session` events that begin in a range of bytes, the newest first."""
-    with path.open("rb") as file:
+    with regularfiles.open_binary(path) as file:
         while end > start:
             first = max(start, end - BLOCK)
             file.seek(first)
@@ -248,7 +249,7 @@ def _sessions(path: Path, start: int, end: int) -> Iterator[SessionEvent]:
 def _session_around(path: Path, place: int) -> SessionEvent | None:
     """The event in whose line the mark of its type stands at that byte."""
     before = max(0, place - _LONGEST_BEGINNING)
-    with path.open("rb") as file:
+    with regularfiles.open_binary(path) as file:
         file.seek(before)
         beginning = file.read(place - before)
         line = beginning.rfind(b"\n") + 1

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from arena_cli.ground import regularfiles
 from arena_cli.transcript import events
 from arena_cli.transcript.events import Event
 
@@ -51,7 +52,7 @@ def lines(path: Path, *, start: int = 0) -> Iterator[Line]:
     A last line without newline is left out.
     """
     offset = start
-    with path.open("rb") as file:
+    with regularfiles.open_binary(path) as file:
         file.seek(start)
         for number, raw in enumerate(file, 1):
             if not raw.endswith(b"\n"):
@@ -63,7 +64,7 @@ def lines(path: Path, *, start: int = 0) -> Iterator[Line]:
 
 def backwards(path: Path, end: int) -> Iterator[bytes]:
     """Every line, without its newline, from the one that ends at byte `end` to the first."""
-    with path.open("rb") as file:
+    with regularfiles.open_binary(path) as file:
         unfinished: list[bytes] = []
         while end > 0:
             start = max(0, end - BLOCK)
@@ -94,7 +95,7 @@ def newest_first(path: Path, end: int, types: Container[str]) -> Iterator[Event 
 
 def tail(path: Path) -> tuple[bytes, int]:
     """What stands after the last newline, and the byte where it starts."""
-    with path.open("rb") as file:
+    with regularfiles.open_binary(path) as file:
         end = file.seek(0, os.SEEK_END)
         found = b""
         while end > 0:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+from arena_cli.ground import regularfiles
 from arena_cli.ground.protocol import Attachment
 
 # What is larger is told of by name only: a provider that refuses it would refuse every later call
@@ -56,7 +57,7 @@ def read(part: Attachment, workspace: Path) -> Attached | None:
         path = (workspace / part.path).resolve()
         if not path.is_relative_to(workspace.resolve()) or path.stat().st_size > MOST_BYTES:
             return None
-        data = path.read_bytes()
+        data = regularfiles.read(path)
     except OSError:
         return None
     found = Attached(part.name, _media_type(data), data)

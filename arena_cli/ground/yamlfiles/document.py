@@ -21,7 +21,8 @@ class Document:
     """What one file holds. `data` is None where it is empty or could not be read.
 
     `shown` is the path as the user is shown it. `has_free_keys` tells whether any key of it starts
-    with `x-`. Lines are looked up in `text`, which is parsed for that when the first is asked for.
+    with `x-`. Lines are looked up in `text`, which is parsed for that when the first is asked for;
+    where it is not `is_shown`, no fault quotes any of it.
     """
 
     def __init__(
@@ -33,11 +34,13 @@ class Document:
         text: str | None = None,
         read: str | None = None,
         has_free_keys: bool = False,
+        is_shown: bool = True,
     ) -> None:
         self.shown = shown
         self.data = data
         self.faults = tuple(faults)
         self.has_free_keys = has_free_keys
+        self._is_shown = is_shown
         self._text = text
         self._read = text if read is None else read
         self._same_text: Document | None = None
@@ -109,8 +112,10 @@ class Document:
     def fault(self, loc: Loc, what: str, mend: str = "", *, at_key: bool = False) -> Fault:
         """A fault of what stands at `loc`: of the value or, with `at_key`, of its key."""
         field = yamlnodes.dotted(loc)
-        if self._root is None:
+        if self._root is None and self._is_shown:
             return Fault(self.shown, self.line(loc), field, what, mend)
+        if self._root is None or not self._is_shown:
+            return _without_quotes(Fault(self.shown, self.line(loc), field, what, mend))
         spot = self._spot(loc)
         line = (spot.key or spot.value).start_mark.line
         node = spot.value
@@ -169,7 +174,7 @@ class Document:
     def _write(self, index: int, fixed: str) -> str:
         if len(fixed.strip()) > LONGEST_MEND:
             return ""
-        if index in self._hidden or excerpt.masked(fixed) != fixed:
+        if not self._is_shown or index in self._hidden or excerpt.masked(fixed) != fixed:
             return ""
         return f"write: {fixed.strip()}"
 
@@ -177,6 +182,8 @@ class Document:
         """The fault with its line, without the secrets of that line."""
         lines = self._lines
         line = lines[fault.line - 1] if fault.line <= len(lines) else ""
+        if not self._is_shown:
+            return _without_quotes(fault)
         hidden = fault.line - 1 in self._hidden
         kept = excerpt.HIDDEN if hidden else excerpt.masked(line)
         what, mend = (excerpt.without(words, line, kept) for words in (fault.what, fault.mend))
@@ -215,6 +222,12 @@ class Part(NamedTuple):
     def fault(self, loc: Loc, what: str, mend: str = "", *, at_key: bool = False) -> Fault:
         """A fault of what stands at `loc` below this part."""
         return self.document.fault((*self.loc, *loc), what, mend, at_key=at_key)
+
+
+def _without_quotes(fault: Fault) -> Fault:
+    """The fault without what may be quoted of the file: its keys and values."""
+    what, mend = (excerpt.without_quotes(words) for words in (fault.what, fault.mend))
+    return replace(fault, field="", what=what, mend=mend)
 
 
 def _child(node: Node, part: str | int) -> tuple[Node, Node] | None:

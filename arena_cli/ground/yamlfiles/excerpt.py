@@ -21,6 +21,7 @@ _SECRET_NAME = re.compile(
 )
 _KEY = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)[\"']?\s*[:：]\s*[\"']?(?P<value>\S)?")
 # What names a secret and is none: `${env:NAME}`, and `inherit` for a variable of a program.
+_QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|, not [^,;:]+")
 _KEPT = re.compile(r"\$\{env:|inherit[\"']?\s*(?:[,}#]|$)")
 
 
@@ -70,6 +71,11 @@ def without(words: str, line: str, kept: str) -> str:
         return f"`{HIDDEN}`" if found[1] in line and found[1] not in kept else found[0]
 
     return re.sub(r"`([^`]+)`", hide, words)
+
+
+def without_quotes(words: str) -> str:
+    """`words` without anything that stands in quotes of any kind."""
+    return _QUOTED.sub(f"`{HIDDEN}`", words)
 
 
 def rendered(line: str, column: int | None) -> list[str]:

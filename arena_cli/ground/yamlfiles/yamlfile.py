@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel
 
+from arena_cli.ground import regularfiles
 from arena_cli.ground.errors import Fault
 from arena_cli.ground.yamlfiles import charset, shapefaults, shapetypes, yamlnodes, yamlsuspects
 from arena_cli.ground.yamlfiles.document import Document, Part, holder
@@ -40,16 +41,19 @@ _MAX_MENDS = 20  # syntax faults told of one file in one run
 _LINE_ENDS_OF_1_1 = re.compile("[\x85\u2028\u2029]")
 
 
-def load(path: Path, shown: str) -> Document:
-    """Reads a file; one that cannot be opened or is not UTF-8 is a fault like any other."""
+def load(path: Path, shown: str, *, is_shown: bool = True) -> Document:
+    """Reads a file; one that cannot be opened or is not UTF-8 is a fault like any other.
+
+    Where it is not `is_shown`, no fault quotes any of it.
+    """
     try:
-        raw = path.read_bytes()
+        raw = regularfiles.read(path)
     except OSError as error:
         what = f"cannot be read: {error.strerror or error}"
         return Document(shown, None, (Fault(shown, 0, "", what),))
     if b"\0" not in raw[:4]:
         try:
-            return parse(raw.decode("utf-8"), shown)
+            return parse(raw.decode("utf-8"), shown, is_shown=is_shown)
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
     else:
@@ -58,14 +62,15 @@ def load(path: Path, shown: str) -> Document:
     like = f"; it looks like {name}" if name else ""
     found = Finding(line, f"is not UTF-8{like}", "save the file as UTF-8")
     text = _without_marks(text)
-    return Document(shown, None, [Document(shown, None, text=text).of_finding(found)])
+    source = Document(shown, None, text=text, is_shown=is_shown)
+    return Document(shown, None, [source.of_finding(found)])
 
 
 def _without_marks(text: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def parse(text: str, shown: str) -> Document:
+def parse(text: str, shown: str, *, is_shown: bool = True) -> Document:
     """Reads a text. A BOM and the kind of line ending make no difference."""
     text = _without_marks(text)
     bad = yaml.reader.Reader.NON_PRINTABLE.search(text) or _LINE_ENDS_OF_1_1.search(text)
@@ -75,7 +80,8 @@ def parse(text: str, shown: str) -> Document:
         what = f"the character U+{ord(bad.group()):04X} cannot stand in a YAML file"
         mend = "take it out, or escape it between double quotes"
         found = Finding(line, what, mend, bad.start() - start)
-        return Document(shown, None, [Document(shown, None, text=text).of_finding(found)])
+        source = Document(shown, None, text=text, is_shown=is_shown)
+        return Document(shown, None, [source.of_finding(found)])
     root, findings, read = _compose(text)
     data = None
     has_free_keys = False
@@ -88,11 +94,19 @@ def parse(text: str, shown: str) -> Document:
         if builder.has_empty or yamlsuspects.odd_values(read):
             findings += _slips(root, read, data)
     if not findings:
-        return Document(shown, data, text=text, has_free_keys=has_free_keys)
-    source = Document(shown, None, text=text)
+        return Document(shown, data, text=text, has_free_keys=has_free_keys, is_shown=is_shown)
+    source = Document(shown, None, text=text, is_shown=is_shown)
     faults = [source.of_finding(found) for found in findings]
     kept = read if root is not None else ""
-    return Document(shown, data, faults, text=text, read=kept, has_free_keys=has_free_keys)
+    return Document(
+        shown,
+        data,
+        faults,
+        text=text,
+        read=kept,
+        has_free_keys=has_free_keys,
+        is_shown=is_shown,
+    )
 
 
 def _bad_key(root: Node | None, text: str) -> Finding | None:

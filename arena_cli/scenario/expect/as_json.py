@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import AfterValidator, Field
 
+from arena_cli.ground.bounds import OutsideError
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import checks, json_schema, json_values
 from arena_cli.scenario.expect.checks import NoVerdict, Verdict
@@ -97,11 +98,13 @@ def wrong(given: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
     """What is wrong with its schema: where below it, what, and what to do."""
     if given.of_schema is None:
         return
-    if isinstance(given.of_schema, str) and folders.located(given.of_schema) is None:
-        yield ("schema",), f"there is no file `{given.of_schema}`", folders.mend
-        return
     try:
+        if isinstance(given.of_schema, str) and folders.located(given.of_schema) is None:
+            yield ("schema",), f"there is no file `{given.of_schema}`", folders.mend
+            return
         json_schema.of(given.of_schema, folders)
+    except OutsideError as error:
+        yield ("schema",), error.what, error.mend
     except NotASchema as error:
         yield ("schema",), str(error), ""
 

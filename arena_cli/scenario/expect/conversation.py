@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arena_cli.ground import regularfiles
 from arena_cli.ground.protocol import Attachment, Message, Usage
 from arena_cli.scenario.expect.folders import Folders
 from arena_cli.transcript.events import (
@@ -94,7 +95,8 @@ class Conversation:
     """`end` and `awaits` are the last chain's; `unresolved` are names of nobody, each once.
 
     `system` are the texts of system messages. Paths start from `workspace`, those of files that
-    checks name also from the folder of the file `scenario`. `step` counts from 1, None: it covers
+    checks name also from the folder of the file `scenario`; with `anywhere` they may lie outside of
+    both. `step` counts from 1, None: it covers
     them all. `live` is False where answers come from a recording. `verdicts` are those of judges,
     by what they were asked; `whole` is all that was told so far, where that is more.
     `given` are the messages that are no replies, each with the number of turns before it. `noted`,
@@ -105,6 +107,7 @@ class Conversation:
 
     workspace: Path
     scenario: Path | None = None
+    anywhere: bool = False
     step: int | None = None
     live: bool = True
     verdicts: Mapping[Hashable, Any] = field(default_factory=dict)
@@ -176,12 +179,12 @@ class Conversation:
     @property
     def folders(self) -> Folders:
         """Where files are found that checks name."""
-        return Folders(self.workspace, self.scenario)
+        return Folders(self.workspace, self.scenario, self.anywhere)
 
     def read(self, attachment: Attachment) -> str:
         """The content of an attachment as text. Raises OSError where it is gone."""
         path = self.workspace / (attachment.path or "")
-        return path.read_bytes().decode("utf-8", "replace")
+        return regularfiles.read(path).decode("utf-8", "replace")
 
     def tokens(self) -> int:
         """The tokens, in and out, that all calls used."""

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
+from arena_cli.ground import bounds
+
 
 class Folders(NamedTuple):
-    """The workspace, and the scenario's file, where there is one: files may lie beside it."""
+    """The workspace, and the scenario's file, where there is one: files may lie beside it.
+
+    With `anywhere` they may lie outside of both.
+    """
 
     workspace: Path
     scenario: Path | None = None
+    anywhere: bool = False
 
     def located(self, name: str) -> Path | None:
-        """The file of that name: below the workspace, else beside the scenario's file."""
-        for folder in self._folders():
-            with contextlib.suppress(OSError, ValueError):  # too long, or a NUL in it
-                path = (folder / name).resolve()
-                if path.is_file():
-                    return path
-        return None
+        """The file of that name: below the workspace, else beside the scenario's file.
+
+        Raises OutsideError.
+        """
+        return bounds.locate(
+            name,
+            self._folders(),
+            root=self.workspace,
+            scenario=self.scenario,
+            anywhere=self.anywhere,
+        )
 
     def shown(self, path: Path) -> str:
         """The path as the user is shown it."""

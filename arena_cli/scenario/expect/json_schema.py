@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from arena_cli.ground import regularfiles
+from arena_cli.ground.bounds import OutsideError
 from arena_cli.scenario.expect import checks, json_values
 from arena_cli.scenario.expect.folders import Folders
 
@@ -29,11 +31,14 @@ def of(schema: str | Mapping[str, Any], folders: Folders) -> Validator:
     """What checks by the schema, or by the file. Raises NotASchema, which names the file."""
     if not isinstance(schema, str):
         return _checked(json.dumps(schema))
-    path = folders.located(schema)
+    try:
+        path = folders.located(schema)
+    except OutsideError as error:
+        raise NotASchema(error.what) from error
     if path is None:
         raise NotASchema(f"there is no file `{schema}`")
     try:
-        return _checked(path.read_bytes().decode("utf-8-sig"))
+        return _checked(regularfiles.read(path).decode("utf-8-sig"))
     except json.JSONDecodeError as error:
         line = f"{folders.shown(path)}:{error.lineno}"
         raise NotASchema(f"{line}: not JSON: {error.msg}") from error

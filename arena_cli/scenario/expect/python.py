@@ -16,7 +16,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from arena_cli.ground import nearest
+from arena_cli.ground import nearest, regularfiles
+from arena_cli.ground.bounds import OutsideError
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import own
 from arena_cli.scenario.expect.checks import Verdict
@@ -42,7 +43,10 @@ Target = Annotated[str, AfterValidator(_target)]
 def judge(subject: Subject, target: str, **_: bool) -> Verdict:
     """The function says that it holds. Raises OwnCheckError where it says nothing."""
     name, function = _split(target)
-    path = subject.told.folders.located(name)
+    try:
+        path = subject.told.folders.located(name)
+    except OutsideError as error:
+        raise OwnCheckError(asks(target), error.what) from error
     if path is None:
         raise OwnCheckError(asks(target), f"there is no file `{name}`")
 
@@ -60,7 +64,11 @@ def asks(target: str, **_: bool) -> str:
 def wrong(target: str, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
     """What is wrong with the file or the function: where, what, what to do. Nothing is run."""
     name, function = _split(target)
-    path = folders.located(name)
+    try:
+        path = folders.located(name)
+    except OutsideError as error:
+        yield (), error.what, error.mend
+        return
     if path is None:
         yield (), f"there is no file `{name}`", folders.mend
         return
@@ -74,7 +82,7 @@ def _faults(path: Path, function: str, shown: str, *_stamp: int) -> tuple[tuple[
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are told when it is run
-            tree = ast.parse(path.read_bytes(), str(path))
+            tree = ast.parse(regularfiles.read(path), str(path))
             code = compile(tree, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
         what = f"{shown}:{error.lineno or 1}: {error.msg}"
@@ -132,7 +140,7 @@ def _module(path: Path, *_stamp: int) -> types.ModuleType:
     """The file as a module. Its neighbours can be imported; they stand in nobody's way."""
     module = types.ModuleType(f"arena_check_{next(_numbers)}_{path.stem}")
     module.__file__ = str(path)
-    code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    code = compile(regularfiles.read(path), str(path), "exec", dont_inherit=True)
     sys.modules[module.__name__] = module  # dataclasses look their own module up
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))

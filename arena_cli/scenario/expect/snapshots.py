@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from arena_cli.ground import regularfiles, wholefile
 from arena_cli.ground import text as texts
-from arena_cli.ground import wholefile
 from arena_cli.ground.errors import DiskRefused
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import checks, patterns
@@ -116,7 +116,7 @@ class Snapshots:
 def read(path: Path) -> dict[Key, str]:
     """The snapshots in a file; none where there is no file. Raises NotSnapshots and OSError."""
     try:
-        data = json.loads(path.read_bytes().decode("utf-8-sig"))
+        data = json.loads(regularfiles.read(path).decode("utf-8-sig"))
     except FileNotFoundError:
         return {}
     except json.JSONDecodeError as error:

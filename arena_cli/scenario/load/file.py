@@ -49,7 +49,7 @@ def load(selected: Selected, workspace: Workspace) -> list[Scenario]:
 
     A file that another one includes, and that has no steps, is played only as a part of that one.
     """
-    reader = Reader(workspace.root)
+    reader = Reader(workspace.root, chosen=selected.chosen, anywhere=workspace.anywhere)
     chains, faults = _read(selected, reader)
     faults.update(dict.fromkeys(_same_stems(chains)))
     loaded: list[Scenario] = []
@@ -62,9 +62,9 @@ def load(selected: Selected, workspace: Workspace) -> list[Scenario]:
     return loaded
 
 
-def shape_faults(selected: Selected, root: Path) -> list[Fault]:
+def shape_faults(selected: Selected, root: Path, *, anywhere: bool = False) -> list[Fault]:
     """What is wrong with the files by themselves, where the workspace cannot be loaded."""
-    chains, faults = _read(selected, Reader(root))
+    chains, faults = _read(selected, Reader(root, chosen=selected.chosen, anywhere=anywhere))
     for documents in chains.values():
         cases, wrong = _cases(documents)
         faults.update(dict.fromkeys(wrong))
@@ -239,7 +239,7 @@ class _Loader:
             for index, step in enumerate(file.steps)
         ]
         judging, unfit = judges.of(file, team, workspace.loaded, workspace.judge)
-        folders = Folders(self._workspace.root, self._path)
+        folders = Folders(self._workspace.root, self._path, self._workspace.anywhere)
         unfit = [*named.unknown(file, team, waiting), *unfit, *beside.wrong(file, folders)]
         for loc, what, mend in unfit:
             faults.append(yamlfile.holder(parts, loc).fault(loc, what, mend))
@@ -260,6 +260,7 @@ class _Loader:
             past=tuple(past),
             sent=tuple(sent),
             waiting=frozenset(loc for loc, _ in waiting),
+            anywhere=self._workspace.anywhere,
         )
         return scenario, []
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from arena_cli.ground import bounds
 from arena_cli.ground.errors import Fault
 from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.ground.yamlfiles.yamlfile import Document
@@ -14,10 +15,17 @@ KEY = "include"
 
 
 class Reader:
-    """Reads the YAML files below `root`, each once."""
+    """Reads the YAML files below `root`, each once.
 
-    def __init__(self, root: Path) -> None:
+    Others are read only if they are among `chosen`, those that the user named, or `anywhere`.
+    """
+
+    def __init__(
+        self, root: Path, *, chosen: Collection[Path] = (), anywhere: bool = False
+    ) -> None:
         self.root = root
+        self.anywhere = anywhere
+        self._chosen = chosen
         self.included: set[Path] = set()
         self._documents: dict[Path, Document] = {}
 
@@ -25,8 +33,17 @@ class Reader:
         """One file by itself."""
         known = self._documents.get(path)
         if known is None:
-            known = self._documents[path] = yamlfile.load(path, self.shown(path))
+            known = self._documents[path] = self._load(path)
         return known
+
+    def _load(self, path: Path) -> Document:
+        shown = self.shown(path)
+        is_inside = bounds.is_inside(path, self.root)
+        is_chosen = path in self._chosen or path in self.included
+        if not (is_inside or is_chosen or self.anywhere):
+            what = "lies outside the workspace, and a link in it leads there"
+            return Document(shown, None, (Fault(shown, 0, "", what, bounds.HINT),))
+        return yamlfile.load(path, shown, is_shown=is_inside or is_chosen)
 
     def shown(self, path: Path) -> str:
         """The path as the user is shown it."""
@@ -50,7 +67,11 @@ class Reader:
             if not isinstance(name, str):
                 continue  # its shape tells
             loc = (KEY, index) if isinstance(names, list) else (KEY,)
-            target = self.located(name, path)
+            try:
+                target = self.located(name, path, (*above, path)[0])
+            except bounds.OutsideError as error:
+                faults.append(document.fault(loc, error.what, error.mend))
+                continue
             if target is None:
                 mend = f"paths start from {self.root}, or from the folder of this file"
                 faults.append(document.fault(loc, f"there is no file `{name}`", mend))
@@ -63,13 +84,14 @@ class Reader:
                 self.included.add(target)
                 self._follow(target, (*above, path), found, faults)
 
-    def located(self, name: str, beside: Path) -> Path | None:
-        """The file of that name: below the workspace, else in the folder of the file `beside`."""
-        for folder in (self.root, beside.parent):
-            path = (folder / name).resolve()
-            if path.is_file():
-                return path
-        return None
+    def located(self, name: str, beside: Path, scenario: Path | None = None) -> Path | None:
+        """The file of that name: below the workspace, else in the folder of the file `beside`.
+
+        `scenario` is the file that is played, if that is another. Raises OutsideError.
+        """
+        folders = (self.root, beside.parent)
+        played = scenario or beside
+        return bounds.locate(name, folders, root=self.root, scenario=played, anywhere=self.anywhere)
 
 
 def _from(start: Path, paths: Sequence[Path]) -> Sequence[Path]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from arena_cli.ground import text
+from arena_cli.ground import regularfiles, text
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.protocol import Attachment, Message, seq_of
 from arena_cli.session.outgoing import PastPart, Planted, PlantedSummary
@@ -169,7 +169,7 @@ def with_content(part: Attachment, message_id: str, folders: Sequence[Path]) -> 
         # A transcript may have come from anywhere: what it names is no way out of the folder.
         if not name or not path.is_relative_to(folder.resolve()) or not path.is_file():
             continue
-        content = path.read_bytes()
+        content = regularfiles.read(path)
         if part.sha256 and hashlib.sha256(content).hexdigest() != part.sha256:
             shown = text.shown_line(part.name)
             raise UsageError(

@@ -37,6 +37,7 @@ class Scenario:
     `check` and for a step that waits for something saved; `waiting` are the places of all that
     waits so. `notes` are there, and `past` is planted, first. `profiles` are all that its team
     was made of; `judges` go by the name that its checks give them, empty for the workspace's own.
+    `anywhere`: files that it names may lie outside the workspace.
     """
 
     file: ScenarioFile
@@ -53,6 +54,7 @@ class Scenario:
     past: tuple[PastPart, ...]
     sent: tuple[Sent, ...]
     waiting: frozenset[Loc]
+    anywhere: bool = False
 
     @property
     def title(self) -> str:
@@ -95,9 +97,8 @@ class Scenario:
         """
         keys = {key: value for key, value in self.data["steps"][index].items() if key != "expect"}
         raw = placeholders.with_saved(keys, saved)
-        return sent_of(
-            self._as(Step, raw, ("steps", index)), self.team, self.path, Reader(self.root)
-        )
+        reader = Reader(self.root, anywhere=self.anywhere)
+        return sent_of(self._as(Step, raw, ("steps", index)), self.team, self.path, reader)
 
     def expected(self, loc: Loc, expect: Expect, saved: Mapping[str, str]) -> Expect:
         """What is expected at `loc`, with what was saved filled in.

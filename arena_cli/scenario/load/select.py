@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arena_cli.ground import nearest
+from arena_cli.ground import bounds, nearest, regularfiles
 from arena_cli.ground.errors import UsageError
 from arena_cli.scenario.load import include
 from arena_cli.scenario.load.include import Reader
@@ -21,12 +22,14 @@ OTHER_SUFFIX = ".yml"
 class Selected(NamedTuple):
     """Scenario files in the order of selection; `named` are those that were named one by one.
 
-    `misnamed` lie among them, and are not read for their name's end.
+    `misnamed` lie among them, and are not read for their name's end. `chosen` are those outside the
+    workspace that the user named there, not by a link in it.
     """
 
     paths: tuple[Path, ...]
     named: frozenset[Path] = frozenset()
     misnamed: tuple[Path, ...] = ()
+    chosen: frozenset[Path] = frozenset()
 
 
 def select(root: Path, wanted: Sequence[str], start: Path) -> Selected:
@@ -42,9 +45,12 @@ def select(root: Path, wanted: Sequence[str], start: Path) -> Selected:
         return everywhere
     found: dict[Path, None] = {}
     named: set[Path] = set()
+    chosen: set[Path] = set()
     misnamed: list[Path] = []
     for name in wanted:
         path = _meant(root, name, start)
+        if path == Path(start, name) and not _leads_through(path, root):
+            chosen |= _lying_in(path)
         if path.is_dir():
             found.update(dict.fromkeys(_inside(path)))
             misnamed += _inside(path, OTHER_SUFFIX)
@@ -53,7 +59,20 @@ def select(root: Path, wanted: Sequence[str], start: Path) -> Selected:
             found[path.resolve()] = None
     if not found and not misnamed:
         raise UsageError(nothing_in(", ".join(wanted)))
-    return Selected(tuple(found), frozenset(named), tuple(misnamed))
+    return Selected(tuple(found), frozenset(named), tuple(misnamed), frozenset(chosen))
+
+
+def _leads_through(path: Path, root: Path) -> bool:
+    """Whether a path that a user named has a part that lies in the workspace."""
+    whole = Path(os.path.abspath(path))  # noqa: PTH100 - with its links as they are
+    return any(bounds.is_inside(one, root) for one in (*whole.parents, whole.resolve()))
+
+
+def _lying_in(path: Path) -> set[Path]:
+    """A file, or the files below a folder that no link there leads out of it."""
+    if not path.is_dir():
+        return {path.resolve()}
+    return {one for one in _inside(path) if bounds.is_inside(one, path)}
 
 
 def everything(root: Path) -> Selected:
@@ -83,7 +102,7 @@ def of_workspace(root: Path) -> list[Path]:
 
 def _meant(root: Path, name: str, start: Path) -> Path:
     for path in (Path(start, name), root / FOLDER / name, root / FOLDER / (name + SUFFIX)):
-        if path.is_dir() or path.is_file():
+        if path.is_dir() or regularfiles.is_named(path):
             return path
     by_stem = [path for path in of_workspace(root) if _nfc(path.stem) == _nfc(name)]
     if len(by_stem) == 1:
@@ -103,7 +122,7 @@ def _inside(folder: Path, suffix: str = SUFFIX) -> list[Path]:
     paths = (
         path.resolve()
         for path in folder.rglob(f"*{suffix}")
-        if path.is_file() and FIXTURES not in path.relative_to(folder).parts[:-1]
+        if regularfiles.is_named(path) and FIXTURES not in path.relative_to(folder).parts[:-1]
     )
     return sorted(paths, key=lambda path: path.as_posix())
 

@@ -343,6 +343,7 @@ class Playing:
     def _told(self, events: Sequence[Event], step: int | None = None) -> Conversation:
         told = conversation.of(events, self._place.workspace)
         told.scenario = self._scenario.path
+        told.anywhere = self._scenario.anywhere
         told.step = step
         told.live = self._take.mode in ("live", "record")
         told.snapshots = self._snapshots

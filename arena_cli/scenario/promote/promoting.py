@@ -100,7 +100,9 @@ class Promotion:
         self._refuse_secrets(contents, redactor)
         for path, content in contents.items():
             files.write(path, content)
-        (scenario,) = file.load(Selected((self._path,), frozenset({self._path})), self._workspace)
+        itself = frozenset({self._path})
+        selected = Selected((self._path,), named=itself, chosen=itself)
+        (scenario,) = file.load(selected, self._workspace)
         told: list[ScenarioResult] = []
         # Names may be other ones by now, and agents are shown those.
         shelf = Shelf([scenario], "update", drift="ignore")

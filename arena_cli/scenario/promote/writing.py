@@ -240,7 +240,7 @@ class Writer:
     def _named(self, path: Path) -> str:
         """A file as the scenario names it: from its own folder, unless that names another one."""
         name = path.relative_to(self._path.parent).as_posix()
-        other = Reader(self._root).located(name, self._path)
+        other = Reader(self._root, anywhere=True).located(name, self._path)
         return name if other in (None, path.resolve()) else path.as_posix()
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from arena_cli.adapters.runtime import Heard
-from arena_cli.ground import wholefile
+from arena_cli.ground import regularfiles, wholefile
 from arena_cli.ground.errors import DiskRefused, Fault, FileFaults, UsageError
 from arena_cli.ground.redact import Redactor
 from arena_cli.scenario.recording import answers, taking
@@ -75,7 +75,7 @@ def written(scenario: str, cases: Iterable[Sequence[Mapping[str, Any]]]) -> byte
 def write(path: Path, content: bytes) -> bool:
     """Put it there, at once or not at all; whether it is not what was there. Raises DiskRefused."""
     try:
-        if path.is_file() and path.read_bytes() == content:
+        if path.is_file() and regularfiles.read(path) == content:
             return False
         path.parent.mkdir(parents=True, exist_ok=True)
         wholefile.replace(path, content)
@@ -119,7 +119,7 @@ def read(path: Path, shown: str, *, strict: bool = True) -> Recording:
     where it cannot be read. Without `strict`, an edited one is read as it is.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = regularfiles.read(path).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{shown}: cannot read this file: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
