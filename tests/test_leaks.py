@@ -19,6 +19,7 @@ import pytest
 from program import Program
 
 from arena_cli.cli import main
+from arena_cli.ground.text import shown
 
 # One for each agent and server. Each ends in what JSON, HTML, URLs and shells write otherwise, and
 # in a mark by which it is found again in every form.
@@ -60,7 +61,8 @@ def reply(input):
     print("on stderr", key, file=sys.stderr)
     picture = b64encode(f"<svg>{key}</svg>".encode()).decode()
     return {
-        "content": f"We decided to use {key} for all. Decision: {others} @{key}",
+        "content": f"\\u009b31m\\u202e\\u200b\\U000e0041 We decided to use {key} for all."
+        f" Decision: {others} @{key}",
         "next_mentions": [key, f"x{key}"],
         "status_updates": [{"status": "analyzing", "detail": key}],
         "attachments": [
@@ -191,6 +193,17 @@ class World:
             if mark in name + text
         ]
 
+    def unsafe(self) -> list[str]:
+        """Return each output with a character that could steer a terminal.
+
+        A CSV begins with one, and `--github` means its `::`.
+        """
+        texts = {
+            name: text.removeprefix("\ufeff").replace("::", "").replace("\r\n", "\n")
+            for name, text in self.printed.items()
+        }
+        return [name for name, text in texts.items() if shown(text) != text]
+
 
 @pytest.fixture
 def world(
@@ -251,13 +264,15 @@ def _quoted(value: str) -> str:
     return value.replace("'", "\\'")
 
 
-def test_no_secret_leaves_at_any_output(world: World) -> None:
+def test_no_secret_and_no_control_leaves_at_any_output(world: World) -> None:
     program, arena = world.program, world.arena
     everything = " ".join(SECRETS.values())
     program.file("note.txt", f"this is {everything}")
     arena("send", "-s", "s", "--attach", "note.txt", f"{MESSAGE} {everything}")
     (program.folder / "note.txt").unlink()
     arena("send", "-s", "s", "--json", MESSAGE)
+    for _ in range(3):  # the last two turns are not summarised
+        arena("send", "-s", "s", "@echo again")
     arena("send", "-s", "t", MESSAGE)
     for more in ((), ("--json",)):
         arena("send", "-s", "s", "-n", f"{MESSAGE} {everything}", *more)
@@ -293,3 +308,4 @@ def test_no_secret_leaves_at_any_output(world: World) -> None:
 
     leaks = world.leaks()
     assert not leaks, "\n".join(leaks)
+    assert not world.unsafe()

@@ -67,7 +67,7 @@ def test_what_a_program_inherits_under_a_secrets_name_is_a_secret(tmp_path: Path
     )
     done = program.run("send", "hello").check(code=0)
     assert "[redacted] production" in done.stdout
-    assert "4711" not in program.written()
+    assert "sesame" not in program.written()
 
 
 def test_a_check_of_the_agents_shows_no_secret(tmp_path: Path) -> None:

@@ -102,6 +102,17 @@ def test_no_character_that_is_shown_steers_a_terminal() -> None:
     assert steering(texts.shown(every_character)) == []
 
 
+def test_json_that_is_shown_is_safe_and_the_same_data() -> None:
+    england = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
+    every = "".join(chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
+    written = json.dumps({"all": every, "flag": england}, ensure_ascii=False)
+    shown = texts.shown_json(written)
+    assert json.loads(shown) == json.loads(written)
+    assert england in shown
+    assert texts.shown(shown) == shown
+    assert texts.shown_json('"\ud83d"') == '"\\ud83d"'
+
+
 @settings(deadline=None)
 @given(any_text)
 def test_what_is_shown_can_be_shown_again(raw: str) -> None:

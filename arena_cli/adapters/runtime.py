@@ -28,6 +28,7 @@ from arena_cli.ground.errors import (
 )
 from arena_cli.ground.growing import GrowingText
 from arena_cli.ground.protocol import (
+    COST_NOT_TAKEN,
     AgentInput,
     AgentOutput,
     SessionId,
@@ -77,7 +78,9 @@ class Heard:
         elif isinstance(item, SessionId):
             self.session_id = SessionId(self._edge(str(item)), self._edge(dict(item.state)))
         elif isinstance(item, Usage):
-            self.usage = item
+            self.usage, cost = item.of_one_call()
+            if cost is not None:
+                self.notes[COST_NOT_TAKEN] = f"{cost:g}"
         else:
             self.notes.update(_within_limit(self._edge(dict(item))))
 
@@ -270,6 +273,11 @@ class Runtime:
                 part.model_copy(update={"data": redact.value(part.data)})
                 for part in output.structured
             ]
+        if output.usage is not None:
+            changed["usage"], cost = output.usage.of_one_call()
+            if cost is not None:
+                metadata = changed.get("metadata", output.metadata)
+                changed["metadata"] = {**metadata, COST_NOT_TAKEN: f"{cost:g}"}
         return output.model_copy(update=changed)
 
 

@@ -169,6 +169,7 @@ def run(
     teller = Teller(len(selected), place.clock, reports, as_json=as_json, explain=explain)
 
     from arena_cli.scenario.play.run import Runner
+    from arena_cli.session.session import redactor_of
 
     runner = Runner(
         selected,
@@ -187,7 +188,7 @@ def run(
         teller.conclude(interrupted=True)
         raise
     except Exception as error:
-        teller.broke(error)
+        teller.broke(redactor_of(place).text(str(error)))
         raise
     finally:
         teller.close()

@@ -96,11 +96,11 @@ class Teller:
         self._reports.write(whole)
         return whole.exit_code
 
-    def broke(self, error: Exception) -> None:
-        """An error ends the run: the reports tell what came of it until then, and of the error."""
+    def broke(self, error: str) -> None:
+        """Write the reports of a run that an error ended: the results until then, and the error."""
         self.close()
         try:
-            self._reports.write(self._whole(), str(error))
+            self._reports.write(self._whole(), error)
         except DiskRefused as refused:
             common.warn(f"arena: {refused}")
 

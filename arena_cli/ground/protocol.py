@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -82,6 +83,12 @@ class StructuredContent(Shape):
     data: Any = None
 
 
+# No call costs more, in US dollars: a million tokens cost at most some hundreds.
+MOST_COST_USD = 10_000.0
+COST_NOT_TAKEN = "cost_not_taken"
+"""The key of a reply's metadata that has the cost which its agent gave and nobody believes."""
+
+
 class Usage(Shape):
     """Tokens and money of one call or of many. `cost_usd` None: not known, which is not free."""
 
@@ -99,11 +106,23 @@ class Usage(Shape):
     def _at_least_none(cls, count: int) -> int:
         return max(0, count)
 
-    @field_validator("cost_usd", mode="after")
-    @classmethod
-    def _known(cls, cost: float | None) -> float | None:
-        """What is no sum of money (NaN, infinite, less than nothing) says nothing."""
-        return cost if cost is not None and 0 <= cost < math.inf else None
+    def model_post_init(self, context: Any, /) -> None:  # noqa: ARG002 - given by pydantic
+        """Set aside a cost that is no sum of money: NaN, infinite, negative."""
+        cost = self.cost_usd
+        if cost is not None and not 0 <= cost < math.inf:
+            self.__dict__.update(cost_usd=None, refused_cost=cost)
+
+    @cached_property
+    def refused_cost(self) -> float | None:
+        """The cost that was set aside; None where there was none."""
+        return None
+
+    def of_one_call(self) -> tuple[Usage, float | None]:
+        """Return it without a cost that no call can have, and that cost."""
+        cost = self.cost_usd if self.refused_cost is None else self.refused_cost
+        if cost is None or 0 <= cost <= MOST_COST_USD:
+            return self, None
+        return self.model_copy(update={"cost_usd": None}), cost
 
     @classmethod
     def total(cls, parts: Iterable[Usage]) -> Usage:
@@ -111,7 +130,7 @@ class Usage(Shape):
         whole = list(parts)
         costs = [part.cost_usd for part in whole if part.cost_usd is not None]
         known = bool(whole) and len(costs) == len(whole)
-        return cls(
+        summed = cls(
             input_tokens=sum([part.input_tokens for part in whole]),
             output_tokens=sum([part.output_tokens for part in whole]),
             cache_read_tokens=sum([part.cache_read_tokens for part in whole]),
@@ -119,6 +138,9 @@ class Usage(Shape):
             cost_usd=round(sum(costs), 10) if known else None,
             estimated=any(part.estimated for part in whole),
         )
+        refused = [cost for part in whole if (cost := part.__dict__.get("refused_cost"))]
+        summed.__dict__.update({"refused_cost": refused[0]} if refused else {})
+        return summed
 
 
 class Message(Shape):

@@ -118,7 +118,13 @@ def shown_line(text: str) -> str:
 
 
 def shown_json(text: str) -> str:
-    """JSON as it may be printed: the same data, and no command to a CI runner (`##[...]`)."""
+    """Return JSON as it may be printed: the same data, safe on a terminal and in a CI log.
+
+    C1 controls, bidi controls and what else `shown` escapes become `\\uXXXX`; `##` is broken up, so
+    that no CI runner finds a command (`##[...]`).
+    """
+    if _SPOT.search(text):
+        text = _ESCAPED.sub(_escape_json, text)
     return _HASHES.sub(r"\\u0023", text) if "#" in text else text
 
 
@@ -162,6 +168,17 @@ def _escape(match: re.Match[str]) -> str:
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _escape_json(match: re.Match[str]) -> str:
+    found = match.group()
+    if len(found) > 1:
+        return found
+    code = ord(found)
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    high, low = divmod(code - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
 
 
 def _joined(text: str, at: int) -> bool:

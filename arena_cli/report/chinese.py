@@ -264,6 +264,7 @@ TEXTS = {
     "chain {chain}, which was cut short, would be closed as interrupted": (
         "第 {chain} 条链中途断了，会以 interrupted（被中断）结束"
     ),
+    "cost not counted: {cost} USD": "费用不合理，未计入：{cost} 美元",
     "dry run: nobody is called, nothing is written": "试运行：不叫任何人，不写任何东西",
     "found: {words}": "命中：{words}",
     "it is busy: a send would wait for what another arena is doing there": (

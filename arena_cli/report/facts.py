@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
-from arena_cli.ground.protocol import Usage
+from arena_cli.ground.protocol import COST_NOT_TAKEN, Usage
 from arena_cli.ground.text import shown_line
 from arena_cli.report.spans import Span
 from arena_cli.report.words import Words
@@ -34,6 +35,12 @@ def tokens(usage: Usage) -> str:
     cost = f" · ${usage.cost_usd:.4f}" if usage.cost_usd is not None else ""
     sent = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     return f"{about}{sent} → {about}{usage.output_tokens} tokens{cost}"
+
+
+def cost_not_taken(metadata: Mapping[str, Any], say: Words) -> str:
+    """Return the words for a cost that nobody believes; empty where there is none."""
+    cost = metadata.get(COST_NOT_TAKEN)
+    return "" if cost is None else say("cost not counted: {cost} USD", cost=shown_line(str(cost)))
 
 
 def passed_over(why: PassedOver, say: Words) -> str:

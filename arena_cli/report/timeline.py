@@ -173,6 +173,8 @@ class Timeline:
         ]
         if event.usage:
             told.append(Span(facts.tokens(event.usage), "dim"))
+        if refused := facts.cost_not_taken(event.metadata, say):
+            told.append(Span(refused, "failed"))
         if event.status != "success":
             style = "dim" if event.status == "declined" else "failed"
             told.append(Span(say.enum(event.status), style))

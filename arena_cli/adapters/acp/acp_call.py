@@ -150,7 +150,8 @@ class _Call:
             raise turn.fault
         self._emit(SessionId(link.session))
         before, link.spent_usd = link.spent_usd, turn.session_usd
-        return self._read(turn, said, _cost(before, turn.session_usd))
+        cost = _cost(before, turn.session_usd)
+        return self._read(turn, said, cost if turn.refused_usd is None else turn.refused_usd)
 
     def _read(self, turn: Turn, said: schema.PromptResponse, cost_usd: float | None) -> AgentOutput:
         if said.stop_reason in _NO_ANSWER:

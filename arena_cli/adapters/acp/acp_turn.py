@@ -40,7 +40,8 @@ class Turn:
 
     `failed` says that the agent gave up, though the prompt's answer does not say so; then
     `last_remark` is all that is known of it. `session_usd` is what the session has cost so far,
-    None where that was not told. `fault` is what went wrong when the work was told of.
+    None where that was not told, `refused_usd` one that is no sum of money. `fault` is what went
+    wrong when the work was told of.
     """
 
     def __init__(self, session_id: str, preset: Preset, emit: Emit) -> None:
@@ -48,6 +49,7 @@ class Turn:
         self.refused: list[str] = []
         self.failed = False
         self.session_usd: float | None = None
+        self.refused_usd: float | None = None
         self.fault: Exception | None = None
         self._preset = preset
         self._emit = emit
@@ -70,11 +72,17 @@ class Turn:
             done = sum(entry.status == "completed" for entry in told.entries)
             self._tell("analyzing", "plan", done / len(told.entries) if told.entries else None)
         elif isinstance(told, schema.UsageUpdate):
-            if told.cost and told.cost.currency == "USD" and math.isfinite(told.cost.amount):
-                self.session_usd = told.cost.amount
+            if told.cost and told.cost.currency == "USD":
+                self._count(told.cost.amount)
         elif isinstance(told, schema.SessionInfoUpdate):
             place, value = self._preset.failed
             self.failed = self.failed or cli_output.at(told.field_meta, place) == value
+
+    def _count(self, session_usd: float) -> None:
+        if 0 <= session_usd < math.inf:
+            self.session_usd = session_usd
+        else:
+            self.refused_usd = session_usd
 
     def use(self, told: schema.ToolCall | schema.ToolCallUpdate) -> schema.ToolCallUpdate:
         """A tool's call, with what was told of it before: some are told by asking for leave."""

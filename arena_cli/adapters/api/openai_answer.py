@@ -6,7 +6,9 @@ And what it means: whether it is an answer, and which failure it is if not.
 from __future__ import annotations
 
 import json
+import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -155,7 +157,9 @@ class Answer:
     def charged_usd(self) -> float | None:
         """What the server says that the call cost (OpenRouter does, in its usage)."""
         cost = self.reported.get("cost")
-        return float(cost) if isinstance(cost, (int, float)) and cost >= 0 else None
+        if isinstance(cost, bool) or not isinstance(cost, (int, float)):
+            return None
+        return float(cost) if abs(cost) <= sys.float_info.max else math.inf
 
 
 def status_of(data: dict[str, Any]) -> int:

@@ -7,6 +7,7 @@ to tell the difference, in whatever arena.
 
 from __future__ import annotations
 
+import math
 import re
 import uuid
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ class Spent(NamedTuple):
 
     cost_usd: float
     tokens: int
+
+
+_MOST_USD = 1e15
 
 
 class ClaudeSession(NamedTuple):
@@ -62,7 +66,9 @@ def usage_of(
     `unasked` are the results of the program's own turns since: they cost as well.
     """
     turn = Usage.total([_tokens(each) for each in (*unasked, result)])
-    return turn.model_copy(update={"cost_usd": _cost(turn, spent_in(result), before)})
+    refused = _refused_cost(result)
+    cost = _cost(turn, spent_in(result), before) if refused is None else refused
+    return turn.model_copy(update={"cost_usd": cost})
 
 
 def _tokens(result: dict[str, Any]) -> Usage:
@@ -75,12 +81,22 @@ def _tokens(result: dict[str, Any]) -> Usage:
     )
 
 
+def _refused_cost(result: dict[str, Any]) -> float | None:
+    """Return the cost of the session if that is no sum of money."""
+    cost = result.get("total_cost_usd")
+    if isinstance(cost, bool) or not isinstance(cost, (int, float)) or 0 <= cost < _MOST_USD:
+        return None
+    return math.inf if cost >= _MOST_USD else float(cost)  # an int may be too long for a float
+
+
 def spent_in(result: dict[str, Any]) -> Spent | None:
     """What the program counts up to now; None where it does not say, or has no price."""
     cost = result.get("total_cost_usd")
     models = [_dict(model) for model in _dict(result.get("modelUsage")).values()]
     is_known = all(model.get("costBasis") != "unknown" for model in models)
     if isinstance(cost, bool) or not isinstance(cost, (int, float)) or not is_known:
+        return None
+    if _refused_cost(result) is not None:
         return None
     names = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
     return Spent(float(cost), sum(_count(model, name) for model in models for name in names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -222,6 +223,14 @@ def _number(value: dict[str, Any], place: str) -> float | None:
     return found if 0 <= found < _MOST else None
 
 
+def _cost(value: dict[str, Any], place: str) -> float | None:
+    """Return the cost as the program gives it: whether it can be is seen where all are."""
+    cost = at(value, place) if place else None
+    if isinstance(cost, bool) or not isinstance(cost, (int, float)):
+        return None
+    return float(cost) if abs(cost) < _MOST else math.inf
+
+
 def _usage(value: dict[str, Any], where: UsageAt) -> Usage | None:
     """The tokens and the cost that an object tells; None where it tells none."""
     given, output = _number(value, where.input), _number(value, where.output)
@@ -239,7 +248,7 @@ def _usage(value: dict[str, Any], where: UsageAt) -> Usage | None:
         output_tokens=int(max(0, output or 0)),
         cache_read_tokens=int(read),
         cache_write_tokens=int(write),
-        cost_usd=_number(value, where.cost),
+        cost_usd=_cost(value, where.cost),
     )
 
 

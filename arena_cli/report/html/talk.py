@@ -242,6 +242,8 @@ class _Table:
         told = [self._say("{seconds} s", seconds=f"{event.latency_ms / 1000:.1f}")]
         if event.usage:
             told.append(facts.tokens(event.usage))
+        if refused := facts.cost_not_taken(event.metadata, self._say):
+            told.append(refused)
         if event.attempts > 1:
             told.append(self._say("{count} attempts", count=event.attempts))
         return told
