@@ -25,6 +25,7 @@ from arena_cli.ground.errors import (
     AgentProtocolError,
     AgentUnavailable,
     DiskRefused,
+    UsageError,
 )
 from arena_cli.ground.growing import GrowingText
 from arena_cli.ground.protocol import (
@@ -38,6 +39,7 @@ from arena_cli.ground.protocol import (
     Usage,
 )
 from arena_cli.ground.redact import Redactor
+from arena_cli.ground.userpattern import PatternTimeout
 from arena_cli.team import environ
 from arena_cli.team.model import Member, ModelFacts
 
@@ -71,8 +73,11 @@ class Heard:
             self._text.append(item)
             if self.on_text:
                 self._growing = self._growing or GrowingText(self.redactor)
-                if self._growing.feed(item):
-                    self.on_text(self._growing.tail)
+                try:
+                    if self._growing.feed(item):
+                        self.on_text(self._growing.tail)
+                except PatternTimeout:
+                    self.on_text = None  # what is not redacted is not shown
         elif isinstance(item, StatusEvent):
             self.on_status(item.model_copy(update={"detail": self._edge(item.detail)}))
         elif isinstance(item, SessionId):
@@ -108,7 +113,7 @@ class Heard:
         return metadata
 
     def _edge(self, value: Any) -> Any:
-        return self.redactor.value(texts.clean_value(value)[0])
+        return self.redactor.value_or_nothing(texts.clean_value(value)[0])
 
 
 class Answer(NamedTuple):
@@ -171,7 +176,11 @@ class Runtime:
         except Exception as error:
             raise self._failure(member, error) from error
         answer = reading.read(output, input.invocation)
-        said = self._redacted_output(answer.output)
+        try:
+            said = self._redacted_output(answer.output)
+        except PatternTimeout as error:
+            what = f"its answer cannot be redacted, so it is not written: {error.what}"
+            raise AgentProtocolError(member.id, what, mend=error.mend, again=False) from error
         if answer.error:
             heard.usage = said.usage
             failure = AgentProtocolError(member.id, answer.error, metadata=said.metadata)
@@ -183,7 +192,7 @@ class Runtime:
         try:
             async with asyncio.timeout(HEALTH_LIMIT_S):
                 health = await self._made(member).health()
-            return Health(health.ok, self.redactor.text(texts.clean(health.detail)[0]))
+            return Health(health.ok, self.redactor.text_or_nothing(texts.clean(health.detail)[0]))
         except TimeoutError:
             return Health(False, f"its adapter did not say within {HEALTH_LIMIT_S:g} s")
         except Exception as error:  # noqa: BLE001 - whatever a foreign adapter raises
@@ -243,6 +252,9 @@ class Runtime:
         """What an adapter raised, as a failure that it may raise, redacted."""
         if isinstance(error, AgentError):
             return self._redacted(error)
+        if isinstance(error, UsageError):  # a pattern of its profile that takes too long
+            failure = AgentProtocolError(member.id, error.what, mend=error.mend, again=False)
+            return self._redacted(failure)
         what = f"its adapter failed: {type(error).__name__}: {error}"
         mend = "this is a fault of the adapter"
         return self._redacted(AgentProtocolError(member.id, what, mend=mend))
@@ -250,7 +262,7 @@ class Runtime:
     def _redacted(self, error: AgentError) -> AgentError:
         for name in ("what", "asked", "came", "mend", "metadata"):
             value, _ = texts.clean_value(getattr(error, name))
-            setattr(error, name, self.redactor.value(value))
+            setattr(error, name, self.redactor.value_or_nothing(value))
         error.metadata = _within_limit(error.metadata)
         return error
 

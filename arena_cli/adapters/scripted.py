@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, NoReturn
 
 from pydantic import (
@@ -37,6 +38,7 @@ from arena_cli.ground.protocol import (
     TextDelta,
     Usage,
 )
+from arena_cli.ground.userpattern import UserPattern
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 
 Failure = Literal["timeout", "error", "overloaded", "refused", "empty"]
@@ -74,12 +76,17 @@ class Condition(BaseModel):
         """Whether the rule fits this call, whose triggers say `text`."""
         return (
             (self.contains is None or self.contains in text)
-            and (self.regex is None or re.search(self.regex, text) is not None)
+            and (self.regex is None or _compiled(self.regex).search(text) is not None)
             and self.invocation in {None, input.invocation}
             and self.turn in {None, input.turn}
             and self.call in {None, input.call}
             and (self.mentioned_by is None or self.mentioned_by in input.mentioned_by)
         )
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> UserPattern:
+    return UserPattern(pattern, where="when.regex")
 
 
 class Rule(BaseModel):

@@ -116,7 +116,7 @@ def run() -> None:
     except Exception as error:  # noqa: BLE001 - a fault of arena is told in one line too
         if asked.debug:
             trace = "".join(traceback.format_exception(error))
-            common.warn(common.redactor_of(asked).text(trace).rstrip("\n"))
+            common.warn(common.redactor_of(asked).text_or_nothing(trace).rstrip("\n"))
         sys.exit(_told(error, asked))
 
 
@@ -131,7 +131,7 @@ def _told(error: Exception, asked: Options) -> int:
         place = f"{error.filename}: " if error.filename else ""
         common.warn(f"arena: {refused or f'{place}{error.strerror or error}'}")
         return exits.REFUSED
-    what = common.redactor_of(asked).text(f"{type(error).__name__}: {error}")
+    what = common.redactor_of(asked).text_or_nothing(f"{type(error).__name__}: {error}")
     common.warn(f"arena: a fault of arena itself: {what}")
     common.warn("  Run it again with --debug before the command to see where.")
     return exits.FAILED

@@ -188,7 +188,7 @@ def run(
         teller.conclude(interrupted=True)
         raise
     except Exception as error:
-        teller.broke(redactor_of(place).text(str(error)))
+        teller.broke(redactor_of(place).text_or_nothing(str(error)))
         raise
     finally:
         teller.close()

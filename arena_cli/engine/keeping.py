@@ -129,6 +129,11 @@ def _take_notes(room: Room, recollection: Recollection, chain: ChainState) -> No
                 roster=room.roster,
             )
         _take(drafts, room, recollection)
+    for error in rules.slow_patterns(settings.patterns):
+        team = room.scene.team.name
+        file = "arena.yaml" if team is None else f"agents/teams/{team}.yaml"
+        what = f"{error.what}; it is skipped from now on"
+        recollection.tell(Fault(file, 0, "config.memory.patterns", what, error.mend))
 
 
 def _unnoted(room: Room, chain: ChainState) -> Iterator[Message]:

@@ -10,8 +10,11 @@ from typing import Any
 
 from arena_cli.ground import text as texts
 from arena_cli.ground.protocol import Attachment
+from arena_cli.ground.userpattern import PatternTimeout, UserPattern
 
 MARK = "[redacted]"
+WITHHELD = "[withheld: a `redact` pattern takes too long on it]"
+PATTERNS = "arena.yaml: redact"
 
 # A text that was cut may end within a secret: so many of its first characters are redacted too.
 _LEAST_PIECE, _MOST_PIECE = 8, 24
@@ -64,13 +67,13 @@ class Redactor:
 
     `secrets` are literal texts (also found as JSON writes them), `patterns` regular expressions;
     raises `re.error` where one is none. What overlaps becomes one `[redacted]`. Redacting twice
-    gives the same as once.
+    gives the same as once. What redacts raises PatternTimeout where a pattern takes too long.
     """
 
     def __init__(
         self, secrets: Iterable[str] = (), patterns: Iterable[re.Pattern[str] | str] = ()
     ) -> None:
-        self.patterns = tuple(re.compile(pattern) for pattern in patterns)
+        self.patterns = tuple(UserPattern(one, where=PATTERNS) for one in patterns)
         self.literals = tuple(sorted({form for one in secrets if one for form in _forms(one)}))
 
     def text(self, text: str) -> str:
@@ -85,12 +88,24 @@ class Redactor:
             text = redacted
         return text
 
+    def text_or_nothing(self, text: str) -> str:
+        """`text`, and `WITHHELD` for a text on which a pattern takes too long."""
+        try:
+            return self.text(text)
+        except PatternTimeout:
+            return WITHHELD
+
+    def value_or_nothing(self, value: Any) -> Any:
+        """`text_or_nothing` for nested data, keys included."""
+        return texts.map_text(value, self.text_or_nothing)
+
     def value(self, value: Any) -> Any:
         """`text` for nested data, keys included; bytes stay as they are."""
         return texts.map_text(value, self.text)
 
     def attachment(self, part: Attachment) -> Attachment:
         """Redact its name and content; a picture that is no text would break and is kept."""
+        data: Any
         picture = part.picture()
         if picture is not None:
             data = self._picture(part.data, picture)
@@ -148,7 +163,7 @@ def _common(literal: str, text: str, at: int) -> int:
     return next(i for i, char in enumerate(literal) if text[at + i : at + i + 1] != char)
 
 
-def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+def _matches(pattern: re.Pattern[str] | UserPattern, text: str) -> Iterator[tuple[int, int]]:
     for match in pattern.finditer(text):
         if match.group():
             yield match.span()

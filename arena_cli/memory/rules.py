@@ -6,12 +6,14 @@ something was decided, is required, is to be done, or is wrong. Looked at is vis
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from arena_cli.ground import text as texts
+from arena_cli.ground.userpattern import PatternTimeout, UserPattern
 from arena_cli.memory import phrases, sentences
 from arena_cli.memory.note import KINDS, Draft, Kind
 from arena_cli.memory.sentences import Sentence
@@ -50,7 +52,8 @@ def drafts_of(
 
     `patterns` are regular expressions by kind, without regard to case, that are looked for in each
     sentence beside arena's own; an empty list switches arena's own of that kind off. With the
-    names of a team the first agent that a task's sentence names is its owner.
+    names of a team the first agent that a task's sentence names is its owner. A pattern that takes
+    too long once is skipped from then on (`slow_patterns`).
     """
     given = patterns or {}
     own = {kind for kind in KINDS if kind not in given or given[kind]}
@@ -77,6 +80,12 @@ def drafts_of(
     return list(found.values())
 
 
+def slow_patterns(patterns: Mapping[Kind, Sequence[str]]) -> list[PatternTimeout]:
+    """Return why some of the patterns are looked for no more."""
+    compiled = (_compiled(one) for some in patterns.values() for one in some)
+    return [pattern.failed for pattern in compiled if pattern.failed is not None]
+
+
 def title_of(said: str) -> str:
     """A sentence as a title: in one line, without what stands around it, cut between words."""
     line = _CALLS.sub("", " ".join(said.replace("**", "").split())).strip(_AROUND)
@@ -90,7 +99,7 @@ def title_of(said: str) -> str:
 
 
 def _found(
-    text: str, own: set[Kind], theirs: Sequence[tuple[Kind, re.Pattern[str]]]
+    text: str, own: set[Kind], theirs: Sequence[tuple[Kind, UserPattern]]
 ) -> Iterator[_Found]:
     heading: Kind | None = None
     items = 0
@@ -110,12 +119,13 @@ def _found(
 
 
 def _kind_of(
-    one: Sentence, own: set[Kind], theirs: Sequence[tuple[Kind, re.Pattern[str]]]
+    one: Sentence, own: set[Kind], theirs: Sequence[tuple[Kind, UserPattern]]
 ) -> tuple[Kind | None, str]:
     """What a sentence holds, and the words that say it; none where it heads a list."""
     for kind, pattern in theirs:
-        if pattern.search(one.shown):
-            return kind, one.text
+        with contextlib.suppress(PatternTimeout):
+            if pattern.failed is None and pattern.search(one.shown):
+                return kind, one.text
     if one.asks:
         return None, ""
     if one.box is not None:
@@ -149,5 +159,5 @@ def _owner(sentence: str, roster: Roster | None) -> str:
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
+def _compiled(pattern: str) -> UserPattern:
+    return UserPattern(pattern, re.IGNORECASE)

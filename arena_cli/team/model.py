@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from arena_cli.ground.errors import UsageError
 from arena_cli.ground.protocol import MemberInfo
 
 
@@ -114,10 +115,14 @@ NoteKind = Literal[
 
 
 def _regex(pattern: str) -> str:
+    from arena_cli.ground.userpattern import UserPattern  # noqa: PLC0415 - few teams have any
+
     try:
-        found = re.compile(pattern).search("")
+        found = UserPattern(pattern).search("")
     except re.error as error:
         raise ValueError(f"is no regular expression: {error}") from error
+    except UsageError as error:
+        raise ValueError(error.what) from error
     if found:
         raise ValueError("finds the empty text, so it would find something in every sentence")
     return pattern

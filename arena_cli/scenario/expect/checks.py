@@ -13,6 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from arena_cli.ground import text as texts
+from arena_cli.ground.userpattern import PatternTimeout
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import language, patterns
 from arena_cli.scenario.expect.conversation import Conversation
@@ -77,7 +78,10 @@ def not_contains(text: str, unwanted: Sequence[str], *, ignore_case: bool = Fals
 def regex(text: str, pattern: str, *, ignore_case: bool = False) -> Verdict:
     """The pattern is found somewhere in it (Python's `re.search`)."""
     expected = f"matches /{pattern}/{case(ignore_case)}"
-    found = patterns.compiled(pattern, ignore_case=ignore_case).search(patterns.form(text))
+    try:
+        found = patterns.compiled(pattern, ignore_case=ignore_case).search(patterns.form(text))
+    except PatternTimeout as error:
+        raise NoVerdict(expected, str(error)) from error
     if found is None:
         return Verdict(False, expected, f"no match in {excerpt(text)}")
     return Verdict(True, expected, f"matched {excerpt(found.group())}")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from arena_cli.ground import regularfiles
 from arena_cli.ground.bounds import OutsideError
+from arena_cli.ground.userpattern import PatternTimeout, UserPattern
 from arena_cli.scenario.expect import checks, json_values
 from arena_cli.scenario.expect.folders import Folders
 
 if TYPE_CHECKING:
+    import jsonschema
     from jsonschema.protocols import Validator
 
 
@@ -76,7 +78,52 @@ def _of(schema: Any) -> Validator:
     except jsonschema.SchemaError as error:
         place = json_values.dotted(error.absolute_path)
         raise NotASchema(f"no JSON Schema: {_told(place, error.message)}") from error
-    return kind(schema, registry=Registry())
+    extend: Any = jsonschema.validators.extend
+    timed: type[Validator] = extend(kind, {"pattern": _pattern})
+    return timed(schema, registry=Registry())
+
+
+def _pattern(
+    _validator: Validator, pattern: str, instance: object, _schema: object
+) -> Iterator[jsonschema.ValidationError]:
+    """Check `pattern` as jsonschema does, within the time limit. Raises PatternTimeout."""
+    import jsonschema  # noqa: PLC0415 - as above
+
+    if isinstance(instance, str) and _compiled(pattern).search(instance) is None:
+        yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> UserPattern:
+    return UserPattern(pattern, where="`pattern` of the schema")
+
+
+def _check_names(schema: Any, value: Any) -> None:
+    """Look for every pattern of a property's name in every name. Raises PatternTimeout.
+
+    Several keywords do that by themselves, without a limit.
+    """
+    patterns = {name for one in _mappings(schema) for name in _names(one.get("patternProperties"))}
+    names = {name for one in _mappings(value) for name in one} if patterns else set()
+    for pattern in patterns:
+        for name in names:
+            _compiled(pattern).search(name)
+
+
+def _names(value: Any) -> Iterable[str]:
+    return value if isinstance(value, dict) else ()
+
+
+def _mappings(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield all mappings in nested data."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            yield one
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
 
 
 def _resolve(schema: Mapping[str, Any], dialect: str) -> None:
@@ -108,9 +155,12 @@ def against(value: Any, validator: Validator) -> str:
     from jsonschema.exceptions import best_match  # noqa: PLC0415 - few scenarios have a schema
 
     try:
+        _check_names(validator.schema, value)
         errors = sorted(validator.iter_errors(value), key=lambda one: _order(one.absolute_path))
     except RecursionError as error:
         raise CannotTell("the schema leads back to itself, or both are nested too deep") from error
+    except PatternTimeout as error:
+        raise CannotTell(str(error)) from error
     except OverflowError as error:
         raise CannotTell(f"a number in it is too large: {error}") from error
     first = best_match(errors[:1])

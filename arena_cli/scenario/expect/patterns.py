@@ -7,6 +7,8 @@ import unicodedata
 import warnings
 from functools import lru_cache
 
+from arena_cli.ground.userpattern import UserPattern
+
 # An escape, or a character outside ASCII: what NFKC makes of it must not become an operator.
 _PIECE = re.compile(r"\\.|[^\x00-\x7f]", re.DOTALL)
 
@@ -18,7 +20,7 @@ def form(text: str, ignore_case: bool = False) -> str:
 
 
 @lru_cache(maxsize=1024)
-def compiled(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:
+def compiled(pattern: str, *, ignore_case: bool = False) -> UserPattern:
     """The pattern in NFKC, where a full-width `（` stays a character. Raises `re.error`."""
 
     def literal(piece: re.Match[str]) -> str:
@@ -31,4 +33,4 @@ def compiled(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # `[[` may mean something in a later Python
         flags = re.IGNORECASE if ignore_case else 0
-        return re.compile(form(_PIECE.sub(literal, pattern)), flags)
+        return UserPattern(form(_PIECE.sub(literal, pattern)), flags)

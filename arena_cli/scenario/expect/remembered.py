@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
-import re
+import glob
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -185,8 +186,8 @@ def _shown(agent: str, wanted: NotesShown, told: Conversation) -> Verdict:
 def _is_named(wanted: str, note: str) -> bool:
     """Whether that is a note's id; `*` stands for anything."""
     parts = patterns.form(wanted, ignore_case=True).split("*")
-    pattern = ".*".join(map(re.escape, parts))
-    return re.fullmatch(pattern, patterns.form(note, ignore_case=True), re.DOTALL) is not None
+    pattern = "*".join(map(glob.escape, parts))
+    return fnmatch.fnmatchcase(patterns.form(note, ignore_case=True), pattern)
 
 
 def deviations(expected: float | Range | Sequence[DeviationRow]) -> Iterator[Check]:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, GetJsonSchemaHandler, mo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from arena_cli.ground.errors import UsageError
 from arena_cli.scenario.expect import patterns
 from arena_cli.scenario.expect.check_shapes import Pattern
 from arena_cli.scenario.expect.shapes import AgentId, ByAgent, Expect
@@ -51,7 +52,11 @@ class _AsTeamConfig:
 
 
 def _finds_something(pattern: str) -> str:
-    if patterns.compiled(pattern).search(""):
+    try:
+        found = patterns.compiled(pattern).search("")
+    except UsageError as error:
+        raise ValueError(error.what) from error
+    if found:
         raise ValueError("it matches the empty text, which is everywhere; write what varies")
     return pattern
 

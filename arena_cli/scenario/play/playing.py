@@ -13,8 +13,10 @@ from typing import Any, Literal
 from arena_cli.ground.clock import HastyClock
 from arena_cli.ground.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.ground.protocol import Usage
+from arena_cli.ground.userpattern import PatternTimeout
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import conversation, judge
+from arena_cli.scenario.expect.checks import Verdict
 from arena_cli.scenario.expect.conversation import Conversation
 from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.scenario.expect.snapshots import NotSnapshots, Snapshots
@@ -119,7 +121,10 @@ class Playing:
             self._error = error.what if isinstance(error, DiskRefused) else str(error)
         finally:
             self._seconds = self._place.clock.monotonic() - self._began
-        self._take.conclude()
+        try:
+            self._take.conclude()
+        except PatternTimeout as error:
+            self._error = self._error or str(error)
         self._finished = True
         self._save_snapshots()
         if self._keep == "none" or (self._keep == "failed" and self.status not in WRONG):
@@ -314,19 +319,23 @@ class Playing:
 
     def _redacted(self, result: CheckResult) -> CheckResult:
         """Redact what a check of the user's own reports: it may quote what no agent answered."""
-        actual = self._redactor.text(result.actual)
+        actual = self._redactor.text_or_nothing(result.actual)
         return result if actual == result.actual else result.model_copy(update={"actual": actual})
 
     def _save(self, index: int, step: Step, told: Conversation) -> list[CheckResult]:
         """Keep what the step saves; a result for each that is not there to be kept."""
         missing = []
         for name, wanted in step.save.items():
-            verdict = saving.found(wanted, told)
+            status: Literal["failed", "error"] = "failed"
+            try:
+                verdict = saving.found(wanted, told)
+            except PatternTimeout as error:
+                status, verdict = "error", Verdict(False, f"/{wanted.regex}/", str(error))
             if verdict.holds:
                 self._saved[name] = verdict.actual
             else:
                 loc, below = ("steps", index), ("save", name)
-                missing.append(judge.result(verdict, "failed", self._scenario.place, loc, below))
+                missing.append(judge.result(verdict, status, self._scenario.place, loc, below))
         return missing
 
     async def _judge_whole(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from arena_cli.context import digest
 from arena_cli.ground.protocol import AgentInput
+from arena_cli.ground.userpattern import UserPattern
 
 MARK = "[ignored]"
 
@@ -14,8 +14,11 @@ MARK = "[ignored]"
 class Ignoring:
     """Takes out what the patterns match."""
 
-    def __init__(self, patterns: Sequence[str] = ()) -> None:
-        self._patterns = [re.compile(pattern) for pattern in patterns]
+    def __init__(self, patterns: Sequence[UserPattern | str] = ()) -> None:
+        self._patterns = [
+            one if isinstance(one, UserPattern) else UserPattern(one, where="ignore")
+            for one in patterns
+        ]
 
     def text(self, text: str) -> str:
         """The text, with `[ignored]` for each match."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from arena_cli.ground.errors import Fault, FileFaults
+from arena_cli.ground.userpattern import UserPattern
 from arena_cli.scenario.load.scenario import Scenario
 from arena_cli.scenario.recording import files
 from arena_cli.scenario.recording.recorded import CaseRecord, Recording
@@ -140,7 +141,7 @@ class Shelf:
         return Tape(
             recorded,
             live=mode == "record" or self._wanted == "missing",
-            ignore=[one.regex for one in scenario.file.ignore],
+            ignore=_ignored(scenario),
             mend=(
                 f"record it: `arena run --record {shlex.quote(stem)}`"
                 if self.drift == "ignore"
@@ -218,6 +219,15 @@ def _by_file(scenarios: Iterable[Scenario]) -> dict[Path, list[Scenario]]:
     for scenario in scenarios:
         found.setdefault(scenario.path, []).append(scenario)
     return found
+
+
+def _ignored(scenario: Scenario) -> list[UserPattern]:
+    """Return the patterns of `ignore`, each with its file and line."""
+    patterns = []
+    for index, entry in enumerate(scenario.file.ignore):
+        file, line = scenario.place(("ignore", index, "regex"))
+        patterns.append(UserPattern(entry.regex, where=f"{file}:{line}: ignore"))
+    return patterns
 
 
 def _case(scenario: Scenario) -> str | None:

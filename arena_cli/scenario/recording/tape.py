@@ -20,6 +20,7 @@ from arena_cli.engine import asking
 from arena_cli.ground.errors import AgentError, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput
 from arena_cli.ground.redact import Redactor
+from arena_cli.ground.userpattern import UserPattern
 from arena_cli.scenario.recording import answers
 from arena_cli.scenario.recording.ignoring import Ignoring
 from arena_cli.scenario.recording.recorded import CaseRecord, Key, Recorded
@@ -87,7 +88,7 @@ class Tape:
         recorded: CaseRecord | None = None,
         *,
         live: bool,
-        ignore: Sequence[str] = (),
+        ignore: Sequence[UserPattern | str] = (),
         mend: str = "",
     ) -> None:
         self.recorded = recorded
