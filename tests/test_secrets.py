@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import html
+import json
+import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
 
+import pytest
 from program import Program
+
+from arena_cli.ground import text as texts
+from arena_cli.ground.errors import UsageError
+from arena_cli.ground.redact import Redactor
+from arena_cli.session import secretfiles
+from arena_cli.team import environ
 
 
 def test_a_secret_is_written_nowhere(tmp_path: Path) -> None:
@@ -79,3 +92,107 @@ def test_a_check_of_the_agents_shows_no_secret(tmp_path: Path) -> None:
         done = program.run(*args)
         assert "4711" not in done.stdout + done.stderr
     program.run("agents", "check").check(code=1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASS", "passwd", "PWD", "PAT", "CREDENTIALS", "DSN"],
+)
+def test_a_variable_whose_name_ends_so_is_a_secret(name: str) -> None:
+    settings = {"base_url": f"http://h/${{env:MY_{name}}}", "cwd": "${env:MY_HOME}"}
+    variables = {f"MY_{name}": "open-sesame", "MY_HOME": "/home/somebody"}
+    assert environ.secrets(settings, variables) == {"open-sesame"}
+
+
+@pytest.mark.parametrize("name", ["PWD", "OLDPWD"])
+def test_the_current_folder_is_none(name: str) -> None:
+    assert environ.secrets({"cwd": f"${{env:{name}}}"}, {name: "/home/somebody"}) == set()
+
+
+@pytest.mark.parametrize(
+    ("settings", "secret"),
+    [
+        ({"args": ["--key=${env:A}"]}, "variable-a"),
+        ({"command": ["${env:B}/prog", "-k", "${env:A}"]}, "variable-a"),
+        ({"mcp": [{"args": ["${env:A}"]}]}, "variable-a"),
+        ({"headers": {"X-Name": "${env:A}"}}, "variable-a"),
+        ({"headers": {"Authorization": "Bearer open-sesame"}}, "open-sesame"),
+        ({"headers": {"X-Api-Key": "open-sesame", "X-Mode": "production"}}, "open-sesame"),
+        ({"base_url": "https://me:open-sesame@host/v1"}, "open-sesame"),
+        ({"env": {"MY_PAT": "open-sesame", "MODE": "production"}}, "open-sesame"),
+        ({"type": "python", "target": "a.py:f"}, "variable-c"),
+        ({"api_key": "short"}, None),
+    ],
+)
+def test_where_a_secret_may_stand(settings: dict[str, Any], secret: str | None) -> None:
+    variables = {"A": "variable-a", "B": "variable-b", "C_TOKEN": "variable-c"}
+    assert environ.secrets(settings, variables) == ({secret} if secret else set())
+
+
+@pytest.mark.parametrize("form", [json.dumps, html.escape, quote, quote_plus, shlex.quote])
+def test_a_secret_is_found_as_others_write_it(form: Callable[[str], str]) -> None:
+    secret = "a'b\"c&d<e/f+g h密"
+    said = Redactor([secret]).text(f"it is {form(secret)}.")
+    assert said.strip("'\"") in ("it is [redacted].", 'it is "[redacted]".', "it is '[redacted]'.")
+
+
+@pytest.mark.parametrize("length", range(8, 40))
+def test_the_beginning_of_a_secret_that_was_cut_is_redacted(length: int) -> None:
+    secret = "k3y-abcdefghijklmnopqrstuvwxyz-0123456789"
+    said = Redactor([secret]).text(f"wrong key {secret[:length]}")
+    # Half of it, 24 characters of a long one, give it away; less may be a word.
+    assert (said == "wrong key [redacted]") is (length >= len(secret) // 2)
+
+
+def test_a_tail_begins_with_a_whole_word() -> None:
+    assert texts.end_of("my sec-ret-key is lost", 15) == "is lost"
+    assert texts.end_of("my sec-ret-key", 11) == "sec-ret-key"
+    assert texts.end_of("short", 10) == "short"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(".env", ".env.local", "prod.env", ".ENV", "a.pem", "server.KEY", "id_rsa", "id_ed25519"),
+        *(".netrc", ".npmrc", "key.p12", "credentials", "notes.txt", "link.txt"),
+    ],
+)
+def test_a_file_of_secrets_is_sent_only_with_force(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("-----BEGIN RSA PRIVATE KEY-----\n" if "notes" in name else "A=b\n")
+    if name == "link.txt":
+        path.unlink()
+        (tmp_path / ".env").write_text("A=b\n")
+        path.symlink_to(tmp_path / ".env")
+    with pytest.raises(UsageError, match="--force") as raised:
+        secretfiles.refuse([path], "--attach")
+    assert name in str(raised.value)
+
+
+@pytest.mark.parametrize("name", [".env.example", "id_rsa.pub", "keys.md", "environment.yaml", "x"])
+def test_other_files_are_sent(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("KEY=your key here\n")
+    secretfiles.refuse([tmp_path / name, tmp_path / "gone"], "--attach")
+
+
+def test_send_refuses_such_a_file_before_anything_is_written(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", "hi")
+    program.file(".env", "A=b\n")
+    for option in ("--attach", "--file"):
+        done = program.run("send", "-s", "s", option, ".env", *(["hi"] if "a" in option else []))
+        assert done.code == 2
+        assert f"{option} .env: this is a file of environment variables" in done.stderr
+    assert not (tmp_path / "sessions").exists()
+    program.run("send", "-s", "s", "--attach", ".env", "--force", "hi").check(code=0)
+
+
+def test_an_export_has_no_text_that_became_a_secret_later(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", "it is open-sesame-4711")
+    program.run("send", "-s", "s", "hello @dev").check(code=0)
+    adapter = {"type": "openai", "model": "m", "api_key": "open-sesame-4711"}
+    program.agent("late", adapter=adapter, member=False)
+    done = program.run("export", "s", "--audit", "--format", "json").check(code=0)
+    assert "open-sesame" not in done.stdout
+    assert "it is [redacted]" in done.stdout
