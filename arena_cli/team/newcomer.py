@@ -105,8 +105,8 @@ def check(
     """The new agent as it would be in that team, else in the team of `arena.yaml`.
 
     `suggested` are keys of its adapter for which the environment gives reason, `anywhere` as in
-    `workspace.load`. Raises UsageError,
-    or FileFaults with all that is wrong with it and with the other files.
+    `workspace.load`. Raises UsageError, or FileFaults with all that is wrong with it and with the
+    other files.
     """
     agent_id = str(data["agent_id"])
     wrong = ids.fault(agent_id)

@@ -112,10 +112,10 @@ class Document:
     def fault(self, loc: Loc, what: str, mend: str = "", *, at_key: bool = False) -> Fault:
         """A fault of what stands at `loc`: of the value or, with `at_key`, of its key."""
         field = yamlnodes.dotted(loc)
-        if self._root is None and self._is_shown:
-            return Fault(self.shown, self.line(loc), field, what, mend)
-        if self._root is None or not self._is_shown:
+        if not self._is_shown:
             return _without_quotes(Fault(self.shown, self.line(loc), field, what, mend))
+        if self._root is None:
+            return Fault(self.shown, self.line(loc), field, what, mend)
         spot = self._spot(loc)
         line = (spot.key or spot.value).start_mark.line
         node = spot.value
@@ -226,8 +226,7 @@ class Part(NamedTuple):
 
 def _without_quotes(fault: Fault) -> Fault:
     """The fault without what may be quoted of the file: its keys and values."""
-    what, mend = (excerpt.without_quotes(words) for words in (fault.what, fault.mend))
-    return replace(fault, field="", what=what, mend=mend)
+    return replace(fault, field="", what=excerpt.without_quotes(fault.what), mend="")
 
 
 def _child(node: Node, part: str | int) -> tuple[Node, Node] | None:

@@ -74,8 +74,8 @@ def without(words: str, line: str, kept: str) -> str:
 
 
 def without_quotes(words: str) -> str:
-    """`words` without anything that stands in quotes of any kind."""
-    return _QUOTED.sub(f"`{HIDDEN}`", words)
+    """`words` without anything that may be quoted in them, by quotes or behind a colon."""
+    return _QUOTED.sub(f"`{HIDDEN}`", words).partition(": ")[0]
 
 
 def rendered(line: str, column: int | None) -> list[str]:

@@ -63,7 +63,7 @@ def load(path: Path, shown: str, *, is_shown: bool = True) -> Document:
     found = Finding(line, f"is not UTF-8{like}", "save the file as UTF-8")
     text = _without_marks(text)
     source = Document(shown, None, text=text, is_shown=is_shown)
-    return Document(shown, None, [source.of_finding(found)])
+    return Document(shown, None, [source.of_finding(found)], is_shown=is_shown)
 
 
 def _without_marks(text: str) -> str:
@@ -81,7 +81,7 @@ def parse(text: str, shown: str, *, is_shown: bool = True) -> Document:
         mend = "take it out, or escape it between double quotes"
         found = Finding(line, what, mend, bad.start() - start)
         source = Document(shown, None, text=text, is_shown=is_shown)
-        return Document(shown, None, [source.of_finding(found)])
+        return Document(shown, None, [source.of_finding(found)], is_shown=is_shown)
     root, findings, read = _compose(text)
     data = None
     has_free_keys = False
