@@ -6,6 +6,7 @@ Whoever makes a `Log` holds the session's lock (`arena_cli.session.lock`).
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +45,7 @@ class Log:
         self._clock = clock
         self._sync = durability == "fsync"
         self._lost: rescue.TranscriptLost | None = None
+        self._name = os.fspath(path)
         try:
             # It is read too: a file that was removed can still be copied while it is open.
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
@@ -52,7 +54,7 @@ class Log:
         except OSError as error:
             raise _refused(path, error) from error
         self.size = state.st_size
-        self._identity = (state.st_ino, state.st_dev)
+        self._identity = _identity(state)
         self._held = rescue.Held(self.size)
 
     @property
@@ -91,7 +93,9 @@ class Log:
         if self._lost is not None:
             raise self._lost
         try:
-            state = os.lstat(self.path)
+            state = os.lstat(self._name)
+            if state.st_size == self.size and _identity(state) == self._identity:
+                return
         except (FileNotFoundError, NotADirectoryError):
             loss: rescue.Loss | None = "removed"
         except OSError as error:
@@ -104,16 +108,23 @@ class Log:
             raise self._lost
 
     def _loss(self, state: os.stat_result) -> rescue.Loss | None:
-        if (state.st_ino, state.st_dev) != self._identity:
+        if _identity(state) != self._identity:
             return "replaced"
-        if state.st_size < self.size:
+        # What Windows knows of a path may be older than what it knows of the open file.
+        size = os.fstat(self._file).st_size if sys.platform == "win32" else state.st_size
+        if size < self.size:
             return "cut"
-        return "changed" if state.st_size > self.size else None
+        return "changed" if size > self.size else None
 
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def _identity(state: os.stat_result) -> tuple[int, int]:
+    """What tells a file from others; Windows may number its disk in two ways."""
+    return state.st_ino, 0 if sys.platform == "win32" else state.st_dev
 
 
 def _refused(path: Path, error: OSError) -> ArenaError:

@@ -71,8 +71,7 @@ def save(path: Path, descriptor: int, held: Held, loss: Loss, *, seq: int) -> Tr
     lack = f", but for {missing:,} bytes that are gone" if missing else ""
     instead = "" if loss == "removed" else f" in the place of what lies at {path.name} now"
     return TranscriptLost(
-        f"{what}; nothing was written there since.\n"
-        f"  What is known of it, this event included{lack}, is in {target}",
+        f"{what}; what is known of it, this event included{lack}, is in {target}",
         f"To go on, put that file back as {path}{instead}, then `arena resume {path.parent.name}`.",
     )
 
