@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from fasteners import InterProcessLock
-from program import Program, gone, until
+from program import ROOT, Program, gone, until
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="a signal that one process sends another"
@@ -43,7 +45,7 @@ def wake(program: Program) -> None:
     program.agent("slow", {"say": "awake"})
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_keeps_what_was_finished_and_resume_goes_on(
     program: Program, number: signal.Signals
 ) -> None:
@@ -190,3 +192,92 @@ def test_a_signal_before_the_chain_begins_writes_nothing(program: Program) -> No
             running.communicate()
     assert [path.name for path in folder.iterdir()] == ["transcript.lock"]
     assert [path.name for path in (program.folder / "sessions").iterdir()] == ["busy"]
+
+
+def test_a_terminal_that_is_closed_ends_the_chain_and_what_it_started(program: Program) -> None:
+    import pty
+
+    shown, terminal = pty.openpty()
+    running = program.start(
+        *("send", "--session", "s", "@a @c go"),
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        preexec_fn=lambda: _control(terminal),
+    )
+    os.close(terminal)
+    until((program.folder / "pids").exists)
+    pids = [int(pid) for pid in (program.folder / "pids").read_text().split()]
+    os.close(shown)
+    with contextlib.suppress(ProcessLookupError):
+        running.send_signal(signal.SIGHUP)  # as a shell does, beside the system
+    assert program.finish(running).code == 130
+    assert gone(*pids)
+    assert program.finished() == [("a", "success"), ("c", "success"), ("slow", "cancelled")]
+
+
+def _control(terminal: int) -> None:
+    import fcntl
+    import termios
+
+    os.setsid()
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+
+def test_nohup_outlives_its_terminal(program: Program) -> None:
+    running = program.start(
+        *("send", "--session", "s", "@a @c go"),
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    until((program.folder / "pids").exists)
+    running.send_signal(signal.SIGHUP)
+    time.sleep(0.2)
+    assert running.poll() is None
+    running.send_signal(signal.SIGTERM)
+    program.finish(running).check(code=130, stderr=HINT)
+
+
+AT_IMPORT = """\
+import os, sys
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name == os.environ["SENT_AT"]:
+            sys.meta_path.remove(Finder)
+            os.kill(os.getpid(), int(os.environ["SENT"]))
+sys.meta_path.insert(0, Finder)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("module", "says"),
+    [
+        ("arena_cli.cli.main", ""),
+        ("typer", ""),
+        ("arena_cli.cli.talk", ""),
+        ("arena_cli.team.workspace", "arena: interrupted\n"),
+        ("arena_cli.session.session", "arena: interrupted\n"),
+        ("arena_cli.engine.loop", "arena: interrupted\n"),
+    ],
+)
+def test_a_signal_while_arena_starts_ends_it_without_a_traceback(
+    program: Program, module: str, says: str, number: signal.Signals
+) -> None:
+    program.file("site/sitecustomize.py", AT_IMPORT)
+    path = os.pathsep.join((str(program.folder / "site"), str(ROOT)))
+    program.env.update(PYTHONPATH=path, SENT_AT=module, SENT=str(int(number)))
+    program.run("send", "--session", "s", "@c hello").check(code=130, stdout="", stderr=says)
+    assert not program.raw()
+
+
+def test_a_signal_that_python_would_drop_ends_arena(program: Program) -> None:
+    """A destructor cannot raise: what is raised there is only printed by Python."""
+    text = AT_IMPORT.replace("os.kill(", "type('T', (), {'__del__': lambda _: os.kill(").replace(
+        '["SENT"]))\n', '["SENT"]))})()\n'
+    )
+    program.file("site/sitecustomize.py", text)
+    path = os.pathsep.join((str(program.folder / "site"), str(ROOT)))
+    sent = str(int(signal.SIGTERM))
+    program.env.update(PYTHONPATH=path, SENT_AT="arena_cli.team.workspace", SENT=sent)
+    done = program.run("send", "--session", "s", "@c hello")
+    done.check(code=130, stdout="", stderr="arena: interrupted\n")

@@ -120,7 +120,7 @@ def test_after_an_answer_an_error_and_a_timeout(program: Program, asked: str, st
     until(lambda: not left(program))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_after_a_signal(program: Program, number: signal.Signals) -> None:
     running = at_work(program, "send", "--session", "s", "@a hang escape")
     running.send_signal(number)
@@ -134,6 +134,71 @@ def test_after_a_kill_the_next_arena_ends_what_still_runs(program: Program) -> N
     program.finish(running)
     assert program.run("send", "--session", "s", "@b are you there").code == 0
     until(lambda: not left(program))
+
+
+LOOKING = [
+    *(("sessions",), ("sessions", "--json"), ("show", "s"), ("export", "s"), ("usage",)),
+    *(("doctor",), ("doctor", "s"), ("context", "s", "--agent", "b"), ("agents", "check")),
+    *(("knowledge", "list"), ("path",), ("teams",)),
+]
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Program:
+    """A workspace whose arena was killed while `a` worked: `a` is gone, its children are not."""
+    made = Program(tmp_path)
+    made.agent("a", adapter=KINDS["kept alive"], retries=0)
+    made.agent("b", "here")
+    made.team()
+    made.run("send", "--session", "t", "@b hello").check()
+    running = at_work(made, "send", "--session", "s", "@a hang escape")
+    running.kill()
+    made.finish(running)
+    return made
+
+
+def test_after_a_kill_commands_that_only_look_name_what_still_runs(killed: Program) -> None:
+    until(lambda: len(left(killed)) == 2)
+    pids = left(killed)
+    for args in LOOKING:
+        done = killed.run(*args)
+        for pid in pids:
+            assert f"process {pid} (python" in done.stderr, args
+        assert "of agent a\n" in done.stderr
+        assert "The next `arena send`, `resume` or `run` here ends them" in done.stderr
+        assert f"`kill -9 {' '.join(map(str, sorted(pids)))}`" in done.stderr
+        assert done.code == (1 if args[0] == "doctor" else 0), args
+    assert left(killed) == pids
+    killed.agent("a", "awake")
+    killed.run("resume", "s").check()
+    until(lambda: not left(killed))
+    assert "still running" not in killed.run("sessions").stderr
+    assert killed.run("doctor").code == 0
+
+
+@pytest.mark.parametrize(
+    "args", [("resume", "s"), ("run", "hello"), ("agents", "test", "b"), ("promote", "t")]
+)
+def test_after_a_kill_commands_that_call_agents_end_what_still_runs(
+    killed: Program, args: tuple[str, ...]
+) -> None:
+    killed.file(
+        "scenarios/hello.yaml", "scenario: hello\nagents: [b]\nsteps: [{send: '@b hello'}]\n"
+    )
+    killed.agent("a", "awake")
+    killed.run(*args)
+    until(lambda: not left(killed))
+
+
+def test_an_arena_that_was_killed_and_not_reaped_is_gone(killed: Program) -> None:
+    """Its parent may never ask for its end, as in a container."""
+    (killed.folder / "ready").unlink()
+    running = at_work(killed, "send", "--session", "u", "@a hang escape")
+    running.kill()
+    until(lambda: psutil.Process(running.pid).status() == psutil.STATUS_ZOMBIE)
+    killed.run("send", "--session", "v", "@b are you there")
+    until(lambda: not left(killed))
+    running.communicate()
 
 
 def calling(real: Program) -> subprocess.Popen[bytes]:

@@ -192,7 +192,13 @@ class CliAdapter:
     async def _exchanged(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """One answer of the program that is kept alive; it starts if it is not there."""
         with self._command(self._program(), input) as command:
-            program = Program(command.argv, command.cwd, command.environ, command.records)
+            program = Program(
+                command.argv,
+                command.cwd,
+                command.environ,
+                command.records,
+                self._setup.agent_id,
+            )
         try:
             found = await self._kept.exchange(
                 program, input.model_dump_json(), is_end=self._format.fits

@@ -112,6 +112,7 @@ class PythonAdapter:
             cwd=self._setup.workspace,
             environ=self._setup.environ,
             records=self._setup.records,
+            agent=self._setup.agent_id,
         )
 
     async def _failed(self, error: dict[str, Any]) -> AgentUnavailable | AgentProtocolError:

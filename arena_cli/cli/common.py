@@ -28,23 +28,56 @@ if TYPE_CHECKING:
 
 @dataclass
 class Options:
-    """The options that every command takes."""
+    """The options that every command takes.
+
+    `has_left`: whether a killed arena left processes running; None before that is known.
+    """
 
     workspace: Path | None = None
     debug: bool = False
     allow_outside: bool = False
+    has_left: bool | None = None
+
+
+# These call agents; before they do, what a killed arena left running is ended.
+_CALLING = frozenset({"send", "resume", "run", "promote", "test"})
 
 
 def root_of(context: typer.Context) -> Path:
-    """The workspace's folder. Raises UsageError where there is none."""
+    """The workspace's folder. Raises UsageError where there is none.
+
+    A command that calls no agent reports once what an arena that was killed left running there.
+    """
     options: Options = context.obj
-    return _root_of(options)
+    root = _root_of(options)
+    if options.has_left is None and context.info_name not in _CALLING:
+        options.has_left = _warn_of_left(root)
+    return root
 
 
 def _root_of(options: Options) -> Path:
     from arena_cli.team import workspace
 
     return workspace.find(here(), options.workspace, os.environ)
+
+
+def _warn_of_left(root: Path) -> bool:
+    """Warn of the processes that a killed arena left running; return whether there are any."""
+    from arena_cli.ground.text import shown_line
+    from arena_cli.session import left
+
+    strays = left.behind(root)
+    for stray in strays:
+        agent = f" of agent {shown_line(stray.agent)}" if stray.agent else ""
+        program = f" ({shown_line(stray.program)})" if stray.program else ""
+        warn(f"still running after its arena was killed: process {stray.pid}{program}{agent}")
+    if strays:
+        pids = [str(stray.pid) for stray in strays]
+        by_hand = f"kill -9 {' '.join(pids)}"
+        if sys.platform == "win32":
+            by_hand = f"taskkill /F {' '.join(f'/PID {pid}' for pid in pids)}"
+        warn(f"  The next `arena send`, `resume` or `run` here ends them; at once: `{by_hand}`")
+    return bool(strays)
 
 
 def here() -> Path:

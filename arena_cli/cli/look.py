@@ -262,7 +262,7 @@ def doctor(
 ) -> None:
     """Check the workspace and its agents, or every line of one session. Exits 1 on a problem."""
     sound = _check_session(context, session) if session else _check_workspace(context)
-    if not sound:
+    if not sound or context.obj.has_left:
         raise typer.Exit(exits.NOT_HELD)
 
 

@@ -29,7 +29,8 @@ from arena_cli.cli import (
     workspace,
 )
 from arena_cli.cli.common import Options
-from arena_cli.ground import exits
+from arena_cli.cli.interrupt import Interrupted
+from arena_cli.ground import exits, signals
 from arena_cli.ground.errors import ArenaError, DiskRefused
 
 app = typer.Typer(
@@ -108,16 +109,21 @@ def run() -> None:
     # a tenth of the time of a long run.
     gc.set_threshold(50_000, 20, 20)
     streams.prepare()
-    interrupt.install()
     asked = Options()
     try:
-        # Also as `python -m arena_cli` it is called arena: completion goes by this name.
-        app(prog_name="arena", obj=asked)
-    except Exception as error:  # noqa: BLE001 - a fault of arena is told in one line too
-        if asked.debug:
-            trace = "".join(traceback.format_exception(error))
-            common.warn(common.redactor_of(asked).text_or_nothing(trace).rstrip("\n"))
-        sys.exit(_told(error, asked))
+        interrupt.install()
+        try:
+            # Also as `python -m arena_cli` it is called arena: completion goes by this name.
+            app(prog_name="arena", obj=asked)
+        except Exception as error:  # noqa: BLE001 - a fault of arena is told in one line too
+            if asked.debug:
+                trace = "".join(traceback.format_exception(error))
+                common.warn(common.redactor_of(asked).text_or_nothing(trace).rstrip("\n"))
+            sys.exit(_told(error, asked))
+    except Interrupted as interrupted:
+        signals.exit_at_once()
+        common.warn(f"arena: {interrupted}")
+        sys.exit(interrupted.exit_code)
 
 
 def _told(error: Exception, asked: Options) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from arena_cli.adapters.processes import strays
 from arena_cli.adapters.runtime import Calls, Runtime
 from arena_cli.context import window
 from arena_cli.engine import milestones, planning, reply
@@ -83,6 +84,7 @@ class Aside:
                 idle.append(calls)
 
     async def __aenter__(self) -> Aside:
+        strays.end_recorded(session.records_of(self._place))
         return self
 
     async def __aexit__(

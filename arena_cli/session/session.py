@@ -23,7 +23,7 @@ from arena_cli.ground.clock import Clock, SystemClock
 from arena_cli.ground.errors import Fault
 from arena_cli.ground.protocol import Attachment
 from arena_cli.ground.redact import Redactor
-from arena_cli.session import lock, outgoing, remembering, store
+from arena_cli.session import left, lock, outgoing, remembering, store
 from arena_cli.session.outgoing import Outgoing, Planted, PlantedSummary
 from arena_cli.team import environ, mentions
 from arena_cli.team.model import (
@@ -300,7 +300,7 @@ class Session:
 
 def records_of(place: Place) -> Path:
     """Where it is recorded which processes run, so that those left behind are ended."""
-    return store.sessions_of(place.workspace) / ".processes"
+    return left.records_in(place.workspace)
 
 
 def runtime_of(

@@ -149,6 +149,7 @@ class AcpAdapter:
             cwd=folder,
             environ=programs.environment(setup.environ, self._environment()),
             records=setup.records,
+            agent=setup.agent_id,
         )
 
     def _environment(self) -> dict[str, str]:

@@ -162,6 +162,7 @@ class ClaudeCodeAdapter:
                 cwd=self._setup.workspace / self._settings.cwd,
                 environ=self._environment(),
                 records=self._setup.records,
+                agent=self._setup.agent_id,
             )
             result = await self._kept.exchange(
                 program,

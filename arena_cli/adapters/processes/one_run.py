@@ -87,7 +87,7 @@ async def run(agent_id: str, command: Command, output: Output) -> End:
 
 
 async def _started(agent_id: str, command: Command) -> Process:
-    program = Program(command.argv, command.cwd, command.environ, command.records)
+    program = Program(command.argv, command.cwd, command.environ, command.records, agent_id)
     try:
         return await process.start(program)
     except (OSError, ValueError) as error:

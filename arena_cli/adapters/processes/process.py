@@ -30,12 +30,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Program:
-    """What to start: `argv[0]` is a path; `records` is the folder of `strays`."""
+    """What to start: `argv[0]` is a path; `records` is the folder of `strays`; `agent` its id."""
 
     argv: Sequence[str]
     cwd: Path
     environ: Mapping[str, str]
     records: Path
+    agent: str = ""
 
 
 class Event(NamedTuple):
@@ -91,7 +92,9 @@ class Process(asyncio.SubprocessProtocol):
             orphans.starting.discard(self._mark)
         self._transport = transport
         self._close_job = winjob.contain(transport.get_pid())
-        self._record = strays.record(program.records, transport.get_pid(), self._mark)
+        self._record = strays.record(
+            program.records, transport.get_pid(), self._mark, program.agent
+        )
 
     def write(self, data: bytes, *, last: bool = True) -> None:
         """Give it input, as fast as it takes it; after the `last` its stdin is closed.

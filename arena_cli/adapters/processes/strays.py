@@ -1,9 +1,10 @@
 """Records of running programs, so that what a killed arena left behind is ended by the next one.
 
-A record is a small JSON file: the program's mark (`orphans`), its pid and the time when it began,
-the same of the arena that started it, and the time when the machine was started, in seconds since
-1970. A process counts as the recorded one only if it began when the record says, so that one that
-was given the same pid later is never touched; whatever carries the mark is of its tree.
+A record is a small JSON file: the agent, the program's mark (`orphans`), its pid and the time when
+it began, the same of the arena that started it, and the time when the machine was started, in
+seconds since 1970. A process counts as the recorded one only if it began when the record says, so
+that one that was given the same pid later is never touched; whatever carries the mark is of its
+tree.
 """
 
 from __future__ import annotations
@@ -12,8 +13,12 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from arena_cli.adapters.processes.tree import Tree
 
 from arena_cli.ground import ownfiles, regularfiles
 from arena_cli.ground.errors import UsageError
@@ -23,7 +28,15 @@ _CLOCK_SLACK_S = 2.0
 _KILL_WAIT_S = 5.0
 
 
-def record(folder: Path, pid: int, mark: str) -> Path:
+class Stray(NamedTuple):
+    """A process that a killed arena left behind: its pid, its program, the agent it ran for."""
+
+    pid: int
+    program: str
+    agent: str
+
+
+def record(folder: Path, pid: int, mark: str, agent: str = "") -> Path:
     """Write down that this process runs `pid`, the leader of its own group; returns the record.
 
     Raises OSError where the folder cannot be written.
@@ -32,6 +45,7 @@ def record(folder: Path, pid: int, mark: str) -> Path:
 
     owner = os.getpid()
     facts = {
+        "agent": agent,
         "mark": mark,
         "pid": pid,
         "began": _began(pid),
@@ -62,26 +76,65 @@ def end_recorded(folder: Path) -> int:
         ownfiles.check(folder, below=folder.parents[1])
     except ownfiles.LinkRefused as error:
         raise UsageError(str(error.strerror), ownfiles.HINT) from error
+    return sum([_end_one(path) for path in _records(folder)])
+
+
+def left(folder: Path) -> list[Stray]:
+    """Return the processes that `end_recorded` would end; nothing is ended or removed."""
+    return [stray for path in _records(folder) for stray in _left_of(path)]
+
+
+def _records(folder: Path) -> list[Path]:
     try:
-        paths = sorted(folder.glob("*.json"))
+        return sorted(folder.glob("*.json"))
     except OSError:
-        return 0
-    return sum([_end_one(path) for path in paths])
+        return []
 
 
 def _end_one(path: Path) -> bool:
     try:
-        facts = json.loads(regularfiles.read(path).decode("utf-8"))
-        if _is_the_same(facts["owner"], facts["owner_began"]):
+        facts = _facts(path)
+        if _owner_runs(facts):
             return False
-        ended = _end(facts)
+        ended = _end(_tree(facts))
     except (OSError, ValueError, KeyError, TypeError):
         ended = False  # a record that was cut short names nobody
     forget(path)
     return ended
 
 
-def _end(facts: dict[str, Any]) -> bool:
+def _left_of(path: Path) -> Iterator[Stray]:
+    try:
+        facts = _facts(path)
+        tree = None if _owner_runs(facts) else _tree(facts)
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if tree is not None and tree.look():
+        for pid in tree.pids():
+            yield Stray(pid, _program_of(pid), str(facts.get("agent", "")))
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    facts = json.loads(regularfiles.read(path))
+    if not isinstance(facts, dict):
+        raise TypeError("expected a JSON object")
+    return facts
+
+
+def _owner_runs(facts: dict[str, Any]) -> bool:
+    """Return whether the arena runs; one that was killed may stay as a zombie for ever."""
+    import psutil  # noqa: PLC0415 - see `record`
+
+    if not _is_the_same(facts["owner"], facts["owner_began"]):
+        return False
+    try:
+        return psutil.Process(facts["owner"]).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _tree(facts: dict[str, Any]) -> Tree:
+    """Return the program of a record with all that it started, as far as it is there."""
     import psutil  # noqa: PLC0415 - a record was found
 
     from arena_cli.adapters.processes import orphans, tree  # noqa: PLC0415 - it imports psutil
@@ -91,7 +144,10 @@ def _end(facts: dict[str, Any]) -> bool:
     is_there = abs(psutil.boot_time() - facts["machine_began"]) <= _CLOCK_SLACK_S and (
         _is_the_same(pid, facts["began"]) or (not psutil.pid_exists(pid) and orphans.has_group(pid))
     )
-    stray = tree.Tree(pid if is_there else None, lambda: orphans.anywhere(mark))
+    return tree.Tree(pid if is_there else None, lambda: orphans.anywhere(mark))
+
+
+def _end(stray: Tree) -> bool:
     if not stray.look():
         return False
     limit = time.monotonic() + _KILL_WAIT_S
@@ -99,6 +155,19 @@ def _end(facts: dict[str, Any]) -> bool:
         stray.kill()
         time.sleep(0.01)
     return True
+
+
+def _program_of(pid: int) -> str:
+    """Return the name of the program, with that of its script; no argument, which may be secret."""
+    import psutil  # noqa: PLC0415 - see `record`
+
+    try:
+        process = psutil.Process(pid)
+        name, words = process.name(), process.cmdline()[1:2]
+        script = [Path(word).name for word in words if Path(process.cwd(), word).is_file()]
+    except (psutil.Error, OSError, ValueError):
+        return ""
+    return " ".join([name, *script])
 
 
 def _is_the_same(pid: int, began: float | None) -> bool:

@@ -45,6 +45,13 @@ class Tree:
         orphans.reap(self._found)
         return is_left
 
+    def pids(self) -> list[int]:
+        """Return those of what `look` found, and of the group, that are alive."""
+        found = {process.pid for process in self._found.values() if _is_alive(process)}
+        if self._root is not None and orphans.has_group(self._root):
+            found |= {pid for pid in psutil.pids() if self._is_in_group(pid) and _is_alive_pid(pid)}
+        return sorted(found)
+
     def terminate(self) -> None:
         """Ask all to end. Where there are no signals it ends them."""
         if sys.platform != "win32":
