@@ -70,7 +70,8 @@ def test_a_note_lives_from_draft_to_archive_and_leaves_a_trail(arena: Program) -
 
 
 def test_an_illegal_step_says_what_is_legal_and_does_nothing(arena: Program) -> None:
-    put(arena, "s/knowledge/pit-a", "---\ntitle: a\nstatus: approved\n---\n")
+    put(arena, "s/knowledge/pit-a", "---\ntitle: a\n---\n")
+    knowledge(arena, "approve", "pit-a").check()
     put(arena, "s/knowledge/pit-b")
     before = arena.written()
     knowledge(arena, "submit", "pit-b", "pit-a").check(
@@ -87,7 +88,8 @@ def test_an_illegal_step_says_what_is_legal_and_does_nothing(arena: Program) -> 
 
 
 def test_a_note_is_superseded_when_the_new_one_is_approved(arena: Program) -> None:
-    put(arena, "s/knowledge/decision-old", "---\ntitle: Old\nstatus: approved\n---\nwords\n")
+    put(arena, "s/knowledge/decision-old", "---\ntitle: Old\n---\nwords\n")
+    knowledge(arena, "approve", "decision-old").check()
     refused = knowledge(arena, "add", "old!", "--kind", "decision", "-c", "--text", "others")
     assert refused.code == 2
     assert "decision-old says the same and is approved" in refused.stderr

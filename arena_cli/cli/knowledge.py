@@ -142,10 +142,11 @@ def show(
 ) -> None:
     """Print a note: what it says, and what is known of it."""
     from arena_cli.memory import reading
+    from arena_cli.session import shelves
 
     among = notes.shelves(context, session, last=last, shared=shared)
     named = notes.find(context, note, among)
-    found = named.shelf.folder.read(named.id)
+    found = shelves.note(named.shelf, named.id)
     if as_json:
         common.say_json(found.model_dump())
         return
@@ -240,9 +241,10 @@ def history(
     among = notes.shelves(context, session, last=last, shared=shared)
     if note is not None:
         named = notes.find_told(context, note, among)
-        events = [event for event in shelves.history(named.shelf) if event.note == named.id]
+        told = shelves.history_with_changes(named.shelf)
+        events = [event for event in told if event.note == named.id]
     else:
-        events = [event for shelf in among for event in shelves.history(shelf)]
+        events = [event for shelf in among for event in shelves.history_with_changes(shelf)]
     if as_json:
         common.say_json([event.model_dump() for event in events])
         return
@@ -286,7 +288,7 @@ def _step(
 
     `skip`: those that are approved stay as they are.
     """
-    from arena_cli.session import knowledge
+    from arena_cli.session import knowledge, shelves
 
     done = ("approved",) if skip else ()
     for one in named:
@@ -296,7 +298,7 @@ def _step(
         here = [one for one in named if one.shelf.trail == trail]
         with notes.kept(context, here[0].shelf, by, wait) as keeper:
             for one in here:
-                current = one.shelf.folder.read(one.id)
+                current = shelves.note(one.shelf, one.id)
                 is_done = current.status in done
                 after[trail, one.id] = current if is_done else keeper.step(one.id, step, reason)
     return [after[one.shelf.trail, one.id] for one in named]

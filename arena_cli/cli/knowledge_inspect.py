@@ -108,6 +108,9 @@ def _commands(one: Finding, shelf: Shelf) -> Iterator[str]:
     if one.what == "contradiction" and one.other is not None:
         yield _command("show", shelf, one.other.id)
         return
+    if one.what == "approval":
+        yield _command("approve", shelf, one.note.id)
+        return
     if one.what == "solved":
         source = ("--kind", "conclusion", "--source", one.message)
         yield _command("add", shelf, *source, "--", one.conclusion)

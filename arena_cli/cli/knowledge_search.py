@@ -42,7 +42,7 @@ def search(
     Without --session in every session and among the shared ones; with it in this one and those.
     """
     from arena_cli.memory.index import Index
-    from arena_cli.session import remembering, store
+    from arena_cli.session import approvals, remembering, shelves, store
     from arena_cli.team import environ
 
     kinds = [notes.kind(name) for name in kind or ()]
@@ -51,11 +51,13 @@ def search(
     sessions = [store.find(root, session)] if session is not None else store.stored(root)
     own = [remembering.own_notes(one.folder, root) for one in sessions]
     embedding = loaded.file.memory.embedding
+    notes.finish(context, [shelves.of(root, one) for one in (*sessions, None)])
     index = Index(
         store.sessions_of(root) / remembering.INDEX,
         [*own, remembering.shared_notes(root)],
         embedding=embedding,
         environ={**environ.read_dotenv(root), **os.environ},
+        follow_trail=approvals.of_folder,
     )
     try:
         problems = [str(fault) for fault in index.sync()]
@@ -82,5 +84,5 @@ def _record(hit: Hit) -> dict[str, Any]:
 
 def _line(hit: Hit) -> str:
     note = hit.note
-    facts = (f"{hit.score:.2f}", note.file, note.kind, note.status, note.title, hit.why)
+    facts = (f"{hit.score:.2f}", note.file, note.kind, note.standing, note.title, hit.why)
     return " · ".join(shown_line(fact) for fact in facts)

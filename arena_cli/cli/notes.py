@@ -25,7 +25,27 @@ if TYPE_CHECKING:
 def shelves(
     context: typer.Context, session: str | None, *, last: bool, shared: bool
 ) -> list[Shelf]:
-    """Where notes are looked for: one place if it is said, else the last session's and shared."""
+    """Where notes are looked for: one place if it is said, else the last session's and shared.
+
+    What a crash left half done there is finished.
+    """
+    found = _shelves(context, session, last=last, shared=shared)
+    finish(context, found)
+    return found
+
+
+def finish(context: typer.Context, among: Sequence[Shelf]) -> None:
+    """Finish what a crash left half done in these places."""
+    for shelf in among:
+        if shelf.is_unfinished:
+            from arena_cli.session import knowledge
+
+            knowledge.finish(common.place_of(common.workspace_of(context), wait_s=0), shelf)
+
+
+def _shelves(
+    context: typer.Context, session: str | None, *, last: bool, shared: bool
+) -> list[Shelf]:
     from arena_cli.session import shelves, store
 
     given = [session is not None, last, shared]
@@ -106,7 +126,7 @@ def kept(context: typer.Context, shelf: Shelf, by: str | None, wait: float) -> I
 def line(note: Note) -> str:
     """A note in a list."""
     seen = f"seen {note.occurrences} times" if note.occurrences > 1 else ""
-    facts = (note.id, note.status, note.title, ", ".join(note.tags), seen)
+    facts = (note.id, note.standing, note.title, ", ".join(note.tags), seen)
     return " · ".join(shown_line(fact) for fact in facts if fact)
 
 
@@ -125,11 +145,12 @@ def whole(note: Note) -> Iterator[str]:
         "created": note.created,
         "updated": note.updated,
         "approved": " ".join(filter(None, (note.approved_by, note.approved_at))),
+        "approval": note.approval and f"`arena knowledge approve {note.id}` takes this text",
         "supersedes": note.supersedes,
         "superseded by": note.superseded_by,
         "file": note.file,
     }
-    yield shown_line(f"{note.id} · {note.kind} · {note.status} · importance {note.importance:g}")
+    yield shown_line(f"{note.id} · {note.kind} · {note.standing} · importance {note.importance:g}")
     yield from (f"{name}: {shown_line(fact)}" for name, fact in facts.items() if fact)
     if note.body.strip():
         yield f"\n{shown(note.body.strip())}"

@@ -7,16 +7,18 @@ doing it again, as after a crash, does nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from arena_cli.context import render, window
-from arena_cli.engine import asking, compaction
+from arena_cli.engine import asking, compaction, noting
 from arena_cli.engine.recalling import Recollection
 from arena_cli.engine.scene import Room
-from arena_cli.ground.errors import ArenaError, Fault
+from arena_cli.ground.errors import ArenaError, DiskRefused, Fault
 from arena_cli.ground.protocol import Message, ShownMessage, seq_of
 from arena_cli.memory import blocks, extracting, heeding, rules, taking
+from arena_cli.memory.folder import Folder
 from arena_cli.memory.note import Draft, Kind, Note
+from arena_cli.memory.staging import Change
 from arena_cli.team.model import Member
 from arena_cli.transcript.events import Deviation, Extracted, NoteAct, NoteEvent, ReplyFinished
 from arena_cli.transcript.fold import ChainState, TurnState
@@ -152,7 +154,9 @@ def _take(drafts: Iterable[Draft], room: Room, recollection: Recollection) -> in
     own, *others = recollection.folders
     told = _turn(room).noted
     count = 0
+    desk = _Desk(room, own)
     for draft in drafts:
+        desk.draft = draft
         try:
             taken = taking.take(
                 draft,
@@ -163,18 +167,45 @@ def _take(drafts: Iterable[Draft], room: Room, recollection: Recollection) -> in
                 shared=others[0] if others else None,
                 language=room.language,
                 told=told,
+                carry=desk.carry,
             )
         except ArenaError as error:
+            if error is desk.refusal:
+                raise
             what = f"a note is left out: {error.what}"
             recollection.tell(Fault(own.shown(own.path), 0, "", what, error.mend))
             continue
         if taken.act is not None:
             recollection.wrote(taken.note)
-        # After a crash the file may be there without its event, or the event without its file.
-        if (taken.note.id, draft.source) not in told:
-            _tell_taken(taken.note, taken.act or "added", draft, room)
             count += 1
+        elif (taken.note.id, draft.source) not in told:  # a file by somebody's hand
+            act = _act(taken.note, "added", draft)
+            room.journal.write(noting.maker(act))
+            count += 1
+    for folder in recollection.folders:
+        folder.settle()
     return count
+
+
+class _Desk:
+    """Writes what is made of `draft` with its event; `refusal` is that of the transcript."""
+
+    def __init__(self, room: Room, own: Folder) -> None:
+        self.draft: Draft | None = None
+        self.refusal: DiskRefused | None = None
+        self._log = room.journal.log
+        write = room.journal.write_all
+        self._desk = noting.Desk(self._log, write, sync=own.sync, is_strict=False)
+
+    def carry(self, folder: Folder, act: NoteAct, changes: Sequence[Change]) -> None:
+        """Write a note that was taken."""
+        assert self.draft is not None
+        seq = self._log.seq
+        try:
+            self._desk.carry_out(folder, changes, [_act(changes[0].note, act, self.draft)])
+        except DiskRefused as error:
+            self.refusal = error if self._log.seq == seq else None
+            raise
 
 
 def _turn(room: Room) -> TurnState:
@@ -182,20 +213,16 @@ def _turn(room: Room) -> TurnState:
     return room.scene.fold.open.turns[-1]
 
 
-def _tell_taken(note: Note, act: NoteAct, draft: Draft, room: Room) -> None:
-    room.journal.write(
-        lambda stamp: NoteEvent(
-            seq=stamp.seq,
-            ts=stamp.ts,
-            note=note.id,
-            act=act,
-            by=draft.by,
-            kind=note.kind,
-            title=note.title,
-            status=note.status,
-            message=draft.source,
-        )
-    )
+def _act(note: Note, act: NoteAct, draft: Draft) -> dict[str, str | None]:
+    return {
+        "note": note.id,
+        "act": act,
+        "by": draft.by,
+        "kind": note.kind,
+        "title": note.title,
+        "status": note.status,
+        "message": draft.source,
+    }
 
 
 def _tell_refused(problem: str, message: Message, room: Room) -> None:

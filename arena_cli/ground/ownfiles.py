@@ -12,6 +12,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from arena_cli.ground import regularfiles
 
@@ -57,8 +58,12 @@ def check(path: Path, *, below: Path) -> None:
             raise LinkRefused(folder)
 
 
-def make_folder(path: Path, *, below: Path) -> None:
-    """Make a folder and those between it and `below`, which are there or not. Raises OSError."""
+def make_folder(path: Path, *, below: Path) -> list[Path]:
+    """Make a folder and those between it and `below`, which are there or not. Raises OSError.
+
+    Returns the folders that hold a new name.
+    """
+    changed: list[Path] = []
     folder = below
     for part in path.relative_to(below).parts:
         folder = folder / part
@@ -66,6 +71,7 @@ def make_folder(path: Path, *, below: Path) -> None:
             raise LinkRefused(folder)
         try:
             folder.mkdir(FOLDER_MODE)
+            changed.append(folder.parent)
         except FileExistsError:
             if not folder.is_dir():
                 raise
@@ -74,6 +80,8 @@ def make_folder(path: Path, *, below: Path) -> None:
                 raise
             below.mkdir(parents=True, exist_ok=True)
             folder.mkdir(FOLDER_MODE, exist_ok=True)
+            changed += [below.parent, below]
+    return changed
 
 
 def open_file(path: Path, flags: int, *, below: Path) -> int:
@@ -106,11 +114,16 @@ def open_file(path: Path, flags: int, *, below: Path) -> int:
     return descriptor
 
 
-def write(path: Path, content: bytes, *, below: Path, is_new: bool = False) -> None:
-    """Put the content into a file, which must not be there if `is_new`. Raises OSError."""
+def write(
+    path: Path, content: bytes, *, below: Path, is_new: bool = False, sync: bool = False
+) -> None:
+    """Put the content into a file, which must not be there if `is_new`. Raises OSError.
+
+    With `sync` the content is on the disk.
+    """
     flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if is_new else os.O_TRUNC)
     with os.fdopen(open_file(path, flags, below=below), "wb") as file:
-        file.write(content)
+        _write_all(file, content, sync=sync)
 
 
 def make_file(path: Path, *, below: Path) -> None:
@@ -118,11 +131,14 @@ def make_file(path: Path, *, below: Path) -> None:
     os.close(open_file(path, os.O_RDWR | os.O_CREAT, below=below))
 
 
-def write_part(part: Path, content: bytes, *, instead_of: Path | None = None) -> None:
+def write_part(
+    part: Path, content: bytes, *, instead_of: Path | None = None, sync: bool = False
+) -> None:
     """Write a file that is renamed over another one once it is whole. Raises OSError.
 
     `instead_of` is the file of arena's own that it will replace, whose mode it gets; without one
     the mode is the user's usual one. What lies at `part` is removed: nobody else has that name.
+    With `sync` the content is on the disk.
     """
     part.unlink(missing_ok=True)
     mode = 0o666 if instead_of is None else _mode_of(instead_of)
@@ -130,7 +146,14 @@ def write_part(part: Path, content: bytes, *, instead_of: Path | None = None) ->
     with os.fdopen(descriptor, "wb") as file:
         if instead_of is not None and hasattr(os, "fchmod"):
             os.fchmod(descriptor, mode)
-        file.write(content)
+        _write_all(file, content, sync=sync)
+
+
+def _write_all(file: BinaryIO, content: bytes, *, sync: bool) -> None:
+    file.write(content)
+    if sync:
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _mode_of(path: Path) -> int:

@@ -1,26 +1,99 @@
-"""A file is written as a whole, or stays as it was."""
+"""A file is written as a whole, or stays as it was; asked for, it is on the disk afterwards."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from arena_cli.ground import ownfiles
 
+# A file system that cannot sync a folder says so by one of these.
+_NO_FOLDER_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM})
 
-def replace(path: Path, content: bytes, *, is_own: bool = False) -> None:
+_PART = re.compile(r"\.(?P<name>.+)\.(?P<pid>[0-9]+)")
+_LONGEST_PID = 19
+
+
+def replace(path: Path, content: bytes, *, is_own: bool = False, sync: bool = False) -> None:
     """Put the content there; whoever reads meanwhile sees the old or the new. Raises OSError.
 
-    A file of arena's own (`is_own`) keeps its mode, or is made for its owner only.
+    A file of arena's own (`is_own`) keeps its mode, or is made for its owner only. With `sync` the
+    content is on the disk before it takes the name. The name itself is on the disk after
+    `sync_folders`, so that many files of a folder need it once.
     """
     part = beside(path)
     try:
-        ownfiles.write_part(part, content, instead_of=path if is_own else None)
+        ownfiles.write_part(part, content, instead_of=path if is_own else None, sync=sync)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
 
 
+def replace_synced(path: Path, content: bytes, *, sync: bool) -> None:
+    """Replace one file in a folder that may be new; with `sync` all of it is on the disk."""
+    made = make_folder(path.parent)
+    replace(path, content, sync=sync)
+    if sync:
+        sync_folders([path.parent, *made])
+
+
 def beside(path: Path) -> Path:
     """A path in the same folder, of this process alone."""
     return path.with_name(f".{path.name}.{os.getpid()}")
+
+
+def make_folder(path: Path) -> list[Path]:
+    """Make a folder and those above it; return those that hold a new name. Raises OSError."""
+    changed: list[Path] = []
+    above = path
+    while not above.exists() and above != above.parent:
+        above = above.parent
+        changed.append(above)
+    path.mkdir(parents=True, exist_ok=True)
+    return changed
+
+
+def sync_folders(folders: Iterable[Path]) -> None:
+    """Have the names in these folders reach the disk, where the system can. Raises OSError."""
+    if os.name == "nt":  # Windows opens no folder, and writes its names through the journal
+        return
+    for folder in dict.fromkeys(folders):
+        try:
+            handle = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno not in _NO_FOLDER_SYNC:
+                raise
+            continue
+        try:
+            os.fsync(handle)
+        except OSError as error:
+            if error.errno not in _NO_FOLDER_SYNC:
+                raise
+        finally:
+            os.close(handle)
+
+
+def sweep(folder: Path, ending: str) -> None:
+    """Remove what `beside` named in a folder for files of that ending, where its process is gone.
+
+    The caller holds the folder's lock, if it has one.
+    """
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208 - names, many
+            match = _PART.fullmatch(name) if name[0] == "." else None
+            if match and match["name"].endswith(ending) and not _is_alive(match["pid"]):
+                (folder / name).unlink(missing_ok=True)
+
+
+def _is_alive(pid: str) -> bool:
+    if len(pid) > _LONGEST_PID:
+        return False
+    import psutil  # noqa: PLC0415 - only after a crash
+
+    return bool(psutil.pid_exists(int(pid)))

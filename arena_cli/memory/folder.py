@@ -11,23 +11,30 @@ import math
 import os
 import stat
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from arena_cli.ground import clock, ownfiles, regularfiles, wholefile
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import Fault, SessionBusy, UsageError
-from arena_cli.memory import locking, plain, reading, sections, slugs
+from arena_cli.memory import locking, plain, reading, sections, slugs, staging
 from arena_cli.memory.names import Names
 from arena_cli.memory.note import CATEGORIES, Draft, Note
 from arena_cli.memory.reading import NoteFault
+from arena_cli.memory.staging import Carry, Change, StagedFile
 
 SUFFIX = ".md"
 
 MOST_BYTES = 4 * reading.LONGEST_BODY + 65_536
 """Bytes of a file that are read to show or find it, its front matter included."""
+
+DEEPEST = 8
+"""Folders below a category in which notes are looked for."""
+
+Make = Callable[[Note, str], str]
+"""Gives the new text of a note's file, of the note and the text that it has."""
 
 _AGAIN = 20  # times that a file is read again because somebody saved it meanwhile
 
@@ -53,14 +60,18 @@ class NoSuchNote(UsageError):
 class Folder:
     """The notes in one folder; `workspace` is the root that nothing may lead out of.
 
-    `problems` are what the last `entries` found that is no note, or looks like another.
+    `problems` are what the last `entries` found that is no note, or looks like another. With
+    `sync` what is written is on the disk: each file at once, the names in folders after `settle`.
     """
 
-    def __init__(self, path: Path, workspace: Path, *, shared: bool) -> None:
+    def __init__(self, path: Path, workspace: Path, *, shared: bool, sync: bool = False) -> None:
         self.path = path
         self.workspace = workspace
         self.shared = shared
+        self.sync = sync
         self.problems: list[Fault] = []
+        self._unsettled: dict[Path, None] = {}
+        self._swept: set[Path] = set()
         self._names = Names()
 
     def entries(self) -> list[Entry]:
@@ -72,11 +83,12 @@ class Folder:
                 continue
             files = self._files(folder)
             for name, file in sorted(files.items()):
-                note = name if name.isascii() else unicodedata.normalize("NFC", name)
+                spelt = prefix + name
+                note = spelt if spelt.isascii() else unicodedata.normalize("NFC", spelt)
                 # Of two that are one name when composed, the composed one has it.
-                if note != name and (note in files or prefix + note in found):
-                    note = name
-                found[prefix + note] = Entry(prefix + note, *file)
+                if note != spelt and (note.removeprefix(prefix) in files or note in found):
+                    note = spelt
+                found[note] = Entry(note, *file)
         listed = sorted(found.values())
         self._tell_alike(listed)
         self._tell_huge(listed)
@@ -88,10 +100,20 @@ class Folder:
         shown = self.shown(path)
         return parsed(beginning(path, shown), id, shown)
 
-    def add(self, draft: Draft, *, session: str, now: datetime, language: str = "en") -> Note:
-        """A new file for what is worth a note, first seen in that session ("" for none).
+    def add(
+        self,
+        draft: Draft,
+        *,
+        session: str,
+        now: datetime,
+        language: str = "en",
+        carry: Carry | None = None,
+        make: Make = lambda _, text: text,
+    ) -> Note:
+        """Add a file for what is worth a note, first seen in that session ("" for none).
 
-        Its headings are in `language`. Raises UsageError, SessionBusy or DiskRefused.
+        Its headings are in `language`; `make` has the last word on its text. Raises UsageError,
+        SessionBusy or DiskRefused, and what `carry` raises, by which it is written.
         """
         folder, prefix, stem = self._home(draft)
         self._check(folder)
@@ -114,10 +136,11 @@ class Folder:
                 supersedes=draft.supersedes,
                 body=sections.body(draft.kind, plain.valid(draft.body), language),
             )
-            text = reading.written(note)
-            self._write(path, text)
+            text = make(note, reading.written(note))
+            made = reading.parse(text, id=note.id, file=note.file)
+            self._carry([Change(path, made.id + SUFFIX, "", text, made)], carry)
             self._names.wrote(folder)
-        return reading.parse(text, id=note.id, file=note.file)
+        return made
 
     def whole(self, id: str) -> str:
         """All of the text of a note's file. Raises as `read`."""
@@ -128,27 +151,74 @@ class Folder:
         """Set fields of its front matter, all else of its file kept. Raises as `edit`."""
         return self.edit(id, lambda _, text: reading.changed(text, **fields))
 
-    def edit(self, id: str, make: Callable[[Note, str], str]) -> Note:
+    def edit(self, id: str, make: Make, carry: Carry | None = None) -> Note:
         """Put what `make` gives of the note and its file's whole text in the file's place.
 
-        It is called under the lock, with what the file holds then. Raises NoteFault, NoSuchNote,
-        SessionBusy or DiskRefused, and what `make` raises; the file is as it was then.
+        Raises as `edit_all`.
+        """
+        return self.edit_all([(id, make)], carry)[0]
+
+    def edit_all(self, makes: Sequence[tuple[str, Make]], carry: Carry | None = None) -> list[Note]:
+        """Put what each `make` gives of its note in the place of the note's file.
+
+        They are called under the lock, with what the files hold then. `carry` writes the changes.
+        Raises NoteFault, NoSuchNote, SessionBusy or DiskRefused, and what `make` or `carry` raises;
+        if `make` does, the files are as they were.
         """
         with self._held():
-            path = self._existing(id)
-            self._check(path)
-            shown = self.shown(path)
-            for _ in range(_AGAIN):
-                raw, before = _whole(path, shown)
-                text = reading.decoded(raw, shown)
-                made = _placed(make, reading.parse(text, id=id, file=shown), text)
-                if _state(path) == before:
-                    break
-            else:
-                raise SessionBusy(f"{shown} is being written to again and again; try later")
-            if made != text:
-                self._write(path, made)
-        return reading.parse(made, id=id, file=shown)
+            changes = [self._change(name, make) for name, make in makes]
+            self._carry(changes, carry)
+        return [change.note for change in changes]
+
+    def put(self, change: Change) -> None:
+        """Write a change to its file, under the lock, unless somebody edited that meanwhile.
+
+        What was edited keeps its text; the fields of the front matter are set all the same.
+        Raises DiskRefused.
+        """
+        path = change.path
+        try:
+            content = regularfiles.read(path)
+        except FileNotFoundError:
+            content = None
+        except OSError as error:
+            raise locking.refused(self.shown(path), error) from error
+        now = staging.hash_of(content) if content is not None else ""
+        if now == staging.hash_of(change.text.encode("utf-8")):
+            return
+        if now == change.before:
+            self._write(path, change.text)
+        elif content is not None and change.before:
+            with contextlib.suppress(NoteFault):  # it is told where it is read
+                text = reading.decoded(content, "note")
+                self._write(path, reading.changed(text, **reading.standing_of(change.text)))
+
+    def finish(self, files: Sequence[StagedFile], *, is_held: bool = False) -> None:
+        """Write what a process staged that is gone; `is_held`: the caller holds the lock.
+
+        Raises SessionBusy, UsageError or DiskRefused.
+        """
+        with contextlib.nullcontext() if is_held else self._held():
+            for file in files:
+                path = self.path / PurePosixPath(file.file)
+                if self._may_hold(file.file) and self._is_inside(path):
+                    blank = Note(id="", file="", title="", kind="reference")
+                    self.put(Change(path, file.file, file.before, file.text, blank))
+        self.settle()
+
+    def staged(self, change: Change) -> StagedFile:
+        """Return a change as it is staged."""
+        return StagedFile(
+            shared=self.shared, file=change.file, before=change.before, text=change.text
+        )
+
+    def settle(self) -> None:
+        """Have the names of what was written reach the disk, with `sync`. Raises DiskRefused."""
+        folders, self._unsettled = list(self._unsettled), {}
+        try:
+            wholefile.sync_folders(folders)
+        except OSError as error:
+            raise locking.refused(self.shown(self.path), error) from error
 
     def shown(self, path: Path) -> str:
         """A path in it as people are shown it: within the workspace, with `/`."""
@@ -162,11 +232,40 @@ class Folder:
         self._check(self.path)
 
     def _folders(self) -> Iterator[tuple[str, Path]]:
+        """Yield each folder of notes, and what the ids of its notes begin with."""
         if not self.shared:
             yield "", self.path
             return
         for category in sorted(CATEGORIES.values()):
             yield f"{category}/", self.path / category
+            yield from self._below(f"{category}/", self.path / category, DEEPEST)
+
+    def _below(self, prefix: str, folder: Path, depth: int) -> Iterator[tuple[str, Path]]:
+        """Yield the folders below one, hidden ones apart; no link is followed."""
+        try:
+            with os.scandir(folder) as scan:
+                names = [entry for entry in scan if _is_folder(entry)]
+        except OSError:  # it is missing, or told where its files are listed
+            return
+        for entry in sorted(names, key=lambda entry: entry.name):
+            path = folder / entry.name
+            if entry.is_symlink():
+                mend = "put the notes themselves there"
+                what = "is a link to a folder, which is not followed"
+                self.problems.append(Fault(self.shown(path), 0, "", what, mend))
+            elif depth > 0:
+                yield f"{prefix}{entry.name}/", path
+                yield from self._below(f"{prefix}{entry.name}/", path, depth - 1)
+            else:
+                what, mend = "lies too deep for notes to be read", "move it further up"
+                self.problems.append(Fault(self.shown(path), 0, "", what, mend))
+
+    def _may_hold(self, file: str) -> bool:
+        """Whether a path below it may be that of a note, by its names."""
+        *folders, name = file.split("/")
+        fits = bool(folders) and folders[0] in CATEGORIES.values() if self.shared else not folders
+        names = [*folders, name.removesuffix(SUFFIX)]
+        return fits and all(one and one[0] != "." and not set(one) & set("\\:\0") for one in names)
 
     def _home(self, draft: Draft) -> tuple[Path, str, str]:
         """Where a new note goes, what its id begins with, and its name but for a number."""
@@ -183,12 +282,10 @@ class Folder:
 
     def _existing(self, id: str) -> Path:
         """The file of that id. Raises UsageError where there is none, or it leads out."""
-        category, slash, name = id.rpartition("/")
-        fits = category in CATEGORIES.values() if self.shared else not slash
-        if fits and name and name[:1] != "." and not set(name) & set("/\\:\0"):
-            path = self.path / category / f"{name}{SUFFIX}"
+        if self._may_hold(id):
+            path = self.path / f"{id}{SUFFIX}"
             with contextlib.suppress(OSError):  # no file has so long a name
-                if path.is_file() and self._is_inside(path):
+                if path.is_file() and self._is_inside(path) and not self._is_linked(path):
                     return path
             by_id = {entry.id: entry.path for entry in self.entries()}
             if id in by_id:
@@ -204,6 +301,16 @@ class Folder:
         what = "is a link that leads out of the workspace"
         fault = Fault(self.shown(path), 0, "", what, "put the notes themselves there")
         self.problems.append(fault)
+        return False
+
+    def _is_linked(self, path: Path) -> bool:
+        """Whether a folder below a category is a link, on the way to a file."""
+        folders = path.relative_to(self.path).parent.parts[1:]
+        above = self.path / path.relative_to(self.path).parts[0]
+        for name in folders:
+            above = above / name
+            if above.is_symlink():
+                return True
         return False
 
     def _check(self, path: Path) -> None:
@@ -266,6 +373,28 @@ class Folder:
             if entry.size > MOST_BYTES
         ]
 
+    def _change(self, id: str, make: Make) -> Change:
+        path = self._existing(id)
+        self._check(path)
+        file = path.relative_to(self.path).as_posix()
+        shown = self.shown(path)
+        for _ in range(_AGAIN):
+            raw, before = _whole(path, shown)
+            text = reading.decoded(raw, shown)
+            made = _placed(make, reading.parse(text, id=id, file=shown), text)
+            if _state(path) == before:
+                note = reading.parse(made, id=id, file=shown)
+                return Change(path, file, staging.hash_of(raw), made, note)
+        raise SessionBusy(f"{shown} is being written to again and again; try later")
+
+    def _carry(self, changes: Sequence[Change], carry: Carry | None) -> None:
+        if carry is not None:
+            carry(changes)
+            return
+        for change in changes:
+            self.put(change)
+        self.settle()
+
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
         """Hold the folder's lock, made if need be."""
@@ -275,10 +404,22 @@ class Folder:
 
     def _write(self, path: Path, text: str) -> None:
         try:
-            ownfiles.make_folder(path.parent, below=self.workspace)
-            wholefile.replace(path, text.encode("utf-8"), is_own=True)
+            made = ownfiles.make_folder(path.parent, below=self.workspace)
+            if path.parent not in self._swept:
+                self._swept.add(path.parent)
+                wholefile.sweep(path.parent, SUFFIX)
+            wholefile.replace(path, text.encode("utf-8"), is_own=True, sync=self.sync)
         except OSError as error:
             raise locking.refused(self.shown(path), error) from error
+        if self.sync:
+            self._unsettled |= dict.fromkeys([path.parent, *made])
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.name[0] != "." and entry.is_dir()
+    except OSError:
+        return False
 
 
 def beginning(path: Path, shown: str) -> bytes:

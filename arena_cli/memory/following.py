@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from arena_cli.ground.errors import Fault
+from arena_cli.memory import approval, indexfile, vectors, words
 from arena_cli.memory import folder as folders
-from arena_cli.memory import indexfile, vectors, words
 from arena_cli.memory.folder import Entry, Folder
 from arena_cli.memory.note import Note
 from arena_cli.memory.reading import NoteFault
@@ -166,7 +166,8 @@ def _insert(connection: sqlite3.Connection, one: Read, title: str, body: str) ->
         facts = (note.kind, note.status, note.pins, note.importance, newest, tags, passage)
     stamp = (entry.mtime_ns, entry.size, one.sha256, one.read_ns)
     length = len(title.split()) + len(body.split())
-    row = (one.file, one.place, entry.id, *facts, length, *stamp)
+    sealed = approval.sha256(note) if note and note.status == "approved" else ""
+    row = (one.file, one.place, entry.id, *facts, length, *stamp, sealed)
     places = ", ?" * len(row)
     number = connection.execute(f"INSERT INTO note VALUES (NULL{places})", row).lastrowid
     told = json.dumps([asdict(fault) for fault in one.faults])

@@ -6,6 +6,7 @@ can be deleted at any time. Without any note nothing is made.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import threading
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from arena_cli.ground.errors import Fault
+from arena_cli.memory import approval, finding, following, indexfile, ranking, words
 from arena_cli.memory import embedding as embeddings
-from arena_cli.memory import finding, following, indexfile, ranking, words
+from arena_cli.memory.approval import Approvals, Followed
 from arena_cli.memory.embedding import EmbeddingFailed
 from arena_cli.memory.finding import Hit
 from arena_cli.memory.folder import Entry, Folder
@@ -25,6 +27,8 @@ from arena_cli.memory.vectors import Vectors
 from arena_cli.team.model import Embedding
 
 _T = TypeVar("_T")
+
+_SHORT_TRAIL = 65_536  # bytes that are read again sooner than how far one read is kept
 
 _SELECT = (
     "SELECT json FROM note JOIN record USING (note) "
@@ -36,7 +40,8 @@ class Index:
     """The notes of these folders. `path` None: the index is held in memory.
 
     Without `embedding` notes are found by words alone; `environ` are the environment and the
-    workspace's `.env`, for its key.
+    workspace's `.env`, for its key. `follow_trail` reads on in the trail of a folder, which tells
+    what was approved; without it the files' own word counts.
 
     `lack` says after a search why meaning had no part in it, or only for some notes; it is empty
     where all went well, and where no embedding is set. `in_memory` says whether the file could not
@@ -51,6 +56,7 @@ class Index:
         embedding: Embedding | None = None,
         environ: Mapping[str, str] | None = None,
         now_ns: Callable[[], int] = time.time_ns,
+        follow_trail: Callable[[Folder, Followed], Followed] | None = None,
     ) -> None:
         self.lack = ""
         self.in_memory = False
@@ -59,6 +65,10 @@ class Index:
         self._embedder = embeddings.of(embedding, environ or {}) if embedding else None
         self._vectors: Vectors | None = None
         self._now_ns = now_ns
+        self._follow_trail = follow_trail
+        self._approvals: dict[str, Approvals] = {}
+        self._approved: dict[str, str] = {}
+        self._approved_of = (0, 0)
         self._connection: sqlite3.Connection | None = None
         self._stems: words.Stems | None = None
         self._is_synced = False
@@ -75,6 +85,8 @@ class Index:
             listed = self._listed()
             faults = [fault for folder in self._folders for fault in folder.problems]
             self._is_synced = True
+            self._approvals.clear()
+            self._approved.clear()
             if self._connection is None and not any(entries for _, entries in listed):
                 return faults
 
@@ -149,7 +161,7 @@ class Index:
             "kind IN (SELECT value FROM json_each(:kinds))": kinds,
             "NOT EXISTS (SELECT value FROM json_each(:tags) EXCEPT SELECT value FROM "
             "json_each(note.tags))": tags,
-            "status = 'approved'": approved_only,
+            "note IN (SELECT value FROM json_each(:approved))": approved_only,
             "status != 'archived'": not archived,
         }
         values = {
@@ -161,6 +173,8 @@ class Index:
 
         def find(connection: sqlite3.Connection) -> list[Hit]:
             assert self._stems is not None
+            if approved_only:
+                values["approved"] = self._approved_in(connection, values["places"])
             scope = self._scope(connection, where, values)
 
             def near() -> Mapping[int, float]:
@@ -168,7 +182,8 @@ class Index:
                     return {}
                 return self._nearness(self._vectors, connection, query, scope.keys)
 
-            return finding.hits(connection, self._stems, query, scope, near, limit)
+            hits = finding.hits(connection, self._stems, query, scope, near, limit)
+            return [hit._replace(note=self._judged(connection, hit.note)) for hit in hits]
 
         return self._asked(find) or []
 
@@ -215,10 +230,66 @@ class Index:
         return found
 
     def _notes(self, rest: str, places: Sequence[str], *values: str) -> list[Note]:
-        def select(connection: sqlite3.Connection) -> list[tuple[str]]:
-            return connection.execute(f"{_SELECT} {rest}", (json.dumps(places), *values)).fetchall()
+        def select(connection: sqlite3.Connection) -> list[Note]:
+            rows = connection.execute(f"{_SELECT} {rest}", (json.dumps(places), *values)).fetchall()
+            notes = [Note.model_validate_json(record) for (record,) in rows]
+            return [self._judged(connection, note) for note in notes]
 
-        return [Note.model_validate_json(record) for (record,) in self._asked(select) or []]
+        return self._asked(select) or []
+
+    def _judged(self, connection: sqlite3.Connection, note: Note) -> Note:
+        """Return a note as it stands."""
+        if note.status != "approved" or self._follow_trail is None:
+            return note
+        folder = next(one for one in self._folders if _holds(one, note))
+        return approval.judge(note, self._approvals_of(connection, folder))
+
+    def _approved_in(self, connection: sqlite3.Connection, places: str) -> str:
+        """Return the numbers of the approved notes in these places, as JSON."""
+        state = self._state(connection)
+        if self._approved_of != state:
+            self._approved_of = state
+            self._approved.clear()
+        if places not in self._approved:
+            rows = connection.execute(
+                "SELECT note, id, place, approval FROM note WHERE status = 'approved' "
+                "AND place IN (SELECT value FROM json_each(?))",
+                (places,),
+            ).fetchall()
+            by_place = {following.place(folder): folder for folder in self._folders}
+            numbers = [
+                number
+                for number, name, place, sealed in rows
+                if self._is_approved(connection, by_place[place], name, sealed)
+            ]
+            self._approved[places] = json.dumps(numbers)
+        return self._approved[places]
+
+    def _is_approved(
+        self, connection: sqlite3.Connection, folder: Folder, id: str, sealed: str
+    ) -> bool:
+        if self._follow_trail is None:
+            return True
+        return self._approvals_of(connection, folder).get(id) in ("", sealed)
+
+    def _approvals_of(self, connection: sqlite3.Connection, folder: Folder) -> Approvals:
+        """Return what was approved in a folder, as its trail was when the files were followed.
+
+        How far the trail was read is kept in the index, so that only what is new is read.
+        """
+        assert self._follow_trail is not None
+        place = following.place(folder)
+        if place not in self._approvals:
+            name = f"approvals {place}"
+            row = connection.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
+            known = Followed(*json.loads(row[0])) if row else Followed()
+            now = self._follow_trail(folder, known)
+            if not 0 <= now.end - known.end < _SHORT_TRAIL:
+                value = json.dumps([now.end, now.check, dict(now.approved)])
+                with contextlib.suppress(sqlite3.OperationalError):  # somebody else writes it
+                    connection.execute("REPLACE INTO fact VALUES (?, ?)", (name, value))
+            self._approvals[place] = now.approved
+        return self._approvals[place]
 
     def _asked(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
         """What the index says; None where there is no note at all."""
@@ -282,3 +353,9 @@ class Index:
             for folder in self._folders
             if session is None or folder.shared or folder.path.parent.name == session
         ]
+
+
+def _holds(folder: Folder, note: Note) -> bool:
+    if folder.shared or note.is_shared:
+        return folder.shared and note.is_shared
+    return folder.path.parent.name == note.session

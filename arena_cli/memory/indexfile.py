@@ -14,7 +14,7 @@ from pathlib import Path
 
 from arena_cli.ground import ownfiles
 
-FORMAT = 1
+FORMAT = 2
 APPLICATION = 0x4152_4E41
 """`ARNA`: by it a file is known for arena's (https://sqlite.org/pragma.html#pragma_application_id)."""
 
@@ -28,7 +28,8 @@ CREATE TABLE note (
     note INTEGER PRIMARY KEY, file TEXT NOT NULL UNIQUE, place TEXT NOT NULL, id TEXT NOT NULL,
     kind TEXT NOT NULL, status TEXT NOT NULL, pins INTEGER NOT NULL, importance REAL NOT NULL,
     updated TEXT NOT NULL, tags TEXT NOT NULL, text TEXT NOT NULL, words INTEGER NOT NULL,
-    mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL, sha256 TEXT NOT NULL, read_ns INTEGER NOT NULL
+    mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL, sha256 TEXT NOT NULL,
+    read_ns INTEGER NOT NULL, approval TEXT NOT NULL
 );
 CREATE INDEX note_place ON note (place, id);
 CREATE TABLE record (note INTEGER PRIMARY KEY, json TEXT NOT NULL, faults TEXT NOT NULL);

@@ -1,5 +1,6 @@
 """What is wrong with a team's notes: solved, stale, double, or at odds with each other. Pure.
 
+- *approval*: a note says that it is approved and is not, or was changed since. It is told only.
 - *solved*: a message later than the blocker says that what it tells of is solved
   (`heeding.says_solved`). A conclusion is proposed, and that the blocker be archived.
 - *stale*: a next action that nobody touched for more than 30 days, to be archived.
@@ -20,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
 from arena_cli.ground.protocol import Message, seq_of
-from arena_cli.memory import contradictions, heeding, likeness, rules, terms, words
+from arena_cli.memory import approval, contradictions, heeding, likeness, rules, terms, words
 from arena_cli.memory.note import Note
 
 STALE_AFTER = timedelta(days=30)
@@ -36,6 +37,8 @@ _DECIDED = re.compile(
 
 _WHY = {
     "en": {
+        "changed": approval.CHANGED,
+        "untold": approval.UNTOLD,
         "solved": "{message} says that it is solved: {said}",
         "stale": "nobody touched it for {days} days",
         "duplicate": "says the same as {other}",
@@ -44,6 +47,8 @@ _WHY = {
         "option": "another choice for the same thing ({ours} and {theirs})",
     },
     "zh": {
+        "changed": "批准之后被改动过",
+        "untold": "写着已批准，但没有批准的记录",
         "solved": "{message} 说已经解决：{said}",
         "stale": "{days} 天没有人动过",
         "duplicate": "与 {other} 说的相同",
@@ -61,7 +66,7 @@ class Finding(NamedTuple):
     `conclusion` are where and how a blocker is called solved.
     """
 
-    what: Literal["solved", "stale", "duplicate", "contradiction"]
+    what: Literal["approval", "solved", "stale", "duplicate", "contradiction"]
     note: Note
     reason: str
     other: Note | None = None
@@ -71,7 +76,7 @@ class Finding(NamedTuple):
     @property
     def can_be_applied(self) -> bool:
         """Whether arena may do something about it by itself."""
-        return self.what != "contradiction"
+        return self.what not in ("approval", "contradiction")
 
 
 def inspect(
@@ -90,13 +95,18 @@ def inspect(
     """
     why = _WHY.get(language, _WHY["en"])
     living = [note for note in notes if note.is_living]
+    claims = [Finding("approval", note, _claim(note, why)) for note in living if note.approval]
     found = [*_solved(living, messages, seen or {}, why), *_stale(living, now, why)]
     done = {one.note.id for one in found}
     left = [note for note in living if note.id not in done]
     found += _duplicates(left, why)
     done = {one.note.id for one in found}
     found += _contradictions([note for note in left if note.id not in done], why)
-    return found
+    return [*claims, *found]
+
+
+def _claim(note: Note, why: Mapping[str, str]) -> str:
+    return why["changed"] if note.approval == approval.CHANGED else why["untold"]
 
 
 def _solved(

@@ -5,7 +5,7 @@ Each step is taken under the lock of the note's folder, on what its file says th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -13,8 +13,11 @@ from arena_cli.ground import clock
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.text import shown_line
 from arena_cli.memory import reading
-from arena_cli.memory.folder import Folder
+from arena_cli.memory.folder import Folder, Make
 from arena_cli.memory.note import Note, Status
+
+Judge = Callable[[Note], Note]
+"""Gives a note as it stands, of a note as its file has it."""
 
 Step = Literal["submit", "approve", "reject", "archive"]
 
@@ -45,7 +48,8 @@ def check(note: Note, step: Step) -> None:
             " Approved notes are not changed but superseded: "
             f"`arena knowledge add --supersedes {shown_line(note.id)} TITLE`."
         )
-    raise UsageError(f"{shown_line(note.id)} is {note.status}: it cannot {_PASSIVE[step]}", done)
+    status = f"{note.status} ({note.approval})" if note.approval else note.status
+    raise UsageError(f"{shown_line(note.id)} is {status}: it cannot {_PASSIVE[step]}", done)
 
 
 _PASSIVE: Mapping[Step, str] = {
@@ -56,26 +60,34 @@ _PASSIVE: Mapping[Step, str] = {
 }
 
 
-def take(folder: Folder, id: str, step: Step, *, by: str, now: datetime) -> Note:
-    """Take a step with a note. Raises UsageError where it is not legal, else as `Folder.edit`."""
+def stepping(step: Step, *, by: str, now: datetime, judge: Judge = lambda note: note) -> Make:
+    """Return what takes a step with a note; `judge` tells how it stands.
+
+    What is returned raises UsageError where the step is not legal.
+    """
     at = clock.timestamp(now)
 
     def stepped(note: Note, text: str) -> str:
-        check(note, step)
+        check(judge(note), step)
         fields: dict[str, Any] = {"status": _AFTER[step], "updated": at}
         if step == "approve":
             fields |= {"approved_by": by, "approved_at": at}
         return reading.changed(text, **fields)
 
-    return folder.edit(id, stepped)
+    return stepped
 
 
-def supersede(folder: Folder, old: str, new: str, *, now: datetime) -> Note:
-    """Archive a note in whose place another stands now. Raises as `take`."""
+def superseding(new: str, *, now: datetime, judge: Judge = lambda note: note) -> Make:
+    """Return what archives a note in whose place another stands now. It raises as a step does."""
 
     def superseded(note: Note, text: str) -> str:
-        check(note, "archive")
+        check(judge(note), "archive")
         at = clock.timestamp(now)
         return reading.changed(text, status="archived", updated=at, superseded_by=new)
 
-    return folder.edit(old, superseded)
+    return superseded
+
+
+def take(folder: Folder, id: str, step: Step, *, by: str, now: datetime) -> Note:
+    """Take a step with a note. Raises UsageError where it is not legal, else as `Folder.edit`."""
+    return folder.edit(id, stepping(step, by=by, now=now))

@@ -57,7 +57,8 @@ class Note(Shape):
     `related_sessions`. `occurrences` counts how often the same was seen. `superseded_by` is the id
     of the note that stands in its place, `supersedes` that of the note in whose place it comes once
     it is approved. `body` is the text after the front matter, as it stands.
-    `file` is the path of the file within the workspace, with `/`.
+    `file` is the path of the file within the workspace, with `/`. `approval` says what is wrong
+    with the approval that the file claims (`memory.approval`); `status` is then what counts.
     """
 
     id: str
@@ -77,12 +78,20 @@ class Note(Shape):
     approved_at: str = ""
     supersedes: str = ""
     superseded_by: str = ""
+    approval: str = Field(default="", exclude_if=lambda value: not value)
     body: str = ""
 
     @property
     def is_shared(self) -> bool:
         """Whether it belongs to the workspace, not to one session."""
         return "/" in self.id
+
+    @property
+    def standing(self) -> str:
+        """Its status as people are shown it, with what is wrong with an approval that it claims."""
+        if self.approval and self.status == "draft":
+            return f"draft ({self.approval})"
+        return self.approval or self.status
 
     @property
     def session(self) -> str:

@@ -66,6 +66,10 @@ _ALWAYS = frozenset(
     | {"related_sessions", "occurrences"}
 )
 
+# What an act on a note sets, whatever its text has become meanwhile.
+_STANDING = {"status", "updated", "approved_by", "approved_at", "superseded_by"}
+_STANDING |= {"occurrences", "related_sessions"}
+
 
 class _Parts(NamedTuple):
     """A file's text: `before` is up to its first YAML, `after` from the closing `---` on."""
@@ -163,6 +167,14 @@ def appended(text: str, heading: str, more: str) -> str:
     return text + added.replace("\n", newline)
 
 
+def standing_of(text: str) -> dict[str, Any]:
+    """Return what the front matter says of where the note stands. Raises NoteFault."""
+    front = _split(text, "note").front
+    if front is None:
+        return {}
+    return _front(front, "note").model_dump(exclude_unset=True, include=_STANDING)
+
+
 def body_of(text: str) -> str:
     """All that stands after the front matter. Raises NoteFault where that is never closed."""
     return _split(text, "note").body
@@ -213,7 +225,7 @@ def _front(front: str, file: str) -> _Front:
 
 
 def _kind(id: str) -> Kind:
-    folder, slash, _ = id.rpartition("/")
+    folder, slash, _ = id.partition("/")
     if slash:
         return next((kind for kind, name in CATEGORIES.items() if name == folder), "reference")
     prefix = id.partition("-")[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -12,6 +12,7 @@ from arena_cli.memory import likeness, plain, reading, sections
 from arena_cli.memory.folder import Folder, NoSuchNote
 from arena_cli.memory.note import Draft, Note
 from arena_cli.memory.reading import NoteFault
+from arena_cli.memory.staging import Change
 
 RULES = "rules"
 """Who took a note that nobody wrote."""
@@ -22,17 +23,21 @@ Told = Container[tuple[str, str]]
 _NOTHING: frozenset[tuple[str, str]] = frozenset()
 
 
-class Taken(NamedTuple):
-    """A note, and what was done to it: a file made, or it was seen again, or text added to it.
+Act = Literal["added", "seen", "edited"]
+"""What is done to a note: a file made, or it was seen again, or text added to it."""
 
-    None: nothing, because it was taken from that message before.
-    """
+Carry = Callable[[Folder, Act, Sequence[Change]], None]
+"""Writes what is done to a note of that folder, with its event."""
+
+
+class Taken(NamedTuple):
+    """A note, and what was done to it; None: nothing, as it was taken from that message before."""
 
     note: Note
-    act: Literal["added", "seen", "edited"] | None
+    act: Act | None
 
 
-def take(
+def take(  # noqa: PLR0913 - each of them decides where a note goes
     draft: Draft,
     known: Iterable[Note],
     folder: Folder,
@@ -42,12 +47,13 @@ def take(
     shared: Folder | None = None,
     language: str = "en",
     told: Told = _NOTHING,
+    carry: Carry | None = None,
 ) -> Taken:
     """Put what is worth a note into `folder`, or count it with the one of `known` that says it.
 
     `known` are the notes of `folder` and of `shared`; `session` is where it was seen, "" for none.
     Doing it again does nothing, as far as files or `told` tell. An approved note is only counted,
-    its text stays. Raises as `Folder.add`, UsageError where there is no title.
+    its text stays. `carry` writes it. Raises as `Folder.add`, UsageError where there is no title.
     """
     draft = titled(draft)
     alike = [note for note in known if same(note, draft)]
@@ -62,14 +68,18 @@ def take(
         if draft.source is not None and (note.id, draft.source) in told:
             return Taken(note, None)
         try:
-            return _seen(note, draft, home, session=session, now=now, language=language)
+            return _seen(
+                note, draft, home, session=session, now=now, language=language, carry=carry
+            )
         except NoSuchNote:
             continue  # somebody took it away meanwhile
         except NoteFault:
             return Taken(note, None)  # somebody is writing it; whoever reads it next tells so
     if draft.by == RULES and sections.of(draft.kind) and not draft.body:
         draft = draft._replace(body=draft.title)  # else the file held headings alone
-    return Taken(folder.add(draft, session=session, now=now, language=language), "added")
+    put = None if carry is None else lambda changes: carry(folder, "added", changes)
+    note = folder.add(draft, session=session, now=now, language=language, carry=put)
+    return Taken(note, "added")
 
 
 def titled(draft: Draft) -> Draft:
@@ -97,7 +107,14 @@ def _came_from(note: Note, draft: Draft, session: str) -> bool:
 
 
 def _seen(
-    note: Note, draft: Draft, home: Folder, *, session: str, now: datetime, language: str
+    note: Note,
+    draft: Draft,
+    home: Folder,
+    *,
+    session: str,
+    now: datetime,
+    language: str,
+    carry: Carry | None,
 ) -> Taken:
     """Count the note as seen again, with what the draft says beyond it."""
     at = clock.timestamp(now)
@@ -117,7 +134,11 @@ def _seen(
             text = reading.appended(text, heading, plain.valid(draft.body))
         return reading.changed(text, **fields, updated=at)
 
-    result = home.edit(note.id, more)
+    def put(changes: Sequence[Change]) -> None:
+        assert carry is not None
+        carry(home, "edited" if grown else "seen", changes)
+
+    result = home.edit(note.id, more, put if carry is not None else None)
     return Taken(result, "edited" if grown else "seen")
 
 

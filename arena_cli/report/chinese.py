@@ -304,6 +304,7 @@ BESIDE = {
     "stale": "过期",
     "duplicate": "重复",
     "contradiction": "矛盾",
+    "approval": "批准无效",
     # how much it matters that a note was not heeded
     "replan_required": "须重新规划",
     "warning": "警告",
@@ -316,6 +317,7 @@ BESIDE = {
     "rejected": "退回",
     "archived": "归档",
     "superseded": "被取代",
+    "changed": "改动",
     # what came of a scenario
     "passed": "通过",
     "skipped": "跳过",

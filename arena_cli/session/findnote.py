@@ -79,9 +79,9 @@ def _by_path(name: str, root: Path, here: Path) -> Named | None:
 
 def _at(path: PurePath, root: Path) -> Named | None:
     match path.parts:
-        case ("sessions", remembering.KNOWLEDGE, category, file):
+        case ("sessions", remembering.KNOWLEDGE, _, *_, _):
             shelf = shelves.of(root, None)
-            return _on(shelf, f"{category}/{file.removesuffix(SUFFIX)}")
+            return _on(shelf, "/".join(path.parts[2:]).removesuffix(SUFFIX))
         case ("sessions", session, remembering.KNOWLEDGE, file):
             shelf = shelves.of(root, store.find(root, session))
             return _on(shelf, file.removesuffix(SUFFIX))

@@ -7,23 +7,28 @@ The shared ones have a trail of the same shape, `sessions/knowledge/history.json
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from arena_cli.ground import ownfiles
-from arena_cli.ground.errors import DiskRefused, UsageError
+from arena_cli.engine import noting
+from arena_cli.ground import ownfiles, wholefile
+from arena_cli.ground.errors import DiskRefused, SessionBusy, UsageError
 from arena_cli.ground.redact import Redactor
 from arena_cli.ground.text import shown_line
-from arena_cli.memory import lifecycle, reading, taking
+from arena_cli.memory import approval, lifecycle, reading, taking
+from arena_cli.memory.folder import Folder, Make
 from arena_cli.memory.lifecycle import Step
 from arena_cli.memory.note import CATEGORIES, Draft, Note
+from arena_cli.memory.staging import Change
 from arena_cli.session import lock, outgoing, shelves
 from arena_cli.session.session import Place
 from arena_cli.session.shelves import Shelf
 from arena_cli.team.model import Team
 from arena_cli.transcript import log, passage, read
 from arena_cli.transcript.events import NoteAct, NoteEvent
-from arena_cli.transcript.log import Log
+from arena_cli.transcript.log import Log, Stamp
 
 _ACTS: dict[Step, NoteAct] = {
     "submit": "submitted",
@@ -62,12 +67,19 @@ class Keeper:
     ) -> None:
         self.shelf = shelf
         self.told: list[NoteEvent] = []
+        self._approved: dict[str, str] = {}
         self._place = place
         self._by = by
         self._redactor = redactor
         self._on_problem = on_problem
         shelf.folder.check()
-        home = shelf.stored.folder if shelf.stored else _made(shelf.folder.path, place.workspace)
+        sync = place.durability == "fsync"
+        shelf.folder.sync = sync
+        home = (
+            shelf.stored.folder
+            if shelf.stored
+            else _made(shelf.folder.path, place.workspace, sync=sync)
+        )
         with contextlib.ExitStack() as held:
             name = shelf.name if shelf.stored else home.relative_to(place.workspace).as_posix()
             own = lock.acquire(home, name, wait_s=place.wait_s, on_wait=lambda: on_wait(name))
@@ -79,6 +91,10 @@ class Keeper:
             held.callback(self._log.close)
             if repair:
                 self._log.append(log.recovered(repair, self._log.stamp()))
+            noting.finish(self._log, self._append, _folders(place.workspace, shelf, sync=sync))
+            self.told.clear()
+            self._approved = dict(shelves.approvals_of(shelf))
+            self._desk = noting.Desk(self._log, self._append, sync=sync, is_strict=True)
             self._held = held.pop_all()
 
     def add(self, draft: Draft, *, is_new: bool = True) -> Note:
@@ -94,15 +110,19 @@ class Keeper:
         if draft.source is not None:
             self._check_source(draft.source)
         if draft.supersedes:
-            lifecycle.check(folder.read(draft.supersedes), "archive")
-            note = folder.add(draft, session=session, now=now, language=language)
-            return self._tell(note, "added", message=draft.source)
+            lifecycle.check(shelves.note(self.shelf, draft.supersedes), "archive")
+            put = self._adding(draft)
+            return folder.add(draft, session=session, now=now, language=language, carry=put)
         known = shelves.notes(self.shelf)[0]
         shared = shelves.of(self._place.workspace, None) if stored else None
         if shared is not None:
             known += shelves.notes(shared)[0]
         _check_unapproved(draft, known)
         told = {(event.note, event.message or "") for event in shelves.history(self.shelf)}
+
+        def carry(home: Folder, act: NoteAct, changes: Sequence[Change]) -> None:
+            self._carry(home, changes, [_Act(act, changes[0].note, message=draft.source)])
+
         taken = taking.take(
             draft,
             known,
@@ -112,31 +132,40 @@ class Keeper:
             shared=shared.folder if shared else None,
             language=language,
             told=told,
+            carry=carry,
         )
         if taken.act is None and is_new:
             raise UsageError(
                 f"{shown_line(taken.note.id)} says the same, and comes from that message already",
                 f"Add to it by hand: {shown_line(taken.note.file)}.",
             )
-        if taken.act is None and (taken.note.id, draft.source) in told:
-            return taken.note
-        # A file that is there without its event was made before a crash.
-        return self._tell(taken.note, taken.act or "added", message=draft.source)
+        if taken.act is None and (taken.note.id, draft.source) not in told:
+            # A file that is there without its event is by somebody's hand.
+            self._append([noting.maker(self._fields(_Act("added", taken.note)))], lambda: None)
+        return taken.note
 
     def step(self, id: str, step: Step, reason: str = "") -> Note:
         """Take a step with a note. Raises UsageError where it is not legal; nothing is done then.
 
-        A draft that is approved is submitted first; a note that is superseded by the approved one
-        is archived.
+        A draft that is approved is submitted by that; a note that is superseded by the approved one
+        is archived. All of it is done, or nothing.
         """
-        folder = self.shelf.folder
-        if step == "approve" and folder.read(id).status == "draft":
-            self.step(id, "submit")
-        note = lifecycle.take(folder, id, step, by=self._by, now=self._place.clock.now())
-        self._tell(note, _ACTS[step], reason=reason)
-        if step == "approve" and note.supersedes not in ("", note.id):
-            self._supersede(note.supersedes, note)
-        return note
+        now = self._place.clock.now()
+        current = self._judge(self.shelf.folder.read(id))
+        make = lifecycle.stepping(step, by=self._by, now=now, judge=self._judge)
+        edits: list[tuple[str, Make]] = [(id, make)]
+        old = current.supersedes if step == "approve" else ""
+        if old not in ("", id) and self._can_be_superseded(old):
+            # It is put away before the other one takes its place.
+            edits.insert(0, (old, lifecycle.superseding(id, now=now, judge=self._judge)))
+
+        def carry(changes: Sequence[Change]) -> None:
+            *others, change = changes
+            acts = self._steps(current, change.note, step, reason)
+            acts += [_Act("superseded", one.note, reason=id) for one in others]
+            self._carry(self.shelf.folder, changes, acts)
+
+        return self.shelf.folder.edit_all(edits, carry)[-1]
 
     def share(self, note: Note, text: str) -> Note:
         """Put a copy of an approved note of a session, of that text, among these shared ones.
@@ -150,11 +179,22 @@ class Keeper:
         current = next((one for one in same if one.status != "archived"), None)
         if current is not None:
             return self._share_again(current, note)
-        folder = self.shelf.folder
-        made = folder.add(draft, session=note.session, now=now, language=self._place.language)
-        self._tell(made, "added", reason=note.file)
-        folder.change(made.id, occurrences=note.occurrences, related_sessions=_sessions(note))
-        return self.step(made.id, "approve")
+        approve = lifecycle.stepping("approve", by=self._by, now=now)
+
+        def approved(copy: Note, new: str) -> str:
+            seen = {"occurrences": note.occurrences, "related_sessions": _sessions(note)}
+            return reading.changed(approve(copy, new), **seen)
+
+        def carry(changes: Sequence[Change]) -> None:
+            made = changes[0].note
+            draft = made.model_copy(update={"status": "draft"})
+            acts = [_Act("added", draft, reason=note.file), *self._steps(draft, made, "approve")]
+            self._carry(self.shelf.folder, changes, acts)
+
+        language = self._place.language
+        return self.shelf.folder.add(
+            draft, session=note.session, now=now, language=language, carry=carry, make=approved
+        )
 
     def merge(self, old: str, into: str, reason: str = "") -> Note:
         """Archive a note that says what another one says, and count it with that one.
@@ -162,12 +202,18 @@ class Keeper:
         Raises UsageError where it cannot be archived; nothing is done then.
         """
         folder = self.shelf.folder
-        now = self._place.clock.now()
-        kept = folder.read(into)
-        gone = lifecycle.supersede(folder, old, into, now=now)
-        self._tell(gone, "superseded", reason=reason)
-        counted = self._count(kept.id, gone.occurrences, gone.related_sessions)
-        return self._tell(counted, "seen", reason=gone.id)
+        gone = folder.read(old)
+        edits = [
+            (old, lifecycle.superseding(into, now=self._place.clock.now(), judge=self._judge)),
+            (into, _counting(gone.occurrences, gone.related_sessions)),
+        ]
+
+        def carry(changes: Sequence[Change]) -> None:
+            away, kept = (change.note for change in changes)
+            acts = [_Act("superseded", away, reason=reason), _Act("seen", kept, reason=away.id)]
+            self._carry(folder, changes, acts)
+
+        return folder.edit_all(edits, carry)[-1]
 
     def close(self) -> None:
         """Let go of them."""
@@ -176,29 +222,80 @@ class Keeper:
     def _share_again(self, shared: Note, note: Note) -> Note:
         """Count what was shared before, once for each session."""
         if not set(_sessions(note)) <= set(shared.related_sessions):
-            shared = self._count(shared.id, note.occurrences, _sessions(note))
-            self._tell(shared, "seen", reason=note.file)
+
+            def carry(changes: Sequence[Change]) -> None:
+                act = _Act("seen", changes[0].note, reason=note.file)
+                self._carry(self.shelf.folder, changes, [act])
+
+            count = _counting(note.occurrences, _sessions(note))
+            shared = self._judge(self.shelf.folder.edit(shared.id, count, carry))
         if shared.status in ("draft", "pending_user"):
             return self.step(shared.id, "approve")
         return shared
 
-    def _count(self, id: str, times: int, sessions: Iterable[str]) -> Note:
-        """Count a note as seen so many times more, in these sessions."""
+    def _judge(self, note: Note) -> Note:
+        """Return a note as it stands."""
+        return approval.judge(note, self._approved)
 
-        def counted(note: Note, text: str) -> str:
-            seen_in = list(dict.fromkeys([*note.related_sessions, *sessions]))
-            count = note.occurrences + times
-            return reading.changed(text, occurrences=count, related_sessions=seen_in)
-
-        return self.shelf.folder.edit(id, counted)
-
-    def _supersede(self, old: str, new: Note) -> None:
+    def _can_be_superseded(self, old: str) -> bool:
         try:
-            note = lifecycle.supersede(self.shelf.folder, old, new.id, now=self._place.clock.now())
-        except UsageError as error:
+            lifecycle.check(self._judge(self.shelf.folder.read(old)), "archive")
+        except (UsageError, reading.NoteFault) as error:
             self._on_problem(f"{shown_line(old)} is not superseded: {error.what}")
-            return
-        self._tell(note, "superseded", reason=new.id)
+            return False
+        return True
+
+    def _steps(self, before: Note, after: Note, step: Step, reason: str = "") -> list[_Act]:
+        """Return what the trail says of a step from one state of a note to another."""
+        acts = []
+        if before.approval == approval.CHANGED:
+            acts.append(_Act("changed", before, by=""))
+        if step == "approve" and before.status == "draft":
+            submitted = after.model_copy(update={"status": "pending_user"})
+            acts.append(_Act("submitted", submitted))
+        acts.append(_Act(_ACTS[step], after, reason=reason))
+        return acts
+
+    def _adding(self, draft: Draft) -> Callable[[Sequence[Change]], None]:
+        def carry(changes: Sequence[Change]) -> None:
+            act = _Act("added", changes[0].note, message=draft.source)
+            self._carry(self.shelf.folder, changes, [act])
+
+        return carry
+
+    def _carry(self, folder: Folder, changes: Sequence[Change], acts: Sequence[_Act]) -> None:
+        """Do it: the acts are in the trail and the files are written, or neither."""
+        folder.sync = self.shelf.folder.sync
+        self._desk.carry_out(folder, changes, [self._fields(act) for act in acts])
+
+    def _fields(self, act: _Act) -> dict[str, Any]:
+        note = act.note
+        fields = {
+            "note": note.id,
+            "act": act.act,
+            "by": self._by if act.by is None else act.by,
+            "kind": note.kind,
+            "title": note.title,
+            "status": note.status,
+            "message": act.message,
+            "reason": self._redactor.text(act.reason),
+        }
+        if act.act == "approved":
+            fields["sha256"] = approval.sha256(note)
+        return fields
+
+    def _append(
+        self, makes: Sequence[Callable[[Stamp], NoteEvent]], then: Callable[[], None]
+    ) -> list[NoteEvent]:
+        events = []
+        for make in makes:
+            event = make(self._log.stamp())
+            self._log.append(event)
+            approval.after(self._approved, event.note, event.act, event.sha256)
+            events.append(event)
+        self.told += events
+        then()
+        return events
 
     def _redacted(self, draft: Draft) -> Draft:
         text = self._redactor.text
@@ -224,29 +321,47 @@ class Keeper:
                 f"`arena show {stored.name} --json` has the ids of messages.",
             )
 
-    def _tell(
-        self, note: Note, act: NoteAct, *, message: str | None = None, reason: str = ""
-    ) -> Note:
-        stamp = self._log.stamp()
-        event = NoteEvent(
-            seq=stamp.seq,
-            ts=stamp.ts,
-            note=note.id,
-            act=act,
-            by=self._by,
-            kind=note.kind,
-            title=note.title,
-            status=note.status,
-            message=message,
-            reason=self._redactor.text(reason),
-        )
-        try:
-            self._log.append(event)
-        except DiskRefused as error:
-            what = f"{error.what}; {shown_line(note.file)} is {act} all the same"
-            raise DiskRefused(what, "Free space or rights there.") from error
-        self.told.append(event)
-        return note
+
+class _Act(NamedTuple):
+    """An entry of the trail; `by` None is who acts on the notes."""
+
+    act: NoteAct
+    note: Note
+    message: str | None = None
+    reason: str = ""
+    by: str | None = None
+
+
+def _counting(times: int, sessions: Iterable[str]) -> Make:
+    """Return what counts a note as seen so many times more, in these sessions."""
+
+    def counted(note: Note, text: str) -> str:
+        seen_in = list(dict.fromkeys([*note.related_sessions, *sessions]))
+        count = note.occurrences + times
+        return reading.changed(text, occurrences=count, related_sessions=seen_in)
+
+    return counted
+
+
+def finish(place: Place, shelf: Shelf) -> None:
+    """Finish what a process began with these notes that is gone, if nobody holds them now.
+
+    Where the folder refuses it, the notes are shown as they are.
+    """
+    if not noting.is_unfinished(shelf.trail):
+        return
+    with contextlib.suppress(SessionBusy, UsageError, DiskRefused):
+        place = dataclasses.replace(place, wait_s=0)
+        Keeper(place, shelf, "", redactor=Redactor(set(), ())).close()
+
+
+def _folders(workspace: Path, shelf: Shelf, *, sync: bool) -> list[Folder]:
+    """Return the folders whose notes the trail of a shelf may be about."""
+    if shelf.stored is None:
+        return [shelf.folder]
+    shared = shelves.of(workspace, None).folder
+    shared.sync = sync
+    return [shelf.folder, shared]
 
 
 def _sessions(note: Note) -> list[str]:
@@ -280,7 +395,7 @@ def check(shelf: Shelf, id: str, step: Step, *, done: Container[str] = ()) -> No
 
     One whose status is one of `done` needs it no more.
     """
-    note = shelf.folder.read(id)
+    note = shelves.note(shelf, id)
     if note.status not in done:
         lifecycle.check(note, step)
 
@@ -288,16 +403,21 @@ def check(shelf: Shelf, id: str, step: Step, *, done: Container[str] = ()) -> No
 def _check_unapproved(draft: Draft, known: Sequence[Note]) -> None:
     """Raises UsageError where a person's text would go to a note whose text stays as it is."""
     for note in known:
-        if draft.body.strip() and note.status == "approved" and taking.same(note, draft):
+        is_fixed = note.status == "approved" or note.approval
+        if draft.body.strip() and is_fixed and taking.same(note, draft):
             raise UsageError(
-                f"{shown_line(note.id)} says the same and is approved: its text stays as it is",
+                f"{shown_line(note.id)} says the same and is approved: its text stays as it is"
+                if not note.approval
+                else f"{shown_line(note.id)} says the same, and {note.approval}",
                 f"Put another in its place: `arena knowledge add --supersedes {note.id} TITLE`.",
             )
 
 
-def _made(folder: Path, workspace: Path) -> Path:
+def _made(folder: Path, workspace: Path, *, sync: bool) -> Path:
     try:
-        ownfiles.make_folder(folder, below=workspace)
+        made = ownfiles.make_folder(folder, below=workspace)
+        if sync:
+            wholefile.sync_folders(made)
     except OSError as error:
         raise DiskRefused(
             f"{folder}: cannot make a folder here: {error.strerror or error}",

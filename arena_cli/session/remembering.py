@@ -12,7 +12,7 @@ from arena_cli.engine.recalling import Recollection
 from arena_cli.ground import ownfiles
 from arena_cli.ground.errors import Fault
 from arena_cli.memory.folder import Folder
-from arena_cli.session import store
+from arena_cli.session import approvals, store
 from arena_cli.team.model import Member, Team
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def of(place: Place, session: Path, team: Team) -> Recollection:
     folders = [own_notes(session, place.workspace)]
     if place.shared_notes:
         folders.append(shared_notes(place.workspace))
+    for folder in folders:
+        folder.sync = place.durability == "fsync"
 
     def make_index() -> Index:
         from arena_cli.memory.index import Index  # noqa: PLC0415 - most sessions have no notes
@@ -53,6 +55,7 @@ def of(place: Place, session: Path, team: Team) -> Recollection:
             folders,
             embedding=place.memory.embedding,
             environ=place.environ,
+            follow_trail=approvals.of_folder,
         )
 
     return Recollection(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import unicodedata
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,15 +16,18 @@ from arena_cli.adapters.base import Adapter
 from arena_cli.adapters.processes import strays
 from arena_cli.adapters.runtime import Calls, Runtime
 from arena_cli.context import history, render, window
-from arena_cli.engine import milestones
+from arena_cli.engine import milestones, noting
 from arena_cli.engine.loop import Engine
+from arena_cli.engine.recalling import Recollection
 from arena_cli.engine.scene import Room, Scene
 from arena_cli.ground.chat import Renderer
 from arena_cli.ground.clock import Clock, SystemClock
 from arena_cli.ground.errors import Fault
 from arena_cli.ground.protocol import Attachment
 from arena_cli.ground.redact import Redactor
-from arena_cli.session import left, lock, outgoing, remembering, store
+from arena_cli.memory import approval
+from arena_cli.memory.note import Note
+from arena_cli.session import approvals, left, lock, outgoing, remembering, store
 from arena_cli.session.outgoing import Outgoing, Planted, PlantedSummary
 from arena_cli.team import environ, mentions
 from arena_cli.team.model import (
@@ -41,6 +45,7 @@ from arena_cli.transcript.events import (
     Compacted,
     Event,
     MessageEvent,
+    NoteEvent,
     Resumed,
     SessionEvent,
 )
@@ -179,6 +184,16 @@ class Session:
         self._tell_who_talks()
         if repair:
             self.journal.write(lambda stamp: log.recovered(repair, stamp))
+        self._finish_acts(recollection)
+
+    def _finish_acts(self, recollection: Recollection) -> None:
+        """Finish what a crash left half done with the notes of the session, and the shared ones."""
+        noting.finish(self._log, self.journal.write_all, recollection.folders)
+        for folder in recollection.folders:
+            if folder.shared and noting.is_unfinished(approvals.trail_of(folder)):
+                from arena_cli.session import knowledge, shelves  # noqa: PLC0415 - after a crash
+
+                knowledge.finish(self._place, shelves.of(self._place.workspace, None))
 
     @property
     def open_chain(self) -> ChainState | None:
@@ -228,6 +243,28 @@ class Session:
                 tokens_after=planted.tokens_after,
             )
         )
+
+    def plant_approval(self, note: Note) -> None:
+        """Write that a note was approved that a scenario starts with, if its file says so.
+
+        Nobody hears of it: it is no event of the scenario. Raises DiskRefused.
+        """
+        if note.status != "approved":
+            return
+        stamp = self._log.stamp()
+        event = NoteEvent(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            note=unicodedata.normalize("NFC", note.id),
+            act="approved",
+            by=note.approved_by or outgoing.USER.id,
+            kind=note.kind,
+            title=note.title,
+            status=note.status,
+            sha256=approval.sha256(note),
+        )
+        self._log.append(event)
+        self.journal.fold.apply(event)
 
     async def resume(self) -> ChainFinished | None:
         """Go on with the chain that was cut short; None where there is none."""

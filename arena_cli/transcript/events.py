@@ -176,6 +176,7 @@ NoteAct = Literal[
     "rejected",
     "archived",
     "superseded",
+    "changed",
     "refused",
 ]
 
@@ -185,7 +186,9 @@ class NoteEvent(Event):
 
     `note` is its id (see `memory.note`), `by` the id of an agent or a human, or `rules`; `status`
     is that after it. `message` is the id of the message that it comes from, if one. What an agent
-    wrote and is no note is `refused`, for a `reason`; it has no `note`.
+    wrote and is no note is `refused`, for a `reason`; it has no `note`. `sha256` is the hash of the
+    text that was `approved`; a text that was changed since is `changed` before anything else is
+    done to the note.
     """
 
     type: Literal["note"] = "note"
@@ -197,6 +200,7 @@ class NoteEvent(Event):
     status: str
     message: str | None = None
     reason: str = ""
+    sha256: str = Field(default="", exclude_if=lambda value: not value)
 
 
 class ContextUsage(Event):

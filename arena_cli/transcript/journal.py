@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from arena_cli.transcript.events import Event
@@ -22,8 +22,19 @@ class Journal:
 
     def write(self, make: Callable[[Stamp], E]) -> E:
         """Append the event that `make` builds around its stamp. Raises DiskRefused."""
-        event = make(self.log.stamp())
-        self.log.append(event)
-        self.fold.apply(event)
-        self._on_event(event)
-        return event
+        return self.write_all([make])[0]
+
+    def write_all(
+        self, makes: Sequence[Callable[[Stamp], E]], then: Callable[[], object] = lambda: None
+    ) -> list[E]:
+        """Append events in order, do what follows on them, and tell of them. Raises DiskRefused."""
+        events = []
+        for make in makes:
+            event = make(self.log.stamp())
+            self.log.append(event)
+            self.fold.apply(event)
+            events.append(event)
+        then()
+        for event in events:
+            self._on_event(event)
+        return events

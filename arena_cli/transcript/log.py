@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from arena_cli.ground import ownfiles
+from arena_cli.ground import ownfiles, wholefile
 from arena_cli.ground.clock import Clock, timestamp
 from arena_cli.ground.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.team.model import Durability
@@ -54,6 +54,7 @@ class Log:
         except OSError as error:
             raise _refused(path, error) from error
         self.size = state.st_size
+        self._is_new = self.size == 0
         self._identity = _identity(state)
         self._held = rescue.Held(self.size)
 
@@ -78,6 +79,7 @@ class Log:
                 raise OSError(f"only {written} of {len(line)} bytes were written")
             if self._sync and isinstance(event, (MessageEvent, ReplyFinished)):
                 os.fsync(self._file)
+                self._sync_names()
         except OSError as error:
             os.ftruncate(self._file, self.size)
             raise _refused(self.path, error) from error
@@ -115,6 +117,21 @@ class Log:
         if size < self.size:
             return "cut"
         return "changed" if size > self.size else None
+
+    def sync(self) -> None:
+        """Have what was appended reach the disk, if that is asked for. Raises DiskRefused."""
+        if self._sync:
+            try:
+                os.fsync(self._file)
+                self._sync_names()
+            except OSError as error:
+                raise _refused(self.path, error) from error
+
+    def _sync_names(self) -> None:
+        """Have the names of a new transcript and of the folders above it reach the disk, once."""
+        if self._is_new:
+            self._is_new = False
+            wholefile.sync_folders(list(self.path.parents)[:3])
 
     def close(self) -> None:
         if self._file >= 0:

@@ -13,6 +13,7 @@ from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.memory import reading
 from arena_cli.memory.folder import SUFFIX
+from arena_cli.memory.note import Note
 from arena_cli.scenario.load.include import Reader
 from arena_cli.scenario.load.shapes import Given
 
@@ -22,6 +23,12 @@ class GivenNote(NamedTuple):
 
     name: str
     text: str
+
+    @property
+    def note(self) -> Note:
+        """The note that it becomes."""
+        stem = self.name.removesuffix(SUFFIX)
+        return reading.parse(self.text, id=stem, file=self.name)
 
     def put(self, folder: Path) -> None:
         """Write it among a session's notes. Raises DiskRefused."""

@@ -219,6 +219,7 @@ class Playing:
         given = scenario.file.given
         for note in scenario.notes:
             note.put(remembering.own_notes(first.folder, self._place.workspace).path)
+            first.plant_approval(note.note)
         said: list[MessageEvent] = []
         if given.fill:
             for planted in neutral.messages(
