@@ -100,10 +100,18 @@ expect: {turns: 3}
         ("{replied: [dev], end: quiet}", "{}", "error"),
         ("{outcome: {oncall: timeout}}", "{}", "passed"),
         ("{}", "{outcome: {oncall: timeout}}", "passed"),
-        ("{outcome: {oncall: success}}", "{}", "failed"),
+        ("{outcome: {oncall: success}}", "{}", "error"),
+        ("{outcome: {oncall: error}}", "{}", "error"),
+        ("{timeline: [{agent: oncall}]}", "{}", "error"),
+        ("{timeline: [{agent: oncall, turn: 1}]}", "{}", "error"),
+        ("{timeline: [{agent: oncall, status: timeout}]}", "{}", "passed"),
+        ("{timeline: [{agent: oncall, status: timeout, phase: B}]}", "{}", "error"),
+        ("{timeline: [{agent: oncall, status: timeout, contains: x}]}", "{}", "error"),
+        ("{timeline: [{agent: oncall, status: timeout, mentions: []}]}", "{}", "error"),
+        ("{timeline: [{agent: oncall, status: error}]}", "{}", "error"),
         ("{}", "{outcome: {oncall: success}}", "error"),
         ("{outcome: {dev: success}}", "{}", "error"),
-        ("{end: failed}", "{}", "failed"),
+        ("{end: failed}", "{}", "error"),
         ("{end: [failed, quiet]}", "{}", "error"),
         ("{}", "{end: failed}", "error"),
         ("{replied: []}", "{}", "error"),
@@ -119,6 +127,30 @@ def test_one_agent_that_fails_is_an_error_unless_it_is_named(
 def test_a_chain_that_failed_as_expected_passes(stage: Stage) -> None:
     text = "scenario: x\nsteps: [{send: '@dev crash', expect: {end: failed}}]"
     assert stage.play(text).status == "passed"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "{outcome: {oncall: success}}",
+        "{outcome: {oncall: error}}",
+        "{end: failed}",
+        "{timeline: [{agent: oncall, status: error}]}",
+        "{timeline: [{agent: oncall}], turns: 7}",
+    ],
+)
+def test_an_agent_that_failed_never_satisfies_xfail(stage: Stage, step: str) -> None:
+    text = "scenario: x\nxfail: '#412'\nsteps:\n  - send: '@dev @oncall go'\n    expect: "
+    assert stage.play(text + step).status == "error"
+    assert stage.play(text + "{outcome: {oncall: timeout}, turns: 7}").status == "xfailed"
+
+
+def test_an_end_over_the_whole_excuses_only_the_last_chain(stage: Stage) -> None:
+    crash = "{send: '@dev crash', on_fail: continue}"
+    last = f"scenario: x\nsteps: [{{send: '@dev hi'}}, {crash}]\nexpect: {{end: [failed, quiet]}}"
+    first = f"scenario: x\nsteps: [{crash}, {{send: '@dev hi'}}]\nexpect: {{end: [failed, quiet]}}"
+    assert stage.play(last).status == "passed"
+    assert stage.play(first).status == "error"
 
 
 def test_an_outcome_that_comes_later_does_not_excuse_the_failure_before(stage: Stage) -> None:

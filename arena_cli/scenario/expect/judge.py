@@ -95,13 +95,16 @@ class Rows:
             row
             for row in (*expect.timeline, *expect.timeline_exact)
             if row.agent and "status" in row.model_fields_set and row.status in FAILED
+            if not row.kinds and "mentions" not in row.model_fields_set
         ]
 
     def name(self, call: Call, turn: int) -> bool:
         """Whether a row that is left names that call, in that turn; it is not left then."""
         for row in self._left:
-            in_turn = "turn" not in row.model_fields_set or row.turn == turn
-            if in_turn and (row.agent, row.status) == (call.agent, call.done.status):
+            actual = {"turn": turn, "phase": call.done.phase}
+            keys = actual.keys() & row.model_fields_set
+            is_there = all(getattr(row, key) == actual[key] for key in keys)
+            if is_there and (row.agent, row.status) == (call.agent, call.done.status):
                 self._left.remove(row)
                 return True
         return False
@@ -110,17 +113,14 @@ class Rows:
 def unnamed(
     told: Conversation, step: Expect, scenario: Expect, rows: Rows, before: int
 ) -> list[Failure]:
-    """The calls that failed in a step, and that neither `expect` names.
+    """Return the calls that failed in a step, and that neither `expect` names.
 
-    `rows` are the scenario's that are left, `before` the number of turns of the steps before.
+    An expectation names a failure only if its value is that failure: one that fails as well excuses
+    nothing. `rows` are the scenario's that are left, `before` the number of turns of the steps
+    before; `scenario` has no `end` where the step's chain is not the last.
     """
     failures = told.failures()
-    if not failures:
-        return []
-    # Where no other end will do, that expectation has failed, and says so.
-    if set(step.end) == {"failed"} or (
-        told.end == "failed" and "failed" in (*step.end, *scenario.end)
-    ):
+    if not failures or (told.end == "failed" and "failed" in (*step.end, *scenario.end)):
         return []
     own = Rows(step)
     return [
@@ -133,16 +133,8 @@ def unnamed(
         for call in failures
         if not own.name(call, call.turn)
         and not rows.name(call, before + call.turn)
-        and scenario.outcome.get(call.agent) != call.done.status
-        and not _named_by_step(call, told, step)
+        and call.done.status not in (one.outcome.get(call.agent) for one in (step, scenario))
     ]
-
-
-def _named_by_step(call: Call, told: Conversation, step: Expect) -> bool:
-    """By the same outcome, or by another one: then that expectation has failed, and says so."""
-    expected = step.outcome.get(call.agent)
-    status = call.done.status
-    return expected is not None and (expected == status or expected != told.outcome(call.agent))
 
 
 def status_of(checks: Sequence[CheckResult], failures: Sequence[Failure]) -> Status:
