@@ -75,6 +75,7 @@ class Redactor:
     ) -> None:
         self.patterns = tuple(UserPattern(one, where=PATTERNS) for one in patterns)
         self.literals = tuple(sorted({form for one in secrets if one for form in _forms(one)}))
+        self._beginnings = tuple((one, one[: _recognisable(one)]) for one in self.literals)
 
     def text(self, text: str) -> str:
         """The text with every secret in it replaced."""
@@ -135,8 +136,7 @@ class Redactor:
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """(start, end) of each secret; they may overlap."""
-        for literal in self.literals:
-            least = literal[: _recognisable(literal)]
+        for literal, least in self._beginnings:
             at = text.find(least)
             while at >= 0:
                 yield at, at + _common(literal, text, at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -34,12 +35,9 @@ def refuse(paths: Iterable[Path], option: str) -> None:
 
 
 def _reason(path: Path) -> str:
-    for name in {path.name.casefold(), path.resolve().name.casefold()}:
-        if not _is_any(name, _EXAMPLES):
-            if _is_any(name, _ENV_FILES):
-                return "this is a file of environment variables"
-            if _is_any(name, _KEY_FILES):
-                return "this is a file of keys or passwords"
+    for name in (path.name, Path(os.path.realpath(path)).name):
+        if reason := _reason_of_name(name.casefold()):
+            return reason
     try:
         if not path.is_file():
             return ""
@@ -48,6 +46,14 @@ def _reason(path: Path) -> str:
     except OSError:
         return ""  # whoever reads it reports that
     return "it holds a private key" if holds_key else ""
+
+
+def _reason_of_name(name: str) -> str:
+    if _is_any(name, _EXAMPLES):
+        return ""
+    if _is_any(name, _ENV_FILES):
+        return "this is a file of environment variables"
+    return "this is a file of keys or passwords" if _is_any(name, _KEY_FILES) else ""
 
 
 def _is_any(name: str, patterns: Iterable[str]) -> bool:
