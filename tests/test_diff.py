@@ -681,6 +681,7 @@ also differ: usage (--json tells where)
             "field": "replied",
             "a": {"status": "passed", "expected": "dev, qa", "actual": "dev, qa"},
             "b": {"status": "failed", "expected": "dev, qa", "actual": "dev"},
+            "checked": True,
         }
     ]
 
@@ -753,8 +754,43 @@ def test_results_that_say_why_nothing_was_recorded(program: Program) -> None:
     result = json.loads((program.folder / "a.json").read_bytes())
     result["scenarios"][0]["unkept"] = "an agent or arena failed"
     program.file("b.json", json.dumps(result))
-    done = program.run("diff", "a.json", "b.json").check(code=1)
+    done = program.run("diff", "a.json", "b.json").check(code=0)
     assert "  unkept\n    A nothing\n    B an agent or arena failed\n" in done.stdout
+
+
+LIVE = """\
+scenario: What a live agent says
+steps:
+  - send: "@dev roll it back"
+    expect:
+      replied: {include: [dev]}
+      turns: {min: 1}
+      outcome: {dev: success}
+      tokens: {max: 5000}
+      replies: {dev: [{contains: back}, {max_words: 20}]}
+"""
+
+
+def test_results_in_which_the_same_was_checked_are_the_same(program: Program) -> None:
+    program.scenario(LIVE, "live")
+    program.agent("dev", {"say": "It is back."})
+    program.file("a.json", program.run("run", "--json", "--live").out)
+    program.agent("dev", {"say": "Rolled back to 811, as you asked. @qa look"})
+    program.agent("qa", {"say": "I looked."})
+    program.file("b.json", program.run("run", "--json", "--record").out)
+    done = program.run("diff", "a.json", "b.json").check()
+    assert "  mode\n    A live\n    B record\n" in done.stdout
+    assert "\nalso differ: usage, actual (--json tells where)\n" in done.stdout
+    assert done.stdout.endswith("\n\nno difference in what was checked\n")
+    document = json.loads(program.run("diff", "a.json", "b.json", "--json").check().out)
+    assert document["same"] is True
+    assert not any(one["checked"] for one in document["scenarios"][0]["fields"])
+
+    program.scenario(LIVE.replace("{min: 1}", "{max: 3}"), "live")
+    program.file("c.json", program.run("run", "--json", "--live").out)
+    done = program.run("diff", "b.json", "c.json").check(code=1)
+    assert "  step 1: turns\n    A passed\n      expected: at least 1\n" in done.stdout
+    assert "    B passed\n      expected: at most 3\n" in done.stdout
 
 
 @pytest.mark.parametrize(

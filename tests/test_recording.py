@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from program import Done, Program
+from fasteners import InterProcessLock
+from program import Done, Program, until
 
 from arena_cli.adapters.runtime import Heard
 from arena_cli.ground.errors import (
@@ -377,6 +379,127 @@ def test_an_agent_that_fails_unexpectedly_is_not_kept(program: Program) -> None:
     (told,) = result(done)["scenarios"]
     assert (told["written"], told["unkept"]) == (False, "an agent or arena failed")
     assert not recording(program).exists()
+
+
+@pytest.mark.parametrize(
+    ("expect", "written"),
+    [
+        ("{turns: {min: 1}}", False),
+        ("{outcome: {critic: success}}", False),
+        ("{outcome: {critic: timeout}}", False),
+        ("{outcome: {critic: error}, replies: {planner: [{contains: never}]}}", False),
+        ("{end: failed, turns: 7}", False),
+        ("{outcome: {critic: error}}", True),
+        ("{end: failed}", True),
+    ],
+)
+def test_a_failure_replaces_no_answer_unless_the_scenario_passes_with_it(
+    program: Program, expect: str, written: bool
+) -> None:
+    def scenario(expect: str) -> None:
+        program.scenario(
+            f"scenario: S\nsteps:\n  - send: '@critic hi'\n    expect: {expect}\n", "plan"
+        )
+
+    scenario("{turns: 1}")
+    assert program.run("run", "--record").code == 0
+    before = recording(program).read_bytes()
+    program.program("critic", "exit", "3")
+    scenario(expect)
+    done = program.run("run", "--record", "--json")
+    (told,) = result(done)["scenarios"]
+    assert (told["written"], recording(program).read_bytes() != before) == (written, written)
+    assert told["unkept_agents"] == ([] if written else ["critic"])
+    if not written:
+        assert done.code
+        assert told["unkept"]
+        shown = program.run("run", "--record").stdout.splitlines()[0]
+        assert "not recorded: " in shown
+        assert "(critic): scenarios/recordings/plan.jsonl stays as it was" in shown
+
+
+def test_a_failure_that_was_recorded_is_recorded_anew(program: Program) -> None:
+    program.program("critic", "exit", "3")
+    text = "scenario: S\nsteps:\n  - send: '@planner @critic hi'\n    expect: {}\n"
+    program.scenario(text.replace("{}", "{outcome: {critic: error}}"), "plan")
+    assert program.run("run", "--record").code == 0
+    program.program("planner", "say", "another plan")
+    program.scenario(text.replace("{}", "{outcome: {critic: error}, turns: 7}"), "plan")
+    (told,) = result(program.run("run", "--record", "--json"))["scenarios"]
+    assert (told["status"], told["written"]) == ("failed", True)
+
+
+def test_a_snapshot_stays_with_its_recording(program: Program) -> None:
+    program.scenario(
+        "scenario: S\nsteps:\n  - send: '@planner @critic hi'\n"
+        "    expect: {replies: {planner: [{snapshot: true}]}}\n",
+        "plan",
+    )
+    program.program("planner", "say", "the plan")
+    assert program.run("run", "--record").code == 0
+    program.program("planner", "say", "another plan")
+    program.program("critic", "exit", "3")
+    assert program.run("run", "--record").code == 3
+    assert program.run("run", "--replay", "--drift", "ignore").code == 0
+
+
+NESTED = """\
+import os, subprocess, sys
+def answer(input):
+    if "case one" in input.messages[-1].content:
+        done = subprocess.run(
+            [sys.executable, "-m", "arena_cli", "run", "--record", "-k", "two", "cases"],
+            env={**os.environ, "PYTHONPATH": ROOT}, capture_output=True,
+        )
+        assert done.returncode == 0, done.stderr
+    return "done"
+"""
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_cases_of_one_file_that_are_recorded_at_once_lose_nothing(
+    program: Program, is_new: bool
+) -> None:
+    """While one case is recorded, another arena records the other from begin to end."""
+    root = str(Path(__file__).parent.parent)
+    program.file("nested.py", NESTED.replace("ROOT", repr(root)))
+    program.agent("planner", adapter={"type": "python", "target": "nested.py:answer"})
+    program.scenario(
+        "scenario: S\ncases: [{id: one}, {id: two}]\nvars: {x: 1}\nsteps:\n"
+        "  - send: '@planner case ${case.id}'\n".replace("${case.id}", "${vars.id}")
+        + "    expect: {replies: {planner: [{snapshot: true}]}}\n",
+        "cases",
+    )
+    text = (program.folder / "scenarios" / "cases.yaml").read_text(encoding="utf-8")
+    text = text.replace("{id: one}", "{id: one, vars: {id: one}}").replace(
+        "vars: {x: 1}\n", "vars: {id: two}\n"
+    )
+    program.scenario(text, "cases")
+    if not is_new:
+        program.agent("planner", "old")
+        assert program.run("run", "--record", "cases").code == 0
+        program.agent("planner", adapter={"type": "python", "target": "nested.py:answer"})
+    program.run("run", "--record", "-k", "one", "cases").check()
+    found = [one for one in lines(recording(program, "cases")) if one["type"] == "case"]
+    assert [one["case"] for one in found] == ["one", "two"]
+    done = program.run("run", "--replay", "cases", "--json")
+    assert (done.code, result(done)["drift"]) == (0, [])
+    told = recording(program, "cases").read_text(encoding="utf-8")
+    assert told.count('"output":{"content":"done"}') == 2
+
+
+def test_a_recording_is_written_by_one_arena_at_a_time(program: Program) -> None:
+    program.agent("planner", "the plan")
+    program.scenario("scenario: S\nsteps: [{send: '@planner hi'}]\n", "plan")
+    (program.folder / "sessions").mkdir(exist_ok=True)
+    with InterProcessLock(program.folder / "sessions" / ".recordings.lock"):
+        running = program.start("run", "--record")
+        until(lambda: list(program.folder.glob("sessions/2*/transcript.jsonl")))
+        time.sleep(0.3)
+        assert running.poll() is None
+        assert not recording(program).exists()
+    program.finish(running).check()
+    assert recording(program).exists()
 
 
 def test_failures_and_late_answers_are_replayed_as_they_were(program: Program) -> None:

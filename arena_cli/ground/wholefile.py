@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from arena_cli.ground import ownfiles
@@ -97,3 +97,16 @@ def _is_alive(pid: str) -> bool:
     import psutil  # noqa: PLC0415 - only after a crash
 
     return bool(psutil.pid_exists(int(pid)))
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Wait until no other process holds the lock at this path, and hold it. Raises OSError.
+
+    The operating system frees the lock of a process that is gone; the empty file stays.
+    """
+    from fasteners import InterProcessLock  # noqa: PLC0415 - needed by few who write files
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with InterProcessLock(path):
+        yield

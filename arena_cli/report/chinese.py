@@ -172,6 +172,7 @@ TEXTS = {
     "{who} are shown another {field}": "{who} 看到的 {field} 变了",
     "a check failed to judge": "有检查未能评判",
     "accepted: it was written into the recording": "已接受：写进了录制",
+    "an agent failed, and its recording has an answer": "有成员出错，而已有的录制中它有回答",
     "an agent or arena failed": "有成员或 arena 本身出错",
     "another message is sent": "发出的消息变了",
     "and {count} more lines": "还有 {count} 行",
@@ -189,6 +190,7 @@ TEXTS = {
     "the file has no case {case} any more": "文件里不再有 {case} 这一例",
     "the team has another {field}": "团队的 {field} 变了",
     "there are calls without a recorded answer": "有调用没有录制的回答",
+    "{recording} stays as it was": "{recording} 保持原样",
     # how two conversations, or results, differ
     "({count} equal lines)": "（{count} 行相同）",
     "(--json tells where)": "（位置见 --json）",
@@ -203,6 +205,7 @@ TEXTS = {
         "之前说的都相同，但它看到的不同"
     ),
     "no difference": "没有不同",
+    "no difference in what was checked": "所检查的内容没有不同",
     "only in {side}": "只在 {side} 中",
     "recording {name}": "录制 {name}",
     "result {name}": "结果 {name}",

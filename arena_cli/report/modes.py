@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from arena_cli.ground.text import shown_line
 from arena_cli.report.words import Words
 from arena_cli.scenario.result import RunResult, ScenarioResult
 
@@ -32,4 +33,10 @@ def why_unkept(result: ScenarioResult, say: Words) -> str:
     """Why its recording was not written, though that was wanted."""
     if result.mode not in _UNKEPT:
         return ""
-    return say("it was cut short") if result.status == "interrupted" else say(result.unkept)
+    if result.status == "interrupted" or not result.unkept:
+        return say("it was cut short") if result.status == "interrupted" else ""
+    if not result.unkept_agents:
+        return say(result.unkept)
+    agents = shown_line(", ".join(result.unkept_agents))
+    stays = say("{recording} stays as it was", recording=shown_line(result.recording or ""))
+    return f"{say(result.unkept)} ({agents}){say(': ')}{stays}"

@@ -1,6 +1,8 @@
 """How two results of `arena run` differ, scenario by scenario.
 
-Times, paths of sessions, and lines of files are not compared. Nothing is drawn here
+Two results are the same where what was checked is: statuses, failures, drift, and each expectation
+with its verdict. What an agent said otherwise, within what is expected, or used otherwise, is kept
+beside that. Times, paths of sessions, and lines of files are not compared. Nothing is drawn here
 (`rundifferences` does).
 """
 
@@ -19,6 +21,9 @@ from arena_cli.report.diffshapes import Changed, Compared, Side
 VERSION = 1
 
 _DRIFT = "drift"
+_UNCHECKED = frozenset(
+    ("reason", "mode", "unkept", "usage", "judges_usage", "kind", "name", "session", "end")
+)
 
 
 class _Check(Shape):
@@ -83,9 +88,13 @@ class Run(Shape):
 
 
 class StepChanged(Changed):
-    """A field that differs. `step` counts from 1, None: over the whole scenario."""
+    """A field that differs. `step` counts from 1, None: over the whole scenario.
+
+    `checked`: it is a difference in what was checked, so that the results are not the same.
+    """
 
     step: int | None = None
+    checked: bool = True
 
 
 class ScenarioDiff(Shape):
@@ -110,7 +119,7 @@ class RunTold(Shape):
 
 
 class RunDifference(Shape):
-    """Two results; `scenarios` are those that differ."""
+    """Two results; `scenarios` are those that differ, `same` whether what was checked does not."""
 
     version: int = 1
     a: Compared
@@ -122,7 +131,9 @@ class RunDifference(Shape):
     @computed_field  # type: ignore[prop-decorator]  # as pydantic's documentation has it
     @property
     def same(self) -> bool:
-        return not self.scenarios
+        return not any(
+            one.only or any(field.checked for field in one.fields) for one in self.scenarios
+        )
 
 
 def read(document: Any, shown: str) -> Run:
@@ -174,7 +185,16 @@ def _changed(one: _Scenario, other: _Scenario) -> Iterator[StepChanged]:
     for step, field in sorted(dict.fromkeys([*a, *b]), key=_in_order):
         was, now = a.get((step, field)), b.get((step, field))
         if was != now:
-            yield StepChanged(step=step, field=field, a=was, b=now)
+            checked = field not in _UNCHECKED and not _both_held(was, now)
+            yield StepChanged(step=step, field=field, a=was, b=now, checked=checked)
+
+
+def _both_held(was: Any, now: Any) -> bool:
+    """Return whether one expectation passed on both sides, by other values."""
+    sides = (was, now)
+    if not all(isinstance(side, dict) and side.get("status") == "passed" for side in sides):
+        return False
+    return bool(was["expected"] == now["expected"])
 
 
 Place = tuple[int | None, str]

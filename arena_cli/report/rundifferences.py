@@ -39,7 +39,8 @@ def drawn(difference: RunDifference, say: Words, *, width: int) -> Iterator[Line
         yield differences.left_out(left_out, say)
     if difference.same:
         yield EMPTY
-        yield line(Span(say("no difference"), "strong"))
+        beside = say("no difference in what was checked")
+        yield line(Span(beside if difference.scenarios else say("no difference"), "strong"))
 
 
 def _scenario(
@@ -50,6 +51,8 @@ def _scenario(
     for field in one.fields:
         if field.field in _FOLLOWS or _follows(field):
             left_out[field.field.partition(":")[0]] = None
+        elif isinstance(field.a, Mapping) and not field.checked:
+            left_out["actual"] = None
         elif field.step not in unplayed or field.field == "status":
             fields.append(field)
     if not fields and not one.only:
@@ -89,11 +92,13 @@ def _field(one: StepChanged, say: Words, width: int) -> Iterator[Line]:
 
 def _check(one: StepChanged, say: Words, width: int) -> Iterator[Line]:
     """An expectation as it was on each side."""
+    sides = [value for value in (one.a, one.b) if value is not None]
+    is_edited = len(sides) == 2 and sides[0]["expected"] != sides[1]["expected"]
     for side, value in (("A", one.a), ("B", one.b)):
         if value is None:
             continue
         style = differences.STYLES["a" if side == "A" else "b"]
         yield line(INDENT * 2, Span(f"{side} {say.enum(value['status'])}", style), hang=6)
-        if value["status"] != "passed":
+        if is_edited or value["status"] != "passed":
             texts = str(value["expected"]), str(value["actual"])
             yield from columns.drawn(*texts, say, width=width, indent=INDENT * 3)

@@ -153,7 +153,8 @@ class ScenarioResult(Shape):
     `reason` is that of its `skip` or `xfail`; `error` what arena itself could not do (write to the
     disk). `seconds` are wall time. `mode` is None where it was not played; `recording` is the path
     of its recording, where one was used or written, `written` whether it was written anew, and
-    `unkept` why it was not, where that was wanted. `drift_fails`: it failed by its drift. `usage`
+    `unkept` why it was not, where that was wanted, and `unkept_agents` who failed, where the
+    recording stays as it was because of that. `drift_fails`: it failed by its drift. `usage`
     is what its agents used, `judges_usage` what its judges did.
     """
 
@@ -172,6 +173,7 @@ class ScenarioResult(Shape):
     recording: str | None = None
     written: bool = False
     unkept: str = ""
+    unkept_agents: list[str] = []
     drift: list[Drift] = []
     drift_fails: bool = False
     usage: Usage | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 from collections.abc import Iterable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +27,7 @@ from arena_cli.scenario.play import neutral, saving, scripts
 from arena_cli.scenario.play.judges import Judges
 from arena_cli.scenario.play.take import Take
 from arena_cli.scenario.play.watching import Watching
+from arena_cli.scenario.recording import files
 from arena_cli.scenario.recording.shelf import Shelf
 from arena_cli.scenario.result import (
     WRONG,
@@ -142,18 +143,30 @@ class Playing:
 
     @property
     def _unkept(self) -> str:
-        checks = [*(check for step in self._steps for check in step.checks), *self._checks]
-        return self._take.unkept(self._steps, checks, self._error is not None)
+        return self._take.unkept(self._steps, self._all_checks, self._error is not None)
+
+    @property
+    def _unkept_agents(self) -> list[str]:
+        """Those whose failure keeps the earlier recording."""
+        unnamed = {one.agent for step in self._steps for one in step.failures}
+        return sorted({*self._take.failed(self._all_checks), *unnamed} if self._take.before else ())
+
+    @property
+    def _all_checks(self) -> list[CheckResult]:
+        return [*(check for step in self._steps for check in step.checks), *self._checks]
 
     def refuse(self, why: str) -> None:
         """Its recording could not be written."""
         self._error = why
 
     def _save_snapshots(self) -> None:
+        if self._take.mode == "record" and self._unkept:
+            return  # they are those of the recording, which stays
         whole = self._error is None and all(one.status != "not_run" for one in self._steps)
         try:
-            self._snapshots.save(whole=whole)
-        except (DiskRefused, NotSnapshots) as error:
+            with files.lock(self._scenario.root) if self._snapshots.update else nullcontext():
+                self._snapshots.save(whole=whole)
+        except (DiskRefused, NotSnapshots, OSError) as error:
             self._error = str(error)
 
     @property
@@ -187,6 +200,7 @@ class Playing:
         error = self._error
         if status == "failed" and scenario.xfail is not None and not self._take.fails:
             error = "it was expected to fail, and passed: take its `xfail` out"
+        unkept = self._unkept if self._take.mode in ("record", "update") else ""
         return ScenarioResult(
             scenario=scenario.file.scenario,
             case=scenario.case.id if scenario.case else None,
@@ -202,7 +216,8 @@ class Playing:
             mode=None if scenario.skip is not None else self._take.mode,
             recording=self._take.recording,
             written=self.written,
-            unkept=self._unkept if self._take.mode in ("record", "update") else "",
+            unkept=unkept,
+            unkept_agents=self._unkept_agents if unkept else [],
             drift=self._take.drift,
             drift_fails=self._take.fails,
             usage=_sum(step.usage for step in self._steps),

@@ -7,7 +7,8 @@ from typing import Any
 
 from arena_cli.adapters.runtime import Calls, Runtime
 from arena_cli.scenario.load.scenario import Scenario
-from arena_cli.scenario.recording import drift, taking
+from arena_cli.scenario.recording import drift, failures, taking
+from arena_cli.scenario.recording.recorded import CaseRecord
 from arena_cli.scenario.recording.shelf import Shelf, WhatOfDrift
 from arena_cli.scenario.recording.tape import Tape
 from arena_cli.scenario.result import CheckResult, Drift, Mode, StepResult
@@ -18,12 +19,13 @@ from arena_cli.transcript.events import Event
 class Take:
     """One playing of a scenario, with a tape around its agents, or without.
 
-    `recording` is the path of its recording as it is shown, None where there is none; `drift` how
-    it differs from that, as far as it is known.
+    `recording` is the path of its recording as it is shown, None where there is none; `before` what
+    stands there of it; `drift` how it differs from that, as far as it is known.
     """
 
     def __init__(self, scenario: Scenario, shelf: Shelf | None = None) -> None:
         self.recording: str | None = None
+        self.before: CaseRecord | None = None
         self.drift: list[Drift] = []
         self._scenario = scenario
         self._mode: Mode = "live"
@@ -38,6 +40,7 @@ class Take:
         if self._mode != "live":
             self._tape = shelf.tape_of(scenario)
             self.recording = shelf.path_of(scenario)
+            self.before = shelf.before(scenario)
             cases = shelf.drift_of_cases(scenario)
             self.drift = [] if self._what_of_drift == "ignore" else cases
 
@@ -98,7 +101,8 @@ class Take:
         """Why its recording is not written anew; empty where it is, or is as it was.
 
         An agent that failed where nobody expected it, or a check that crashed, is no behaviour to
-        come back to; what drifted is kept only if it is taken over.
+        come back to; what drifted is kept only if it is taken over. A recording in which an agent
+        did not fail is replaced only if the scenario passes with that failure.
         """
         tape = self._tape
         if tape is None or (self._mode == "replay" and not tape.adds):
@@ -112,4 +116,21 @@ class Take:
             return "it drifted: take that over first, with --update"
         if error or any(step.failures or step.error for step in steps):
             return "an agent or arena failed"
-        return "a check failed to judge" if any(one.status == "error" for one in checks) else ""
+        return (
+            "a check failed to judge"
+            if any(one.status == "error" for one in checks)
+            else "an agent failed, and its recording has an answer"
+            if self.failed(checks)
+            else ""
+        )
+
+    def failed(self, checks: Sequence[CheckResult]) -> list[str]:
+        """Return the agents that failed, and did not in the recording that this would replace.
+
+        An agent's reply may fail where all `checks` hold; the work for a team's memory may not.
+        """
+        if self._tape is None or self.before is None:
+            return []
+        holds = not any(one.status == "failed" for one in checks)
+        failed = failures.of_calls(self._tape.calls, but_replies=holds)
+        return sorted(failed - failures.of_case(self.before))

@@ -12,6 +12,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -27,6 +28,7 @@ from arena_cli.transcript import events
 
 FOLDER = "recordings"
 SUFFIX = ".jsonl"
+LOCK = ".recordings.lock"
 VERSION = 1
 
 _HEAD = "recording"
@@ -72,6 +74,14 @@ def written(scenario: str, cases: Iterable[Sequence[Mapping[str, Any]]]) -> byte
     return "".join(f"{text}\n" for text in texts).encode()
 
 
+def lock(workspace: Path) -> AbstractContextManager[None]:
+    """Hold what only one process may: to change a recording or the snapshots of a workspace.
+
+    Raises OSError.
+    """
+    return wholefile.exclusive(workspace / "sessions" / LOCK)
+
+
 def write(path: Path, content: bytes) -> bool:
     """Put it there, at once or not at all; whether it is not what was there. Raises DiskRefused."""
     try:
@@ -82,6 +92,14 @@ def write(path: Path, content: bytes) -> bool:
     except OSError as error:
         raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
     return True
+
+
+def content_of(path: Path) -> bytes | None:
+    """Return its bytes; None where there are none to be read."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 def check_writable(path: Path, shown: str) -> None:

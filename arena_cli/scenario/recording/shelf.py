@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from arena_cli.ground.errors import Fault, FileFaults
+from arena_cli.ground.errors import DiskRefused, Fault, FileFaults
 from arena_cli.ground.userpattern import UserPattern
 from arena_cli.scenario.load.scenario import Scenario
 from arena_cli.scenario.recording import files
@@ -28,12 +28,13 @@ SCRIPTED = "scripted"
 
 @dataclass
 class _Volume:
-    """One file: what it held (None: nothing), the cases that were made anew, and how many of its
-    scenarios are still to be played.
+    """One file: what it held (None: nothing that counts) and its bytes then, the cases that were
+    made anew, and how many of its scenarios are still to be played.
     """
 
     path: Path
     shown: str
+    content: bytes | None = None
     before: Recording | None = None
     changed: dict[str | None, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     left: int = 0
@@ -66,6 +67,7 @@ class Shelf:
             recording = files.path_of(path)
             volume = self._volumes[path] = _Volume(recording, _shown(recording, found[0]))
             volume.left = sum(one.skip is None for one in found)
+            volume.content = files.content_of(recording)
             try:
                 volume.before = self._read(found, recording, volume.shown)
             except FileFaults as error:
@@ -123,6 +125,11 @@ class Shelf:
         if before is None:
             return "live"
         return "update" if self._wanted == "update" else "replay"
+
+    def before(self, scenario: Scenario) -> CaseRecord | None:
+        """Return what was recorded of a scenario, where that counts."""
+        before = self._volume(scenario).before
+        return before.cases.get(_case(scenario)) if before else None
 
     def path_of(self, scenario: Scenario) -> str:
         """The path of its recording as the user is shown it."""
@@ -198,16 +205,31 @@ class Shelf:
             self._write(scenario)
 
     def _write(self, scenario: Scenario) -> None:
+        """Write the cases that were made anew beside those that the file holds by now."""
         volume = self._volume(scenario)
         if not volume.changed:
             return
+        try:
+            with files.lock(scenario.root):
+                self._merge(scenario, volume)
+        except OSError as error:
+            what = f"{volume.shown}: could not write: {error.strerror or error}"
+            raise DiskRefused(what) from error
+        finally:
+            volume.changed.clear()  # what is refused once is told once
+
+    def _merge(self, scenario: Scenario, volume: _Volume) -> None:
         before = volume.before.cases if volume.before else {}
+        if files.content_of(volume.path) != volume.content:  # another arena wrote it meanwhile
+            try:
+                before = files.read(volume.path, volume.shown).cases
+            except FileFaults as error:
+                raise DiskRefused(f"it was changed meanwhile: {error}") from error
         kept = {case: files.lines_of(one) for case, one in before.items()}
         whole: dict[str | None, Sequence[Mapping[str, Any]]] = {**kept, **volume.changed}
         # What the file has no case for any more goes when that is taken over.
         gone = [one for one in before if self._wanted == "missing" and one not in scenario.cases]
         lines = [whole[case] for case in (*scenario.cases, *gone) if case in whole]
-        volume.changed.clear()  # what is refused once is told once
         files.write(volume.path, files.written(scenario.file.scenario, lines))
 
     def _volume(self, scenario: Scenario) -> _Volume:
