@@ -99,6 +99,7 @@ class Program(Stage):
         kept = {name: os.environ[name] for name in _SYSTEM if name in os.environ}
         fixed = {"COLUMNS": "80", "TZ": "UTC", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
         fixed["ARENA_LANG"] = "en"
+        fixed["ARENA_TRUST"] = "1"  # tests/test_trust.py tests what happens without it
         home = {"HOME": str(self.folder), "USERPROFILE": str(self.folder)}
         return {**kept, **fixed, **home, **self.env}
 

@@ -168,6 +168,7 @@ class Reader:
     folder: Path
     monkeypatch: pytest.MonkeyPatch
     language: str = "en"
+    newcomer: bool = False  # whose environment trusts nothing
     plugins: list[str] = field(default_factory=list)
     commands: int = 0
 
@@ -289,6 +290,8 @@ class Reader:
             "PYTHONPATH": os.pathsep.join([str(ROOT), *self.plugins]),
             "PYTHONUTF8": "1",
             "ARENA_LANG": self.language,
+            "ARENA_CONFIG_HOME": str(self.folder.parent / "config"),
+            **({} if self.newcomer else {"ARENA_TRUST": "1"}),
         }
         ended = subprocess.run(
             ["sh", "-c", command],
@@ -332,6 +335,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_load_and_commands_run(page: Path, reader: Reader) -> None:
     reader.language = "zh" if page == README_ZH else "en"
+    reader.newcomer = page.name.startswith("README")
     reader.prepare(BEGINS_WITH.get(page.name, "arena init"))
     for block in blocks(page):
         reader.take(block)

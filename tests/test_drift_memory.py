@@ -64,7 +64,7 @@ def note(stage: Stage, text: str) -> None:
 
 def play(stage: Stage, how: Wanted, text: str = SCENARIO) -> ScenarioResult:
     scenarios = stage.load(text)
-    place = common.place_of(loaded(stage), wait_s=0)
+    place = common.place_of(loaded(stage), wait_s=0, connects=True)
     told: list[ScenarioResult] = []
     shelf = Shelf(scenarios, how, drift="fail")
     asyncio.run(Runner(scenarios, place, told.append, shelf=shelf).run())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -16,6 +16,18 @@ from arena_cli.ground.chat import Render, RenderChat
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.team.model import ModelFacts
+
+
+class Endpoint(NamedTuple):
+    """A program, server or function that an agent is called through.
+
+    `name` is a command line, an address without its path, `file.py:function`, or the kind's name.
+    `variables` go there beside those that its settings name; `*` is the whole environment.
+    """
+
+    type: Literal["program", "host", "function", "kind", "agent", "setting"]
+    name: str
+    variables: tuple[str, ...] = ()
 
 
 class Settings(BaseModel):
@@ -26,7 +38,18 @@ class Settings(BaseModel):
     sources: ClassVar[Mapping[str, str]] = {}
     """Where the values of the kind's variables are to be had, for those that are not set."""
 
+    looks_only: ClassVar[bool] = False
+    """Whether `health` opens no connection and starts nothing while `Setup.connects` is False."""
+
     type: str
+
+    @classmethod
+    def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
+        """Return what an agent with these keys, not filled, starts or asks.
+
+        A kind that does not say is one by itself, with the whole environment.
+        """
+        return [Endpoint("kind", str(given.get("type")), ("*",))]
 
     @classmethod
     def is_template(cls, loc: Loc) -> bool:  # noqa: ARG003 - for kinds that have templates
@@ -64,7 +87,8 @@ class Setup:
     the workspace for the records of running programs (`strays`); `render` turns an input into
     (system text, prompt text), `chat` into turns; `used` tells which scripted entries this agent's
     earlier replies of the session used up; `environ` is the process environment with `.env` below;
-    `models` is what `arena.yaml` knows of models, by name.
+    `models` is what `arena.yaml` knows of models, by name. Unless it `connects`, `health` only
+    looks at files, and settings that the environment fills are not filled.
     """
 
     agent_id: str
@@ -77,6 +101,7 @@ class Setup:
     used: Callable[[], frozenset[int]] = frozenset
     environ: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, ModelFacts] = field(default_factory=dict)
+    connects: bool = True
 
 
 class Health(NamedTuple):

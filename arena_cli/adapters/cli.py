@@ -126,8 +126,8 @@ class CliAdapter:
                 f"{program.name} is a batch file, which would run commands in an argument",
                 "set `prompt: stdin` or `prompt: file`",
             )
-        folder = self._setup.workspace / self._settings.cwd
-        if not folder.is_dir():
+        if not programs.may_run_in(self._setup.workspace, self._settings.cwd):
+            folder = self._setup.workspace / self._settings.cwd
             raise self._unavailable(f"there is no folder {folder}", "mend `cwd`, or make it")
         return program
 
@@ -157,7 +157,7 @@ class CliAdapter:
             argv=[str(program), *given],
             stdin=stdin.encode("utf-8", "replace"),
             asked=self._asked,
-            cwd=self._setup.workspace / self._settings.cwd,
+            cwd=programs.folder(self._setup.workspace, self._settings.cwd),
             environ=programs.environment(self._setup.environ, self._settings.env),
             records=self._setup.records,
         )

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from pydantic import field_validator
 
 from arena_cli.adapters import python_worker
-from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.base import Endpoint, Health, Settings, Setup
 from arena_cli.adapters.processes import cli_output
 from arena_cli.adapters.processes.cli_output import NotAnAnswerError
 from arena_cli.adapters.processes.kept import Kept
@@ -36,7 +36,14 @@ class PythonSettings(Settings):
     takes an AgentInput and returns a text, an AgentOutput or a dict of its fields, async or not.
     """
 
+    looks_only: ClassVar[bool] = True
+
     target: str
+
+    @classmethod
+    def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
+        """Return the function, whose process has the whole environment."""
+        return [Endpoint("function", str(given.get("target")), ("*",))]
 
     @field_validator("target")
     @classmethod

@@ -47,6 +47,10 @@ HEALTH_LIMIT_S = 20.0
 MOST_RAW_CHARS = 16_384
 STOP_LIMIT_S = 20.0
 
+_NOT_ASKED = "not asked; `--connect` asks it"
+# Settings on which it does not hang whether an agent is there.
+_NO_PLACES = frozenset({"api_key", "env", "headers"})
+
 
 @dataclass
 class Heard:
@@ -152,7 +156,9 @@ class Runtime:
         models: Mapping[str, ModelFacts] | None = None,
         used: Callable[[str], frozenset[int]] = lambda _: frozenset(),
         adapter_type: Callable[[str], type[Adapter]] = registry.adapter_type,
+        connects: bool = True,
     ) -> None:
+        self._connects = connects
         self.redactor = redactor
         self._workspace = workspace
         self._scratch = scratch
@@ -188,15 +194,27 @@ class Runtime:
         return Answer(said, answer.declined)
 
     async def health(self, member: Member) -> Health:
-        """Whether the agent could be called now; one whose adapter fails at that could not."""
+        """Whether the agent could be called now; one whose adapter fails at that could not.
+
+        Unless the runtime connects, no variable is filled in: what hangs on one is not checked, nor
+        are kinds whose `health` may do more than look.
+        """
+        kind = self._adapter_type(str(member.profile.adapter["type"]))
+        if not (self._connects or kind.settings_type.looks_only):
+            return Health(True, _NOT_ASKED)
         try:
             async with asyncio.timeout(HEALTH_LIMIT_S):
                 health = await self._made(member).health()
-            return Health(health.ok, self.redactor.text_or_nothing(texts.clean(health.detail)[0]))
         except TimeoutError:
             return Health(False, f"its adapter did not say within {HEALTH_LIMIT_S:g} s")
         except Exception as error:  # noqa: BLE001 - whatever a foreign adapter raises
-            return Health(False, str(self._failure(member, error)))
+            is_unset = isinstance(error, environ.NotSet)
+            health = Health(False, str(self._failure(member, error)))
+            if is_unset:
+                return health
+        if not (health.ok or self._connects) and _hangs_on_variables(member):
+            return Health(True, _NOT_ASKED)
+        return Health(health.ok, self.redactor.text_or_nothing(texts.clean(health.detail)[0]))
 
     async def stop(self) -> None:
         """End whatever is still running for these agents; what fails at that is left alone."""
@@ -206,6 +224,8 @@ class Runtime:
     async def _adapter(self, member: Member) -> Adapter:
         adapter = self._running.get(member.id)
         if adapter is None:
+            if not self._connects:
+                raise AgentUnavailable(member.id, "this command calls no agent")
             adapter = self._made(member)
             try:
                 await adapter.start()
@@ -219,9 +239,11 @@ class Runtime:
         kind = str(member.profile.adapter["type"])
         adapter_type = self._adapter_type(kind)
         shape = adapter_type.settings_type
+        # A command that only reads leaves each `${env:NAME}` as it is.
+        variables = self._environ if self._connects else environ.placeholders(self._environ)
         filled, _ = environ.fill(
             member.profile.adapter,
-            self._environ,
+            variables,
             agent_id=member.id,
             is_template=shape.is_template,
             sources=shape.sources,
@@ -245,6 +267,7 @@ class Runtime:
             used=lambda: self._used(member.id),
             environ=self._environ,
             models=self._models,
+            connects=self._connects,
         )
         return adapter_type(setup)
 
@@ -303,6 +326,12 @@ def _within_limit(metadata: dict[str, Any]) -> dict[str, Any]:
         return metadata
     cut = f"{texts.cut(text, MOST_RAW_CHARS)} ... ({len(text)} characters)"
     return {**metadata, "raw": cut}
+
+
+def _hangs_on_variables(member: Member) -> bool:
+    """Return whether the environment decides what is called."""
+    adapter = member.profile.adapter
+    return bool(environ.variables({key: adapter[key] for key in adapter.keys() - _NO_PLACES}))
 
 
 async def _stop(adapter: Adapter) -> None:

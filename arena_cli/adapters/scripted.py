@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, NoReturn
 
@@ -18,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.base import Endpoint, Health, Settings, Setup
 from arena_cli.ground import templates
 from arena_cli.ground.errors import (
     AgentOverloaded,
@@ -179,8 +180,15 @@ class ScriptedSettings(Settings):
 
     model_config = ConfigDict(strict=True)
 
+    looks_only: ClassVar[bool] = True
+
     replies: list[Annotated[Rule, BeforeValidator(_entry, json_schema_input_type=str | Rule)]]
     strict: bool = False
+
+    @classmethod
+    def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:  # noqa: ARG003 - needs no key
+        """Return nothing: a script starts and asks nothing."""
+        return []
 
     @classmethod
     def is_template(cls, loc: Loc) -> bool:

@@ -59,6 +59,15 @@ Setting = Annotated[
         "Repeat for more.",
     ),
 ]
+Cwd = Annotated[
+    str | None,
+    typer.Option(
+        "--cwd",
+        metavar="DIR",
+        help="The folder in which its program runs, from the workspace; without it `work/ID`, "
+        "which is made when needed.",
+    ),
+]
 NewTeam = Annotated[
     str | None,
     typer.Option(
@@ -74,6 +83,12 @@ OneAgent = Annotated[
         metavar="AGENT",
         help="Which agent, by id or name.",
         autocompletion=complete.complete_agents,
+    ),
+]
+Connect = Annotated[
+    bool,
+    typer.Option(
+        "--connect", help="Fill in variables and ask servers, once the workspace is trusted."
     ),
 ]
 TriedAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -147,18 +162,35 @@ def _told(match: Match) -> str:
 
 
 @agents_app.command("check")
-def check(context: typer.Context) -> None:
-    """Check every file of the workspace and ask each agent whether it could be called now."""
+def check(context: typer.Context, connect: Connect = False) -> None:
+    """Check every file of the workspace and whether each agent could be called now.
+
+    Without --connect it starts and contacts nothing.
+    """
     from arena_cli.scenario.load import select
 
     loaded, _ = common.scenarios_of(context, select.everything(common.root_of(context)))
     for warning in loaded.warnings:
         common.warn(f"warning: {warning}")
-    sound = print_health(loaded)
+    _tell_folders(loaded)
+    sound = print_health(loaded, connect=connect)
     _tell_models(loaded)
     _tell_windows(loaded)
     if not sound:
         raise typer.Exit(exits.NOT_HELD)
+
+
+def _tell_folders(loaded: Workspace) -> None:
+    """Print a warning per agent whose program runs where keys or sessions are."""
+    from arena_cli.ground.text import shown_line
+    from arena_cli.session import standing
+
+    for agent_id, names in standing.exposed(loaded).items():
+        agent = shown_line(agent_id)
+        common.warn(
+            f"warning: {agent}: its program can read {' and '.join(names)} of the workspace from"
+            f" its `cwd`\n  give it a folder of its own: `cwd: work/{agent}`"
+        )
 
 
 def _tell_models(loaded: Workspace) -> None:
@@ -206,13 +238,21 @@ def _told_of(known: Known) -> str:
     return f"{window} · {price}" + ("" if is_all else " (set `models` in arena.yaml)")
 
 
-def print_health(loaded: Workspace, *agents: str) -> bool:
-    """A line per agent, of all or of these; whether they could be called."""
+def print_health(loaded: Workspace, *agents: str, connect: bool) -> bool:
+    """Print a line per agent, of all or of these; return whether they could be called.
+
+    To `connect` to what is not trusted yet, the user is asked.
+    """
+    from arena_cli.cli import trust
     from arena_cli.ground.text import shown_line
     from arena_cli.session import health
 
     sound = True
-    place = common.place_of(loaded, wait_s=0)
+    if connect:
+        profiles = [loaded.profiles[agent] for agent in agents or loaded.profiles]
+        place = trust.live_place(loaded, profiles, wait_s=0)
+    else:
+        place = common.place_of(loaded, wait_s=0)
     asked = health.of(place, [loaded.profiles[one] for one in agents or loaded.profiles])
     for agent, one in interrupt.run(asked, hint="").items():
         sound = sound and one.ok
@@ -233,21 +273,28 @@ def add(
     preset: Preset = None,
     name: Name = "",
     role: Role = "",
+    cwd: Cwd = None,
     settings: Setting = None,
     team: NewTeam = None,
 ) -> None:
     """Write the profile of a new agent, and say what it still needs. Nothing is overwritten.
 
     \b
-    arena agents add reviewer --adapter claude_code --set 'tools=[Read, Grep]'
+    arena agents add reviewer --adapter claude_code --set 'tools=[Read, Grep]' --cwd ../shop
     arena agents add local --adapter openai --preset ollama --model qwen3
     arena agents add clerk --adapter cli -- python3 bots/clerk.py
     """
     from arena_cli.adapters import registry
+    from arena_cli.cli import trust
     from arena_cli.team import environ, newcomer
 
     adapter: dict[str, object] = {"type": kind}
-    for key, value in (("preset", preset), ("model", model), ("command", command)):
+    for key, value in (
+        ("preset", preset),
+        ("model", model),
+        ("command", command),
+        ("cwd", cwd),
+    ):
         if value:
             adapter[key] = value
     for key, value in newcomer.settings_of(settings or ()).items():
@@ -269,7 +316,8 @@ def add(
     newcomer.write(new)
     if is_new:
         common.warn(f"{root} is a workspace now: there was none in it or above it")
-    _tell_added(new)
+    may_connect = trust.add_written(new.workspace, new.agent_id, new.written)
+    _tell_added(new, connect=may_connect)
 
 
 def _root_for_another(context: typer.Context) -> tuple[Path, bool]:
@@ -285,7 +333,7 @@ def _root_for_another(context: typer.Context) -> tuple[Path, bool]:
         return common.here(), True
 
 
-def _tell_added(new: Newcomer) -> None:
+def _tell_added(new: Newcomer, *, connect: bool) -> None:
     """What was written, what is missing, and how to talk to it."""
     from arena_cli.cli import trials
     from arena_cli.ground.text import shown_line
@@ -296,7 +344,7 @@ def _tell_added(new: Newcomer) -> None:
     if new.team_file:
         common.say(f"{shown_line(new.team_file[0])}: {new.agent_id} is a member")
     common.say("")
-    print_health(new.workspace, new.agent_id)
+    print_health(new.workspace, new.agent_id, connect=connect)
     if new.shown != new.text:
         common.warn(
             f"{shown_line(new.path)} holds a secret, for all who read it; "
@@ -321,12 +369,12 @@ def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = F
 
     Exits 3 if it failed.
     """
-    from arena_cli.cli import trials
+    from arena_cli.cli import trials, trust
     from arena_cli.session import trial
 
     loaded = common.workspace_of(context)
     member = trials.member(loaded, agent_id)
-    place = common.place_of(loaded, wait_s=0)
+    place = trust.live_place(loaded, [member.profile], wait_s=0)
     limit = member.profile.timeout_s or trials.limit_s(loaded)
     if sys.stderr.isatty():
         common.warn(f"asking {member.id}, for up to {limit:g} s")

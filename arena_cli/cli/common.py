@@ -157,8 +157,11 @@ def team_of(loaded: Workspace, stored: Stored | None, name: str | None = None) -
     return loaded.team(known.team if known else name or loaded.file.team)
 
 
-def place_of(loaded: Workspace, *, wait_s: float) -> Place:
-    """Where and how sessions of that workspace are written."""
+def place_of(loaded: Workspace, *, wait_s: float, connects: bool = False) -> Place:
+    """Return where and how sessions of that workspace are written.
+
+    Unless it `connects` it serves commands that only read; `trust` decides about all others.
+    """
     from arena_cli.session.session import Place
     from arena_cli.team import environ
 
@@ -174,6 +177,7 @@ def place_of(loaded: Workspace, *, wait_s: float) -> Place:
         memory=loaded.file.memory,
         summarizer=loaded.summarizer,
         extractor=loaded.extractor,
+        connects=connects,
         on_problem=lambda problem: warn(str(problem)),
     )
 

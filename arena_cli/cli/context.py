@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arena_cli.cli import common, complete
+from arena_cli.cli.knowledge_options import Connect
 from arena_cli.cli.look import OneSession
 
 if TYPE_CHECKING:
@@ -24,16 +25,29 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print it as one JSON docum
 
 
 def context(
-    context: typer.Context, agent: Agent, session: OneSession = None, as_json: AsJson = False
+    context: typer.Context,
+    agent: Agent,
+    session: OneSession = None,
+    connect: Connect = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Show what an agent would be shown now, layer by layer, with tokens and reasons."""
+    """Show what an agent would be shown now, layer by layer, with tokens and reasons.
+
+    A server that makes embeddings is asked only with --connect.
+    """
+    from arena_cli.adapters import contacts
+    from arena_cli.cli import trust
     from arena_cli.report import words
     from arena_cli.session import explaining
 
     loaded = common.workspace_of(context)
     stored = common.stored_of(context, session)
     team = common.team_of(loaded, stored)
-    explained = explaining.of(common.place_of(loaded, wait_s=0), stored, team, agent)
+    if connect:
+        embedding = loaded.file.memory.embedding
+        trust.require(loaded, lambda env: contacts.of((), embedding, dotenv=env))
+    place = common.place_of(loaded, wait_s=0, connects=connect)
+    explained = explaining.of(place, stored, team, agent)
     if as_json:
         common.say_json(document(explained))
         return

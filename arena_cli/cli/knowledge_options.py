@@ -66,4 +66,10 @@ Share = Annotated[
 Wait = Annotated[
     float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait if it is busy.")
 ]
+Connect = Annotated[
+    bool,
+    typer.Option(
+        "--connect", help="Ask the embedding server of arena.yaml, once the workspace is trusted."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arena_cli.cli import common, notes
-from arena_cli.cli.knowledge_options import AsJson, InSession
+from arena_cli.cli.knowledge_options import AsJson, Connect, InSession
 from arena_cli.ground.text import shown_line
 
 if TYPE_CHECKING:
@@ -35,12 +35,17 @@ def search(
     tag: AllTags = None,
     session: InSession = None,
     archived: Archived = False,
+    connect: Connect = False,
     as_json: AsJson = False,
 ) -> None:
     """Find notes by words and, where arena.yaml names an embedding, by meaning.
 
+    A server that makes embeddings is asked only with --connect.
+
     Without --session in every session and among the shared ones; with it in this one and those.
     """
+    from arena_cli.adapters import contacts
+    from arena_cli.cli import trust
     from arena_cli.memory.index import Index
     from arena_cli.session import approvals, remembering, shelves, store
     from arena_cli.team import environ
@@ -52,12 +57,15 @@ def search(
     own = [remembering.own_notes(one.folder, root) for one in sessions]
     embedding = loaded.file.memory.embedding
     notes.finish(context, [shelves.of(root, one) for one in (*sessions, None)])
+    if connect:
+        trust.require(loaded, lambda env: contacts.of((), embedding, dotenv=env))
     index = Index(
         store.sessions_of(root) / remembering.INDEX,
         [*own, remembering.shared_notes(root)],
         embedding=embedding,
         environ={**environ.read_dotenv(root), **os.environ},
         follow_trail=approvals.of_folder,
+        connects=connect,
     )
     try:
         problems = [str(fault) for fault in index.sync()]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arena_cli.cli import common, complete, pages
+from arena_cli.cli.agents import Connect
 from arena_cli.cli.interrupt import Interrupted
 from arena_cli.cli.screen import Printer
 from arena_cli.ground import exits
@@ -259,14 +260,20 @@ def path(
 def doctor(
     context: typer.Context,
     session: WholeSession = None,
+    connect: Connect = False,
 ) -> None:
-    """Check the workspace and its agents, or every line of one session. Exits 1 on a problem."""
-    sound = _check_session(context, session) if session else _check_workspace(context)
+    """Check the workspace and its agents, or every line of one session. Exits 1 on a problem.
+
+    Without --connect it starts and contacts nothing.
+    """
+    if session is not None and connect:
+        raise UsageError("--connect asks agents, not a session", "Leave one of them out.")
+    sound = _check_session(context, session) if session else _check_workspace(context, connect)
     if not sound or context.obj.has_left:
         raise typer.Exit(exits.NOT_HELD)
 
 
-def _check_workspace(context: typer.Context) -> bool:
+def _check_workspace(context: typer.Context, connect: bool) -> bool:
     import platform
 
     from arena_cli import __version__
@@ -277,7 +284,7 @@ def _check_workspace(context: typer.Context) -> bool:
     loaded = common.workspace_of(context)
     common.say(f"workspace {loaded.root}")
     common.say(f"sessions {len(store.stored(loaded.root))}")
-    return agents.print_health(loaded)
+    return agents.print_health(loaded, connect=connect)
 
 
 def _check_session(context: typer.Context, session: str) -> bool:

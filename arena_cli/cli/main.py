@@ -25,6 +25,7 @@ from arena_cli.cli import (
     scenarios,
     streams,
     talk,
+    trust,
     usage,
     workspace,
 )
@@ -55,6 +56,7 @@ app.command("export")(export.export)
 app.command("sessions")(look.sessions)
 app.add_typer(knowledge.knowledge_app, name="knowledge")
 app.add_typer(agents.agents_app, name="agents")
+app.command("trust")(trust.trust)
 app.command("teams")(workspace.teams)
 app.command("doctor")(look.doctor)
 app.command("schema")(workspace.schema)

@@ -19,8 +19,9 @@ from arena_cli.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from arena_cli.scenario.load.scenario import Scenario
-    from arena_cli.scenario.recording.shelf import Wanted
+    from arena_cli.scenario.recording.shelf import Shelf, Wanted
     from arena_cli.session.session import Place
+    from arena_cli.team.workspace import Workspace
 
 
 Scenarios = Annotated[
@@ -153,7 +154,7 @@ def run(
     """Play scenarios and check what they expect. Exits 1 where an expectation failed."""
     context.obj.allow_outside |= allow_outside
     wanted = _wanted(replay=replay, live=live, record=record, update=update)
-    selected, place = _selected(context, scenarios or [], tag or [], words)
+    loaded, selected = _selected(context, scenarios or [], tag or [], words)
     if as_list:
         _list(selected, as_json=as_json)
         return
@@ -161,6 +162,7 @@ def run(
     from arena_cli.scenario.recording.shelf import Shelf
 
     shelf = Shelf(selected, wanted, in_ci=_in_ci(), drift=drift)
+    place = _place(loaded, selected, shelf)
 
     from arena_cli.cli.reports import Reports
     from arena_cli.cli.telling import Teller
@@ -219,10 +221,25 @@ def _in_ci() -> bool:
     return os.environ.get("CI", "").strip().casefold() not in ("", "0", "false", "no")
 
 
+def _place(loaded: Workspace, selected: list[Scenario], shelf: Shelf) -> Place:
+    """Return where they are played, once the user trusts what they call. Raises UsageError.
+
+    A replay calls nothing. In a CI job, which plays what it was told to check, its own functions
+    in checks need no further consent.
+    """
+    from arena_cli.cli import trust
+
+    played = [scenario for scenario in selected if scenario.skip is None]
+    live = [scenario for scenario in played if shelf.calls_agents(scenario)]
+    trust.require_scenarios(loaded, live, live if _in_ci() else played)
+    place = common.place_of(loaded, wait_s=0, connects=bool(live))
+    return replace(place, durability=loaded.file.durability or "flush")
+
+
 def _selected(
     context: typer.Context, wanted: list[str], tags: list[str], words: str | None
-) -> tuple[list[Scenario], Place]:
-    """The scenarios, and where they are played. Raises UsageError, FileFaults with every fault."""
+) -> tuple[Workspace, list[Scenario]]:
+    """The workspace and the scenarios. Raises UsageError, FileFaults with every fault."""
     from arena_cli.scenario.load import select
 
     meant = select.by_words(words) if words is not None else None
@@ -246,8 +263,7 @@ def _selected(
             f"no scenario is selected: none of {len(found)} fits {asked}",
             "`arena run --list` shows those there are",
         )
-    place = common.place_of(loaded, wait_s=0)
-    return selected, replace(place, durability=loaded.file.durability or "flush")
+    return loaded, selected
 
 
 def _list(selected: list[Scenario], *, as_json: bool) -> None:

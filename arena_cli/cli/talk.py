@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arena_cli.cli import common, complete, interrupt, messages
+from arena_cli.cli import common, complete, interrupt, messages, trust
 from arena_cli.cli.screen import Printer
 from arena_cli.ground import exits
 from arena_cli.ground.errors import UsageError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from arena_cli.session.outgoing import Outgoing
     from arena_cli.session.session import Place, Session
     from arena_cli.session.store import Stored
-    from arena_cli.team.model import Team
+    from arena_cli.team.model import AgentProfile, Team
     from arena_cli.team.workspace import Workspace
     from arena_cli.transcript.events import ChainFinished
 
@@ -142,13 +142,14 @@ def send(
     )
     name = stored.name if stored else session
     audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
-    place = common.place_of(loaded, wait_s=0 if dry_run else wait)
     if dry_run:
+        place = common.place_of(loaded, wait_s=0)
         if audited:
             sent = _with_audit(place, members, sent, audited)
         if not quiet:
             _preview(place, name, members, sent, as_json=as_json)
         return
+    place = trust.live_place(loaded, _profiles(members), wait_s=wait)
     with _opened(place, name, members, as_json=as_json, quiet=quiet) as (opened, printer):
         printer.goes_on(opened.journal.fold)
         if opened.open_chain:
@@ -176,7 +177,7 @@ def resume(
     stored = _stored(loaded, session, go_on=session is None, must_exist=True)
     assert stored is not None
     members = common.team_of(loaded, stored)
-    place = common.place_of(loaded, wait_s=wait)
+    place = trust.live_place(loaded, _profiles(members), wait_s=wait)
     with _opened(place, stored.name, members, as_json=as_json, quiet=quiet) as (opened, printer):
         if opened.open_chain:
             printer.goes_on(opened.journal.fold)
@@ -186,6 +187,10 @@ def resume(
         common.warn(f"session {stored.name}: nothing was cut short")
         return
     _exit(finished)
+
+
+def _profiles(members: Team) -> list[AgentProfile]:
+    return [member.profile for member in members.members]
 
 
 def _one_output(*, as_json: bool, quiet: bool) -> None:

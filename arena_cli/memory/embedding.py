@@ -107,12 +107,14 @@ class Embedder:
         raise self.fail(f"{self.name}: {texts.cut(text, _SHOWN)}") from error
 
 
-def of(settings: Embedding, variables: Mapping[str, str]) -> Embedder:
+def of(settings: Embedding, variables: Mapping[str, str], *, connects: bool = True) -> Embedder:
     """What these settings name, the same for all who ask in this process.
 
     `variables` are the environment and the workspace's `.env`. It is loaded, or asked, when a
-    vector is first needed.
+    vector is first needed; a server never, unless it `connects`.
     """
+    if settings.base_url and not connects:
+        return _broken("the embedding server was not asked", "`--connect` asks it")
     try:
         filled, _ = environ.fill({"api_key": settings.api_key}, variables, agent_id="")
     except AgentUnavailable as error:

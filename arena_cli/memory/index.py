@@ -42,6 +42,7 @@ class Index:
     Without `embedding` notes are found by words alone; `environ` are the environment and the
     workspace's `.env`, for its key. `follow_trail` reads on in the trail of a folder, which tells
     what was approved; without it the files' own word counts.
+    Unless it `connects`, no server is asked.
 
     `lack` says after a search why meaning had no part in it, or only for some notes; it is empty
     where all went well, and where no embedding is set. `in_memory` says whether the file could not
@@ -55,6 +56,7 @@ class Index:
         *,
         embedding: Embedding | None = None,
         environ: Mapping[str, str] | None = None,
+        connects: bool = True,
         now_ns: Callable[[], int] = time.time_ns,
         follow_trail: Callable[[Folder, Followed], Followed] | None = None,
     ) -> None:
@@ -62,7 +64,9 @@ class Index:
         self.in_memory = False
         self._path = path
         self._folders = list(folders)
-        self._embedder = embeddings.of(embedding, environ or {}) if embedding else None
+        self._embedder = (
+            embeddings.of(embedding, environ or {}, connects=connects) if embedding else None
+        )
         self._vectors: Vectors | None = None
         self._now_ns = now_ns
         self._follow_trail = follow_trail

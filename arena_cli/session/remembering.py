@@ -56,6 +56,7 @@ def of(place: Place, session: Path, team: Team) -> Recollection:
             embedding=place.memory.embedding,
             environ=place.environ,
             follow_trail=approvals.of_folder,
+            connects=place.connects,
         )
 
     return Recollection(

@@ -64,8 +64,8 @@ class Place:
     `profiles` are all agents of the workspace, whose secrets are redacted whoever calls them.
     `models` is what `arena.yaml` knows of models, by name. `summarizer` and `extractor` are the
     agents that `memory` names. Without `shared_notes` the notes of the workspace are neither read
-    nor written. `on_problem` is told of notes that cannot be read, and of what else stands in the
-    way of remembering.
+    nor written. Unless it `connects`, no agent and no embedding server is asked. `on_problem` is
+    told of notes that cannot be read, and of what else stands in the way of remembering.
     """
 
     workspace: Path
@@ -82,6 +82,7 @@ class Place:
     summarizer: Member | None = None
     extractor: Member | None = None
     shared_notes: bool = True
+    connects: bool = True
     on_problem: Callable[[Fault], None] = lambda _: None
 
 
@@ -358,6 +359,7 @@ def runtime_of(
         models=place.models,
         used=used,
         adapter_type=place.adapter_type,
+        connects=place.connects,
     )
 
 

@@ -42,6 +42,25 @@ def is_open(value: object) -> bool:
     return isinstance(value, str) and any(name.startswith(_ENV) for name in templates.names(value))
 
 
+class NotSet(AgentUnavailable):
+    """A variable that an agent needs is not in the environment."""
+
+
+def placeholders(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with `${env:NAME}` for a value: what is filled with them stays as is."""
+    return {name: f"${{{_ENV}{name}}}" for name in environ}
+
+
+def variables(settings: Mapping[str, Any]) -> set[str]:
+    """Return the names of the variables that the settings are filled with."""
+    return {
+        name.removeprefix(_ENV)
+        for _, text in templates.texts(settings)
+        for name in templates.names(text)
+        if name.startswith(_ENV)
+    }
+
+
 def fill(
     settings: Mapping[str, Any],
     environ: Mapping[str, str],
@@ -142,7 +161,7 @@ class _Filler:
             mend = f"set {name} in the environment, or in the workspace's .env file"
             if name in self._sources:
                 mend += f"; {self._sources[name]}"
-            raise AgentUnavailable(self._agent_id, f"{place}: {name} is not set", mend=mend)
+            raise NotSet(self._agent_id, f"{place}: {name} is not set", mend=mend)
         value = self._environ[name]
         if _is_secret_name(name) or _is_secret_place(loc):
             self.keep(value)

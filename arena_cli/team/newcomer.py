@@ -16,8 +16,12 @@ from arena_cli.ground import text as texts
 from arena_cli.ground.errors import Fault, FileFaults, UsageError
 from arena_cli.ground.yamlfiles import excerpt, yamlfile, yamlwriting
 from arena_cli.team import environ, files, ids, init, joining, workspace
+from arena_cli.team.model import AgentProfile
 from arena_cli.team.profiles import Kinds
 from arena_cli.team.workspace import Workspace
+
+WORK = "work"
+"""The folder in which program agents have folders of their own; git ignores it."""
 
 _SCHEMA_LINE = f"# yaml-language-server: $schema=../{init.SCHEMAS}/agent.json\n"
 _UNWRITTEN = " (not written)"
@@ -46,6 +50,14 @@ class Newcomer:
     team_file: tuple[str, str] | None = None
     by_hand: str = ""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def written(self) -> AgentProfile:
+        """Its profile without what `arena.yaml` adds to all of its kind."""
+        profile = self.workspace.profiles[self.agent_id]
+        adapter = yamlfile.parse(self.text, self.path).data["adapter"]
+        implied = self.workspace.kinds.implied(str(adapter["type"]), adapter)
+        return profile.model_copy(update={"adapter": {**implied, **adapter}})
 
     @property
     def shown(self) -> str:
@@ -114,7 +126,8 @@ def check(
         raise UsageError(f"`{texts.shown_line(agent_id)}` is no id: it {wrong}", ids.RULE)
     _check_is_new(root, agent_id)
     before = workspace.load(root, kinds=kinds, anywhere=anywhere)
-    data = {**data, "adapter": _completed(data["adapter"], before, suggested)}
+    adapter = _completed(data["adapter"], before, suggested)
+    data = {**data, "adapter": _in_own_folder(adapter, agent_id, before)}
     path = f"{files.AGENTS}/{agent_id}{files.SUFFIX}"
     joined = before.team(team).name if team else _default_team(before)
     unsaved = {path: yamlfile.plain(dict(data), path)}
@@ -170,6 +183,38 @@ def _completed(
         key: value for key, value in implied.items() if key not in given and environ.is_open(value)
     }
     return {**adapter, **more}
+
+
+def _in_own_folder(adapter: dict[str, Any], agent_id: str, before: Workspace) -> dict[str, Any]:
+    """Return a program's keys with a `cwd` of its own, unless it is given one.
+
+    In the workspace it could read `.env`, the profiles and all sessions. Files of the workspace
+    among the program's arguments are named from there.
+    """
+    kind = str(adapter["type"])
+    shape = before.kinds.settings_type(kind)
+    fields = getattr(shape, "model_fields", {})
+    if "cwd" not in fields or "cwd" in {**_mapping(before.file.defaults.get(kind)), **adapter}:
+        return adapter
+    own = f"{WORK}/{agent_id}"
+    command = adapter.get("command")
+    if isinstance(command, list):
+        words = [_from_folder(word, own, before.root) for word in command[1:]]
+        adapter = {**adapter, "command": [*command[:1], *words]}
+    return {**adapter, "cwd": own}
+
+
+def _from_folder(word: Any, folder: str, root: Path) -> Any:
+    """Return an argument that names a file of the workspace as it is named from `folder`."""
+    if not isinstance(word, str) or not word or word.startswith("-") or Path(word).is_absolute():
+        return word
+    try:
+        is_there = (root / word).exists()
+    except (OSError, ValueError):
+        return word
+    return (
+        "/".join([".."] * (folder.count("/") + 1) + [Path(word).as_posix()]) if is_there else word
+    )
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import shlex
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -35,10 +36,18 @@ class AcpSettings(ProgramSettings):
     always.
     """
 
+    powers: ClassVar[tuple[str, ...]] = ("permissions",)
+
     command: Annotated[list[str], Field(min_length=1)] | None = None
     preset: Literal["claude", "codex", "gemini", "cursor", "opencode"] | None = None
     permissions: Literal["deny", "read", "allow"] = "deny"
     model: Annotated[str, Field(min_length=1)] | None = None
+
+    @classmethod
+    def command_line(cls, given: Mapping[str, Any]) -> list[str]:
+        """Return the command, the preset's where none is named."""
+        preset = PRESETS.get(str(given.get("preset")), Preset())
+        return super().command_line({"command": given.get("command") or list(preset.command)})
 
     @model_validator(mode="after")
     def _names_one_agent(self) -> AcpSettings:
@@ -97,6 +106,7 @@ class AcpAdapter:
 
     async def _answer(self, input: AgentInput, emit: Emit) -> AgentOutput:
         program = self._program()
+        programs.folder(self._setup.workspace, self._settings.cwd)
         try:
             from arena_cli.adapters.acp import acp_call  # noqa: PLC0415 - it loads the SDK
         except ImportError as error:
@@ -141,12 +151,12 @@ class AcpAdapter:
                 name, workspace=setup.workspace, key="command", install=self._preset.install
             )
             raise self._unavailable(what, mend)
-        folder = (setup.workspace / settings.cwd).resolve()
-        if not folder.is_dir():
+        if not programs.may_run_in(setup.workspace, settings.cwd):
+            folder = (setup.workspace / settings.cwd).resolve()
             raise self._unavailable(f"there is no folder {folder}", "mend `cwd`, or make it")
         return Program(
             argv=[str(found), *self._command[1:]],
-            cwd=folder,
+            cwd=(setup.workspace / settings.cwd).resolve(),
             environ=programs.environment(setup.environ, self._environment()),
             records=setup.records,
             agent=setup.agent_id,

@@ -18,7 +18,7 @@ from pydantic import Field, field_validator, model_validator
 
 from arena_cli.adapters.api import attached, http
 from arena_cli.adapters.api.pricing import Pricing
-from arena_cli.adapters.base import Settings
+from arena_cli.adapters.base import Endpoint, Settings
 from arena_cli.ground.chat import Chat, Part
 
 Block = dict[str, Any]
@@ -57,6 +57,8 @@ class AnthropicSettings(Settings):
 
     sources: ClassVar[Mapping[str, str]] = {KEY_VARIABLE: f"there are keys at {KEYS_AT}"}
 
+    looks_only: ClassVar[bool] = True
+
     model: str = Field(min_length=1)
     base_url: str = OFFICIAL
     api_key: str = ""
@@ -66,6 +68,11 @@ class AnthropicSettings(Settings):
         Literal["adaptive", "between_tools", "disabled"] | Annotated[int, Field(ge=1024)] | None
     ) = None
     pricing: Pricing | None = None
+
+    @classmethod
+    def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
+        """Return the server, Anthropic's where none is named."""
+        return [http.endpoint(given.get("base_url") or OFFICIAL)]
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
+from arena_cli.adapters.base import Endpoint
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import (
     AgentError,
@@ -30,6 +31,7 @@ from arena_cli.ground.errors import (
 CONNECT_LIMIT_S = 20.0
 _SHOWN = 300
 _SOON_S = 60.0
+_END_OF_HOST = re.compile(r"[/?#]")
 _LOGIN = re.compile(r"(?<=://)[^/\s]*@")
 # OpenAI's, Anthropic's and Qwen's words for it; others answer with 402.
 _NO_CREDIT = re.compile(r"insufficient_quota|credit balance is too low|\bArrearage\b")
@@ -93,6 +95,13 @@ def client(
             asked=asked.url,
             mend="see HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
         ) from error
+
+
+def endpoint(address: object) -> Endpoint:
+    """Return the server of an address: its scheme, host and port; `${env:...}` stays as it is."""
+    scheme, mark, rest = str(address).partition("://")
+    host = _END_OF_HOST.split(rest if mark else scheme, maxsplit=1)[0].rpartition("@")[2]
+    return Endpoint("host", f"{scheme}{mark}{host}" if mark else host)
 
 
 def status_failure(

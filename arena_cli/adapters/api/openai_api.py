@@ -226,6 +226,8 @@ class OpenAIAdapter:
         """Whether a server on one's own machine runs and has the model; others are not asked."""
         if not (self._preset.local or http.is_on_this_machine(self._base_url)):
             return Health(ok=True)
+        if not self._setup.connects:
+            return Health(ok=True, detail="its server was not asked; `--connect` asks it")
         import httpx  # noqa: PLC0415  # it takes a fifth of a second
 
         try:

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from arena_cli.adapters.api import attached, openai_presets
+from arena_cli.adapters.api import attached, http, openai_presets
 from arena_cli.adapters.api.pricing import Pricing
-from arena_cli.adapters.base import Settings
+from arena_cli.adapters.base import Endpoint, Settings
 from arena_cli.ground.chat import Chat, ChatTurn, Part
 from arena_cli.ground.protocol import Attachment
 
@@ -81,6 +81,8 @@ class OpenAISettings(Settings):
 
     sources: ClassVar[Mapping[str, str]] = openai_presets.KEYS_AT
 
+    looks_only: ClassVar[bool] = True
+
     model: str = Field(min_length=1)
     base_url: str = ""
     api_key: str | None = None
@@ -90,6 +92,12 @@ class OpenAISettings(Settings):
     extra_body: dict[str, Any] = {}
     pricing: Pricing | None = None
     response_format: Literal["decision"] | dict[str, Any] | None = None
+
+    @classmethod
+    def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
+        """Return the server, the preset's where none is named."""
+        preset = openai_presets.of(given.get("preset"))
+        return [http.endpoint(given.get("base_url") or preset.base_url)]
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,11 +59,18 @@ class ClaudeCodeSettings(ProgramSettings):
     Claude Code's own tools that it may use, `permission_mode` is one of Claude Code's.
     """
 
+    powers: ClassVar[tuple[str, ...]] = ("tools", "permission_mode")
+
     program: Annotated[str, Field(min_length=1)] | None = None
     model: Annotated[str, Field(min_length=1)] | None = None
     tools: list[str] = []
     permission_mode: Annotated[str, Field(min_length=1)] | None = None
     keep_alive: bool = True
+
+    @classmethod
+    def command_line(cls, given: Mapping[str, Any]) -> list[str]:
+        """Return the program, `claude` where none is named."""
+        return super().command_line({"program": given.get("program") or "claude"})
 
     @classmethod
     def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -159,7 +166,7 @@ class ClaudeCodeAdapter:
                     *(str(program_file), *_SPEAKS_JSON, *self._options()),
                     *(*session, "--system-prompt-file", path, *self._settings.args),
                 ],
-                cwd=self._setup.workspace / self._settings.cwd,
+                cwd=programs.folder(self._setup.workspace, self._settings.cwd),
                 environ=self._environment(),
                 records=self._setup.records,
                 agent=self._setup.agent_id,

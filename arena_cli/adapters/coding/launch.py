@@ -25,9 +25,8 @@ def program(
             name, workspace=setup.workspace, key="program", install=install
         )
         raise AgentUnavailable(setup.agent_id, what, asked=name, mend=mend)
-    folder = setup.workspace / setup.settings.cwd
-    if not folder.is_dir():
-        what = f"there is no folder {folder}"
+    if not programs.may_run_in(setup.workspace, setup.settings.cwd):
+        what = f"there is no folder {setup.workspace / setup.settings.cwd}"
         raise AgentUnavailable(setup.agent_id, what, asked=name, mend="mend `cwd`, or make it")
     return found
 

@@ -47,6 +47,11 @@ class KindSettings(ProgramSettings):
     model: str | None = None
 
     @classmethod
+    def command_line(cls, given: Mapping[str, Any]) -> list[str]:
+        """Return the program, the row's where none is named."""
+        return super().command_line({"program": cls.kind.program, **given})
+
+    @classmethod
     def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:
         """A key is handed on where there is one, and no login that it would take the place of."""
         return {} if _has_login(cls.kind, environ) else launch.suggested(cls.kind.keys, environ)
@@ -155,7 +160,7 @@ class ProgramAdapter:
                 argv=[str(program), *arguments],
                 stdin=kind.escape(prompt).encode("utf-8", "replace"),
                 asked=asked,
-                cwd=self._setup.workspace / settings.cwd,
+                cwd=programs.folder(self._setup.workspace, settings.cwd),
                 environ=self._environ(file),
                 records=self._setup.records,
             )

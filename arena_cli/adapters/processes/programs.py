@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Any, ClassVar
 
-from arena_cli.adapters.base import Settings
+from arena_cli.adapters.base import Endpoint, Settings
 from arena_cli.ground import ownfiles
 from arena_cli.ground import text as texts
+from arena_cli.ground.yamlfiles import excerpt
+from arena_cli.team.environ import INHERIT, is_open
+from arena_cli.team.newcomer import WORK
 
 _ALWAYS_GIVEN = frozenset({"PATH", "HOME", "USER", "LANG", "TMPDIR", "TERM"})
 _GIVEN_ON_WINDOWS = frozenset(
@@ -37,9 +42,64 @@ class ProgramSettings(Settings):
     from the workspace.
     """
 
+    looks_only: ClassVar[bool] = True
+    powers: ClassVar[tuple[str, ...]] = ()
+    """The keys that say what the program may do."""
+
     args: list[str] = []
     env: dict[str, str] = {}
     cwd: str = "."
+
+    @classmethod
+    def command_line(cls, given: Mapping[str, Any]) -> list[str]:
+        """Return the program and its own arguments."""
+        named = given.get("command") or given.get("program")
+        return [str(word) for word in named] if isinstance(named, list) else [str(named)]
+
+    @classmethod
+    def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
+        """Return the command line, with the variables that the profile sets and what it may do."""
+        args, env = given.get("args"), given.get("env")
+        words = [*cls.command_line(given), *(args if isinstance(args, list) else [])]
+        more = env if isinstance(env, Mapping) else {}
+        for name, value in more.items():
+            if value != INHERIT:
+                secret = excerpt.is_secret(str(name)) and not is_open(value)
+                words.insert(0, f"{name}={excerpt.HIDDEN if secret else value}")
+        facts = [shlex.join(map(str, words))]
+        facts += [f"{key}: {given[key]}" for key in (*cls.powers, "cwd") if given.get(key)]
+        inherited = (str(name) for name, value in more.items() if value == INHERIT)
+        return [Endpoint("program", " · ".join(facts), tuple(inherited))]
+
+
+def may_run_in(workspace: Path, cwd: str) -> bool:
+    """Return whether there is such a folder, or it is made when a program is started in it.
+
+    That is a folder of an agent's own below `work/`, to which no link leads.
+    """
+    folder = workspace / cwd
+    if not _is_own(cwd):
+        return folder.is_dir()
+    return folder.resolve().is_relative_to(workspace.resolve()) and (
+        folder.is_dir() or not folder.exists()
+    )
+
+
+def folder(workspace: Path, cwd: str) -> Path:
+    """Return the folder to run a program in; an agent's own is made, out of git's sight."""
+    path = workspace / cwd
+    if _is_own(cwd) and not path.is_dir():
+        # Whoever starts the program reports a folder that cannot be made.
+        with contextlib.suppress(OSError):
+            path.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError), (workspace / WORK / ".gitignore").open("x") as file:
+            file.write("*\n")
+    return path
+
+
+def _is_own(cwd: str) -> bool:
+    parts = PurePath(cwd).parts
+    return len(parts) > 1 and parts[0] == WORK and ".." not in parts
 
 
 def find(name: str, *, workspace: Path, environ: Mapping[str, str]) -> Path | None:
@@ -106,16 +166,17 @@ def environment(environ: Mapping[str, str], more: Mapping[str, str]) -> dict[str
 
     What is to be inherited but is not set is left out.
     """
-    given = {name: value for name, value in environ.items() if _is_given(name)}
+    given = {name: value for name, value in environ.items() if is_always_given(name)}
     for name, value in more.items():
-        if value != "inherit":
+        if value != INHERIT:
             given[name] = value
         elif name in environ:
             given[name] = environ[name]
     return given
 
 
-def _is_given(name: str) -> bool:
+def is_always_given(name: str) -> bool:
+    """Return whether every program gets the variable, whatever its profile says."""
     if name.upper().endswith("_PROXY"):
         return True
     if sys.platform == "win32":

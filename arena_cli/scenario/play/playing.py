@@ -71,7 +71,7 @@ class Playing:
         self._scenario = scenario
         self._take = Take(scenario, shelf)
         if self._take.replays:
-            place = replace(place, clock=HastyClock(place.clock))
+            place = replace(place, clock=HastyClock(place.clock), connects=False)
         place = replace(
             place,
             shared_notes=False,

@@ -131,6 +131,10 @@ class Shelf:
         before = self._volume(scenario).before
         return before.cases.get(_case(scenario)) if before else None
 
+    def calls_agents(self, scenario: Scenario) -> bool:
+        """Return whether agents may be called for real while it is played."""
+        return self._wanted == "missing" or self.mode_of(scenario) in ("live", "record")
+
     def path_of(self, scenario: Scenario) -> str:
         """The path of its recording as the user is shown it."""
         return self._volume(scenario).shown

@@ -1,0 +1,137 @@
+"""What agents and an embedding server would start or contact, and which variables go there.
+
+It is worked out from the loaded profiles and `arena.yaml` alone: nothing is filled, started or
+asked.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from arena_cli.adapters import registry
+from arena_cli.adapters.base import Endpoint
+from arena_cli.ground import templates
+from arena_cli.ground.redact import Redactor
+from arena_cli.team import environ
+from arena_cli.team.model import AgentProfile, Embedding
+
+EMBEDDING = "memory.embedding"
+EVERYTHING = "*"
+"""The whole environment, in the place of a variable's name."""
+
+# What says where an agent is called; the values of other keys are no addresses.
+_PLACES = frozenset({"base_url", "program", "target", "cwd"})
+
+Trusted = Mapping[str, Iterable[str]]
+"""The variables that may go to each contact, by its key."""
+
+
+class Contact(NamedTuple):
+    """A program, server or function, the variables that go there, and the agents called by it."""
+
+    endpoint: Endpoint
+    variables: frozenset[str]
+    agents: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """What it is trusted by: another command line or host is another contact."""
+        return f"{self.endpoint.type} {self.endpoint.name}"
+
+
+def of(
+    profiles: Iterable[AgentProfile],
+    embedding: Embedding | None = None,
+    *,
+    functions: Iterable[str] = (),
+    dotenv: Mapping[str, str] | None = None,
+) -> list[Contact]:
+    """Return what these agents, the embedding server and functions of checks would contact.
+
+    `dotenv` are the variables of the workspace's own `.env`, which decide where it leads as its
+    other files do.
+    """
+    dotenv = dotenv or {}
+    found: dict[str, Contact] = {}
+    for profile in profiles:
+        named = environ.variables(profile.adapter)
+        for endpoint in _endpoints(profile, named, dotenv):
+            _add(found, endpoint, {*named, *endpoint.variables}, profile.agent_id)
+    if embedding is not None and embedding.base_url:
+        from arena_cli.adapters.api import http  # noqa: PLC0415 - most workspaces have none
+
+        named = environ.variables({"api_key": embedding.api_key})
+        _add(found, http.endpoint(embedding.base_url), named, EMBEDDING)
+    for target in functions:
+        _add(found, Endpoint("function", target), {EVERYTHING}, "checks")
+    if dotenv and any(one.endpoint.type in ("program", "kind") for one in found.values()):
+        for endpoint in _settings_of_programs(dotenv):
+            _add(found, endpoint, (), "every program")
+    return list(found.values())
+
+
+def merged(*lists: Iterable[Contact]) -> list[Contact]:
+    """Return the contacts of all lists, each once."""
+    found: dict[str, Contact] = {}
+    for contact in itertools.chain(*lists):
+        for agent in contact.agents:
+            _add(found, contact.endpoint, contact.variables, agent)
+    return list(found.values())
+
+
+def missing(contacts: Iterable[Contact], trusted: Trusted) -> list[Contact]:
+    """Return the contacts that are not trusted, or not with all of their variables."""
+    return [
+        contact
+        for contact in contacts
+        if contact.key not in trusted or not contact.variables <= set(trusted[contact.key])
+    ]
+
+
+def _endpoints(profile: AgentProfile, named: set[str], dotenv: Mapping[str, str]) -> list[Endpoint]:
+    kind = str(profile.adapter["type"])
+    shape = registry.settings_type(kind)
+    given = {
+        key: _filled(value, dotenv)
+        if key in _PLACES
+        else [_filled(value[0], dotenv), *value[1:]]
+        if key == "command" and isinstance(value, list) and value
+        else value
+        for key, value in profile.adapter.items()
+    }
+    endpoints = shape.endpoints(given) if shape else []
+    if not endpoints and named:
+        endpoints = [Endpoint("agent", profile.agent_id)]
+    plain = Redactor((), ())
+    return [one._replace(name=plain.text(one.name)) for one in endpoints]
+
+
+def _settings_of_programs(dotenv: Mapping[str, str]) -> Iterator[Endpoint]:
+    """Yield what `.env` sets that every program gets, such as a proxy."""
+    from arena_cli.adapters.api import http  # noqa: PLC0415 - most workspaces have none
+    from arena_cli.adapters.processes import programs  # noqa: PLC0415 - likewise
+
+    for name, value in dotenv.items():
+        if programs.is_always_given(name):
+            yield Endpoint("setting", f".env: {name}={http.without_login(value)}")
+
+
+def _filled(value: object, dotenv: Mapping[str, str]) -> object:
+    """Return a text with the variables of `.env` filled in."""
+    if not isinstance(value, str):
+        return value
+    known = {f"env:{name}": text for name, text in dotenv.items()}
+    return templates.filled(value, known.get)
+
+
+def _add(
+    found: dict[str, Contact], endpoint: Endpoint, variables: Iterable[str], agent: str
+) -> None:
+    new = Contact(endpoint._replace(variables=()), frozenset(variables), (agent,))
+    known = found.get(new.key)
+    if known is not None:
+        agents = tuple(dict.fromkeys((*known.agents, agent)))
+        new = Contact(known.endpoint, known.variables | new.variables, agents)
+    found[new.key] = new

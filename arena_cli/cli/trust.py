@@ -1,0 +1,233 @@
+"""`arena trust`, and the question before a workspace that is not trusted starts anything."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from arena_cli.cli import common
+from arena_cli.ground.errors import FileFaults, UsageError
+from arena_cli.ground.text import shown_line
+
+if TYPE_CHECKING:
+    from arena_cli.adapters.contacts import Contact
+    from arena_cli.scenario.load.scenario import Scenario
+    from arena_cli.session.session import Place
+    from arena_cli.team.model import AgentProfile
+    from arena_cli.team.workspace import Workspace
+
+VARIABLE = "ARENA_TRUST"
+
+_VERBS = {
+    "program": "start",
+    "host": "contact",
+    "function": "run",
+    "kind": "run an agent of the kind",
+    "agent": "fill in the texts of",
+    "setting": "set for every program",
+}
+
+TheWorkspace = Annotated[
+    Path | None,
+    typer.Argument(metavar="[DIR]", help="The workspace; without it, the current one."),
+]
+ListTrusted = Annotated[
+    bool, typer.Option("--list", help="List every trusted workspace, or what DIR is trusted with.")
+]
+Revoke = Annotated[bool, typer.Option("--revoke", help="Trust the workspace no more.")]
+
+
+def trust(
+    context: typer.Context,
+    folder: TheWorkspace = None,
+    list_trusted: ListTrusted = False,
+    revoke: Revoke = False,
+) -> None:
+    """Trust a workspace to start its programs, contact its servers and use your variables.
+
+    It prints them. Look at a workspace that others wrote before you trust it.
+    """
+    if list_trusted and revoke:
+        raise UsageError("--list and --revoke were given", "Give one of them.")
+    if folder is not None:
+        context.obj.workspace = folder
+    if list_trusted:
+        _list(folder)
+    elif revoke:
+        _revoke(context, folder)
+    else:
+        _trust(context)
+
+
+def live_place(
+    loaded: Workspace,
+    profiles: Iterable[AgentProfile],
+    *,
+    wait_s: float,
+) -> Place:
+    """Return where a session is written that calls these agents, once the user trusts that.
+
+    The agents that work for the team's memory, and its embedding server, belong to it. Raises
+    UsageError where the workspace is not trusted.
+    """
+    from arena_cli.adapters import contacts
+
+    others = [one.profile for one in (loaded.summarizer, loaded.extractor) if one is not None]
+    embedding = loaded.file.memory.embedding
+    require(loaded, lambda env: contacts.of([*profiles, *others], embedding, dotenv=env))
+    return common.place_of(loaded, wait_s=wait_s, connects=True)
+
+
+def require_scenarios(
+    loaded: Workspace, live: Iterable[Scenario], checked: Iterable[Scenario]
+) -> None:
+    """Ask about the agents of `live` scenarios and the functions in checks of `checked` ones."""
+    from arena_cli.scenario.play import contacted
+
+    require(loaded, lambda env: contacted.of(loaded, live, checked, dotenv=env))
+
+
+def require(loaded: Workspace, contacts_with: Callable[[Mapping[str, str]], list[Contact]]) -> None:
+    """Ask whether the user trusts these contacts, unless that is known.
+
+    `contacts_with` is given the variables of `.env`. Where one is not trusted, the whole workspace
+    is asked about, so that it is asked once. Raises UsageError where there is no terminal to ask
+    on, or the answer is no.
+    """
+    if is_given():
+        return
+    from arena_cli.adapters import contacts
+    from arena_cli.session import trust_store
+    from arena_cli.team import environ
+
+    dotenv = environ.read_dotenv(loaded.root)
+    needed = contacts_with(dotenv)
+    if not needed:
+        return
+    trusted = trust_store.load(loaded.root, os.environ).contacts
+    if not contacts.missing(needed, trusted):
+        return
+    new = contacts.missing(contacts.merged(_of_agents(loaded, dotenv), needed), trusted)
+    state = "trusted, but it would now also" if trusted else "not trusted yet; it would"
+    what = "\n".join([f"the workspace {shown_line(str(loaded.root))} is {state}", *_lines(new)])
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        mend = f"look at its files, then run `arena trust`; scripts set {VARIABLE}=1"
+        raise UsageError(what, mend)
+    common.warn(f"arena: {what}")
+    if not _agrees():
+        raise UsageError("the workspace is not trusted; nothing was started")
+    trust_store.add(loaded.root, new, os.environ)
+
+
+def add_written(loaded: Workspace, agent_id: str, written: AgentProfile) -> bool:
+    """Trust an agent that the user just added; return whether it may be contacted.
+
+    What the workspace's own files add to it (`defaults`, `.env`) is not trusted by that.
+    """
+    from arena_cli.adapters import contacts
+    from arena_cli.session import trust_store
+    from arena_cli.team import environ
+
+    if is_given():
+        return True
+    added = contacts.of([written])
+    if added:
+        trust_store.add(loaded.root, added, os.environ)
+    needed = contacts.of([loaded.profiles[agent_id]], dotenv=environ.read_dotenv(loaded.root))
+    trusted = trust_store.load(loaded.root, os.environ).contacts if needed else {}
+    return not contacts.missing(needed, trusted)
+
+
+def is_given() -> bool:
+    """Return whether the environment says that every workspace is trusted."""
+    return os.environ.get(VARIABLE, "").strip().casefold() not in ("", "0", "false", "no")
+
+
+def _trust(context: typer.Context) -> None:
+    from arena_cli.adapters import contacts
+    from arena_cli.scenario.load import file, select
+    from arena_cli.scenario.play import contacted
+    from arena_cli.session import trust_store
+    from arena_cli.team import environ
+
+    loaded = common.workspace_of(context)
+    dotenv = environ.read_dotenv(loaded.root)
+    found = _of_agents(loaded, dotenv)
+    try:
+        scenarios = file.load(select.everything(loaded.root), loaded)
+    except FileFaults as error:
+        common.warn(f"warning: what the scenarios need is not trusted: {error}")
+    else:
+        theirs = contacted.of(loaded, scenarios, scenarios, dotenv=dotenv)
+        found = contacts.merged(found, theirs)
+    root = shown_line(str(loaded.root))
+    if not found:
+        common.say(f"{root} starts and contacts nothing; it needs no trust")
+        return
+    trust_store.add(loaded.root, found, os.environ)
+    common.say(f"{root} is trusted; it may")
+    for line in _lines(found):
+        common.say(line)
+
+
+def _list(folder: Path | None) -> None:
+    from arena_cli.session import trust_store
+
+    records = trust_store.everything(os.environ)
+    if folder is not None:
+        wanted = trust_store.load(folder, os.environ)
+        records = [record for record in records if record.workspace == wanted.workspace]
+    for record in records:
+        common.say(shown_line(record.workspace))
+        for key, names in record.contacts.items():
+            kind, _, name = key.partition(" ")
+            common.say(_line(kind, name, names, ()))
+    if not records:
+        common.warn("no workspace is trusted" if folder is None else "this folder is not trusted")
+
+
+def _revoke(context: typer.Context, folder: Path | None) -> None:
+    from arena_cli.session import trust_store
+
+    # A folder that is gone, or no workspace any more, can be named too.
+    root = folder if folder is not None else common.root_of(context)
+    was_trusted = trust_store.revoke(root, os.environ)
+    state = "not trusted any more" if was_trusted else "not trusted"
+    common.say(f"{shown_line(str(root.resolve()))} is {state}")
+
+
+def _of_agents(loaded: Workspace, dotenv: Mapping[str, str]) -> list[Contact]:
+    """Return what the agents and the memory of the whole workspace would contact."""
+    from arena_cli.adapters import contacts
+
+    embedding = loaded.file.memory.embedding
+    return contacts.of(loaded.profiles.values(), embedding, dotenv=dotenv)
+
+
+def _agrees() -> bool:
+    """Ask on the terminal; anything but yes is no."""
+    sys.stderr.write("Trust it? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().casefold() in ("y", "yes")
+
+
+def _lines(some: Iterable[Contact]) -> Iterator[str]:
+    for one in some:
+        yield _line(one.endpoint.type, one.endpoint.name, sorted(one.variables), one.agents)
+
+
+def _line(kind: str, name: str, variables: Sequence[str], agents: Sequence[str]) -> str:
+    """Return a contact in one line: what, with which variables, for whom."""
+    facts = [f"{_VERBS.get(kind, kind)} {name}"]
+    if "*" in variables:
+        facts.append("with every variable of the environment")
+    elif variables:
+        facts.append(f"with {', '.join(variables)}")
+    if agents:
+        facts.append(f"for {', '.join(agents)}")
+    return f"  {' · '.join(map(shown_line, facts))}"
