@@ -777,7 +777,7 @@ def test_a_missing_library_is_told(tmp_path: Path, words: list[str], code: int) 
     )
     assert done.returncode == code
     assert "its protocol's library is missing" in done.stdout
-    assert "pip install 'arena-cli[acp]'" in done.stdout
+    assert "pip install '.[acp]'" in done.stdout
 
 
 @pytest.mark.parametrize("keys", [{}, {"preset": "nobody"}, {"command": []}])

@@ -206,7 +206,8 @@ def test_a_key_that_is_there_is_handed_on_to_claude_code_where_it_has_no_login(
         name: yamlfile.parse(files(program)[f"agents/{name}.yaml"].decode(), "").data["adapter"]
         for name in ("one", "two", "own", "key", "in")
     }
-    assert given["one"] == given["in"] == {"type": "claude_code"}
+    assert given["one"] == {"type": "claude_code", "cwd": "work/one"}
+    assert given["in"] == {"type": "claude_code", "cwd": "work/in"}
     assert given["two"]["env"] == {"ANTHROPIC_API_KEY": "inherit"}
     assert given["own"]["env"] == {"ANTHROPIC_API_KEY": "inherit", "OTHER": "1"}
     assert given["key"]["env"] == {"ANTHROPIC_AUTH_TOKEN": "inherit"}
@@ -228,6 +229,7 @@ def test_settings_are_dotted_and_yaml(program: Program) -> None:
         "env": {"PORT": "8080", "EMPTY": ""},
         "output": "json",
         "args": ["1", "no"],
+        "cwd": "work/bot",
     }
 
 

@@ -634,6 +634,6 @@ def test_without_the_library_a_language_of_its_kind_is_an_error() -> None:
         import py3langid  # noqa: F401 - is it there?
     except ImportError:
         assert result.status == "error"
-        assert "arena-cli[language]" in result.actual
+        assert "arena-agents[language]" in result.actual
     else:
         assert result.status == "passed"

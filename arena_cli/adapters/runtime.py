@@ -205,16 +205,16 @@ class Runtime:
         try:
             async with asyncio.timeout(HEALTH_LIMIT_S):
                 health = await self._made(member).health()
+            health = Health(health.ok, self.redactor.text_or_nothing(texts.clean(health.detail)[0]))
         except TimeoutError:
             return Health(False, f"its adapter did not say within {HEALTH_LIMIT_S:g} s")
         except Exception as error:  # noqa: BLE001 - whatever a foreign adapter raises
-            is_unset = isinstance(error, environ.NotSet)
             health = Health(False, str(self._failure(member, error)))
-            if is_unset:
+            if isinstance(error, environ.NotSet):
                 return health
         if not (health.ok or self._connects) and _hangs_on_variables(member):
             return Health(True, _NOT_ASKED)
-        return Health(health.ok, self.redactor.text_or_nothing(texts.clean(health.detail)[0]))
+        return health
 
     async def stop(self) -> None:
         """End whatever is still running for these agents; what fails at that is left alone."""

@@ -167,12 +167,15 @@ def check(context: typer.Context, connect: Connect = False) -> None:
 
     Without --connect it starts and contacts nothing.
     """
+    from arena_cli.cli import trust
     from arena_cli.scenario.load import select
 
     loaded, _ = common.scenarios_of(context, select.everything(common.root_of(context)))
     for warning in loaded.warnings:
         common.warn(f"warning: {warning}")
     _tell_folders(loaded)
+    if connect:
+        trust.require_agents(loaded)
     sound = print_health(loaded, connect=connect)
     _tell_models(loaded)
     _tell_windows(loaded)
@@ -241,18 +244,13 @@ def _told_of(known: Known) -> str:
 def print_health(loaded: Workspace, *agents: str, connect: bool) -> bool:
     """Print a line per agent, of all or of these; return whether they could be called.
 
-    To `connect` to what is not trusted yet, the user is asked.
+    To `connect`, the workspace must be trusted.
     """
-    from arena_cli.cli import trust
     from arena_cli.ground.text import shown_line
     from arena_cli.session import health
 
     sound = True
-    if connect:
-        profiles = [loaded.profiles[agent] for agent in agents or loaded.profiles]
-        place = trust.live_place(loaded, profiles, wait_s=0)
-    else:
-        place = common.place_of(loaded, wait_s=0)
+    place = common.place_of(loaded, wait_s=0, connects=connect)
     asked = health.of(place, [loaded.profiles[one] for one in agents or loaded.profiles])
     for agent, one in interrupt.run(asked, hint="").items():
         sound = sound and one.ok

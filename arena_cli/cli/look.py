@@ -277,11 +277,13 @@ def _check_workspace(context: typer.Context, connect: bool) -> bool:
     import platform
 
     from arena_cli import __version__
-    from arena_cli.cli import agents
+    from arena_cli.cli import agents, trust
     from arena_cli.session import store
 
     common.say(f"arena {__version__} · Python {platform.python_version()} · {platform.platform()}")
     loaded = common.workspace_of(context)
+    if connect:
+        trust.require_agents(loaded)
     common.say(f"workspace {loaded.root}")
     common.say(f"sessions {len(store.stored(loaded.root))}")
     return agents.print_health(loaded, connect=connect)

@@ -83,6 +83,13 @@ def live_place(
     return common.place_of(loaded, wait_s=wait_s, connects=True)
 
 
+def require_agents(loaded: Workspace) -> None:
+    """Ask about every agent of the workspace. Raises UsageError where it is not trusted."""
+    from arena_cli.adapters import contacts
+
+    require(loaded, lambda env: contacts.of(loaded.profiles.values(), dotenv=env))
+
+
 def require_scenarios(
     loaded: Workspace, live: Iterable[Scenario], checked: Iterable[Scenario]
 ) -> None:

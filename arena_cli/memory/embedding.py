@@ -16,6 +16,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
+from arena_cli.ground import install
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import AgentUnavailable, ArenaError
 from arena_cli.ground.redact import Redactor
@@ -26,7 +27,7 @@ SERVER_BATCH = 64
 PACKAGE_BATCH = 16
 MOST_BYTES = 64 << 20
 
-INSTALL = "pip install 'arena-cli[search]'"
+INSTALL = install.with_extra("search")
 
 Embed = Callable[[list[str], bool, float], list[Sequence[float]]]
 """The vectors of these texts, in order; whether they are questions; seconds that it may take."""

@@ -19,13 +19,14 @@ from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.processes import programs
 from arena_cli.adapters.processes.process import Program
 from arena_cli.adapters.processes.programs import ProgramSettings
+from arena_cli.ground import install
 from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit
 
 if TYPE_CHECKING:
     from arena_cli.adapters.acp.acp_link import Link
 
-INSTALL = "pip install 'arena-cli[acp]'"
+INSTALL = install.with_extra("acp")
 
 
 class AcpSettings(ProgramSettings):

@@ -22,6 +22,7 @@ from arena_cli.adapters.api.openai_answer import Answer, NoAnswerError, ServerSa
 from arena_cli.adapters.api.openai_reading import Call
 from arena_cli.adapters.api.openai_request import OpenAISettings
 from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.ground import install
 from arena_cli.ground.chat import Chat
 from arena_cli.ground.errors import AgentError, AgentUnavailable
 from arena_cli.ground.protocol import (
@@ -148,7 +149,7 @@ class OpenAIAdapter:
 
         headers = {
             "content-type": "application/json",
-            "user-agent": f"arena-cli/{__version__}",
+            "user-agent": f"{install.DISTRIBUTION}/{__version__}",
         }
         if self._settings.api_key:
             headers["authorization"] = f"Bearer {self._settings.api_key}"

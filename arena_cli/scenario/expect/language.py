@@ -1,7 +1,7 @@
 """In which language a text is written.
 
 A language with a script of its own is told by that script, whatever names, code and foreign words
-stand beside it; all others by a library (`pip install "arena-cli[language]"`).
+stand beside it; all others by a library (the extra `language`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 
-EXTRA = 'pip install "arena-cli[language]"'
+from arena_cli.ground import install
+
+EXTRA = install.with_extra("language")
 
 # By ISO 15924 and Unicode: the scripts in which one language alone of those here is written.
 _BY_SCRIPT = {
