@@ -57,6 +57,7 @@ BEGINS_WITH = {  # the command that made the workspace of a page; of the others,
 COMMANDS = (
     "",
     "init",
+    "trust",
     "send",
     "resume",
     "run",

@@ -57,7 +57,7 @@ def test_a_variable_that_is_not_set_is_an_error_of_that_agent(tmp_path: Path) ->
     done = program.run("send", "hello").check(code=3)
     said = "adapter.env.API_KEY: API_KEY is not set"
     assert f"robot: {said}" in done.stdout
-    assert f"NOT OK robot · {said}" in program.run("agents", "check").check(code=1).stdout
+    assert f"NOT OK robot · {said}" in program.run("doctor").check(code=1).stdout
 
 
 def test_a_key_that_stands_in_a_profile_is_a_secret(tmp_path: Path) -> None:
@@ -86,12 +86,16 @@ def test_what_a_program_inherits_under_a_secrets_name_is_a_secret(tmp_path: Path
 def test_a_check_of_the_agents_shows_no_secret(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.file(".env", "TOOL_TOKEN=no-such-program-4711\n")
-    program.agent("robot", adapter={"type": "cli", "command": ["${env:TOOL_TOKEN}"]})
+    adapter = {"type": "cli", "command": ["${env:TOOL_TOKEN}"], "cwd": "agents"}
+    program.agent("robot", adapter=adapter)
     program.agent("other", adapter={"type": "cli", "command": ["x"], "cwd": "${env:TOOL_TOKEN}"})
-    for args in (("agents", "check"), ("doctor",), ("agents",), ("agents", "--json")):
+    connected = (("agents", "check", "--connect"), ("doctor", "--connect"))
+    for args in (("agents", "check"), ("doctor",), *connected, ("agents",), ("agents", "--json")):
         done = program.run(*args)
         assert "4711" not in done.stdout + done.stderr
-    program.run("agents", "check").check(code=1)
+        assert done.code == (1 if args in connected else 0), args
+    unfilled = program.run("agents", "check").check().stdout
+    assert unfilled.count(" · not asked; `--connect` asks it\n") == 2
 
 
 @pytest.mark.parametrize(
