@@ -152,7 +152,7 @@ def test_without_the_workspace_it_goes_to_the_temporary_folder(
 ) -> None:
     work, away = tmp_path / "work", tmp_path / "away"
     away.mkdir()
-    monkeypatch.setattr(rescue.tempfile, "gettempdir", lambda: str(away))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(away))
     with pytest.raises(TranscriptLost, match=r"arena-talk-transcript\.rescued"):
         talk(work, lambda _: shutil.rmtree(work)).send("@a hi")
     assert len(rescued(away)) == 1

@@ -69,18 +69,11 @@ def make_folder(path: Path, *, below: Path) -> list[Path]:
         folder = folder / part
         if is_link(folder):
             raise LinkRefused(folder)
-        try:
-            folder.mkdir(FOLDER_MODE)
-            changed.append(folder.parent)
-        except FileExistsError:
-            if not folder.is_dir():
-                raise
-        except FileNotFoundError:
-            if folder.parent != below:
-                raise
-            below.mkdir(parents=True, exist_ok=True)
-            folder.mkdir(FOLDER_MODE, exist_ok=True)
-            changed += [below.parent, below]
+        if folder.is_dir():
+            continue
+        below.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(FOLDER_MODE, exist_ok=True)
+        changed.append(folder.parent)
     return changed
 
 
@@ -158,9 +151,10 @@ def _write_all(file: BinaryIO, content: bytes, *, sync: bool) -> None:
 
 def _mode_of(path: Path) -> int:
     try:
-        return stat.S_IMODE(os.lstat(path).st_mode)
+        state = os.lstat(path)
     except OSError:
         return FILE_MODE
+    return stat.S_IMODE(state.st_mode) if stat.S_ISREG(state.st_mode) else FILE_MODE
 
 
 def _is_link(state: os.stat_result) -> bool:

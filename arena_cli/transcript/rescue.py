@@ -7,7 +7,6 @@ process wrote are known, up to `Held.MOST_BYTES` of them: what it costs stays fl
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +97,8 @@ def _save(path: Path, descriptor: int, held: Held, seq: int) -> tuple[Path, int]
         copied = _write(target, workspace, descriptor, held)
     except OSError:
         # Folder and all are gone, or take no file: anywhere is better than nowhere.
+        import tempfile  # noqa: PLC0415 - hardly ever needed
+
         folder = Path(tempfile.gettempdir())
         target = _unused(folder / f"arena-{path.parent.name}-{name}")
         copied = _write(target, folder, descriptor, held)

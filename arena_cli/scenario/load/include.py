@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from arena_cli.ground import bounds
+from arena_cli.ground import bounds, ownfiles
 from arena_cli.ground.errors import Fault
 from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.ground.yamlfiles.yamlfile import Document
@@ -41,9 +41,14 @@ class Reader:
         is_inside = bounds.is_inside(path, self.root)
         is_chosen = path in self._chosen or path in self.included
         if not (is_inside or is_chosen or self.anywhere):
-            what = "lies outside the workspace, and a link in it leads there"
-            return Document(shown, None, (Fault(shown, 0, "", what, bounds.HINT),))
+            what = f"is a link that leads out of the workspace: {shown}"
+            return Document(shown, None, (Fault(self._link_to(path), 0, "", what, bounds.HINT),))
         return yamlfile.load(path, shown, is_shown=is_inside or is_chosen)
+
+    def _link_to(self, path: Path) -> str:
+        """A link in the workspace that leads to a file outside, as the user is shown it."""
+        links = (one for one in self.root.glob("scenarios/**/*") if ownfiles.is_link(one))
+        return self.shown(next((one for one in links if one.resolve() == path), path))
 
     def shown(self, path: Path) -> str:
         """The path as the user is shown it."""

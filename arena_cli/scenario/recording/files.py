@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from arena_cli.adapters.runtime import Heard
-from arena_cli.ground import regularfiles, wholefile
+from arena_cli.ground import ownfiles, regularfiles, wholefile
 from arena_cli.ground.errors import DiskRefused, Fault, FileFaults, UsageError
 from arena_cli.ground.redact import Redactor
 from arena_cli.scenario.recording import answers, taking
@@ -110,7 +110,7 @@ def check_writable(path: Path, shown: str) -> None:
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
         path.parent.mkdir(exist_ok=True)
         beside = wholefile.beside(path)
-        beside.touch()
+        ownfiles.write_part(beside, b"")
         beside.unlink()
         if is_new:
             path.parent.rmdir()
