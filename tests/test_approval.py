@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program import Program
+from forked import Forked as Program
 
 CHANGED = "changed since it was approved"
 UNTOLD = "says approved, but no approval is recorded"

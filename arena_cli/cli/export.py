@@ -180,6 +180,7 @@ def _write(path: Path, pieces: Iterable[str], stored: Stored) -> None:
             _fill(file, pieces)
         if not is_device:
             part.replace(target)
+            wholefile.sweep(target.parent, target.name)
     except OSError as error:
         raise DiskRefused(f"{shown}: could not write: {error.strerror or error}") from error
     finally:

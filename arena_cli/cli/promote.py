@@ -68,8 +68,10 @@ def promote(
     promotion = promoting.Promotion(stored, until, path, loaded, force=force)
     for note in promotion.notes:
         common.warn(note)
-    place = replace(common.place_of(loaded, wait_s=0), durability="flush")
-    made = interrupt.run(promotion.make(place), hint="")
+    place = common.place_of(loaded, wait_s=0)
+    sync = place.durability == "fsync"
+    making = promotion.make(replace(place, durability="flush"), sync=sync)
+    made = interrupt.run(making, hint="")
     out, say = Stdout(), words.here()
     is_same = made.result.status == "passed" and made.parting is None and not made.result.unkept
     if not is_same:

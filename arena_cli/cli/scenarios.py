@@ -161,7 +161,8 @@ def run(
 
     from arena_cli.scenario.recording.shelf import Shelf
 
-    shelf = Shelf(selected, wanted, in_ci=_in_ci(), drift=drift)
+    sync = loaded.file.durability == "fsync"
+    shelf = Shelf(selected, wanted, in_ci=_in_ci(), drift=drift, sync=sync)
     place = _place(loaded, selected, shelf)
 
     from arena_cli.cli.reports import Reports

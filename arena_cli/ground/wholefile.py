@@ -33,6 +33,24 @@ def replace(path: Path, content: bytes, *, is_own: bool = False, sync: bool = Fa
         part.unlink(missing_ok=True)
 
 
+def create(path: Path, content: bytes) -> None:
+    """Make a file, whole or not at all. Raises OSError, FileExistsError where one is there."""
+    part = beside(path)
+    try:
+        part.write_bytes(content)
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            raise
+        except (OSError, AttributeError) as error:  # this disk has no hard links
+            if os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+            part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
+    sweep(path.parent, path.name)
+
+
 def replace_synced(path: Path, content: bytes, *, sync: bool) -> None:
     """Replace one file in a folder that may be new; with `sync` all of it is on the disk."""
     made = make_folder(path.parent)
@@ -79,16 +97,19 @@ def sync_folders(folders: Iterable[Path]) -> None:
             os.close(handle)
 
 
-def sweep(folder: Path, ending: str) -> None:
-    """Remove what `beside` named in a folder for files of that ending, where its process is gone.
+def sweep(folder: Path, name: str) -> None:
+    """Remove what `beside` named in a folder for a file, where its process is gone.
 
-    The caller holds the folder's lock, if it has one.
+    `name` is that of the file, or an ending such as `.md` of many. The caller holds the folder's
+    lock, if it has one.
     """
     with contextlib.suppress(OSError):
-        for name in os.listdir(folder):  # noqa: PTH208 - names, many
-            match = _PART.fullmatch(name) if name[0] == "." else None
-            if match and match["name"].endswith(ending) and not _is_alive(match["pid"]):
-                (folder / name).unlink(missing_ok=True)
+        for entry in os.listdir(folder):  # noqa: PTH208 - names, many
+            match = _PART.fullmatch(entry) if entry[0] == "." else None
+            if not match or not match["name"].endswith(name):
+                continue
+            if (name[0] == "." or match["name"] == name) and not _is_alive(match["pid"]):
+                (folder / entry).unlink(missing_ok=True)
 
 
 def _is_alive(pid: str) -> bool:

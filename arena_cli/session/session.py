@@ -332,7 +332,11 @@ class Session:
 
     def _keep(self, parts: Sequence[Attachment], message_id: str) -> list[Attachment]:
         return attachments.store(
-            parts, message_id, session=self.folder, workspace=self._place.workspace
+            parts,
+            message_id,
+            session=self.folder,
+            workspace=self._place.workspace,
+            sync=self._place.durability == "fsync",
         )
 
 

@@ -9,6 +9,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal
 
+from arena_cli.ground import wholefile
 from arena_cli.ground.errors import UsageError
 
 Template = Literal["software", "incident"]
@@ -59,6 +60,11 @@ def write(
     wanted = {target / path: (path, data) for path, data in template(schemas, name).items()}
     there = [path for path in wanted if path.exists() or path.is_symlink()]
     kept = [path for path in there if wanted[path][0] in _OPTIONAL]
+    # What an `init` left that was killed is as it is wanted, and the rest is missing.
+    same = [path for path in there if path.is_file() and path.read_bytes() == wanted[path][1]]
+    for path in same:
+        wholefile.sweep(path.parent, path.name)
+    kept += [path for path in same if path not in kept and len(there) < len(wanted)]
     blocking = [wanted[path][0] for path in there if path not in kept]
     if blocking:
         what = f"{target} has these files already: {', '.join(blocking)}"
@@ -69,8 +75,7 @@ def write(
             continue
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("xb") as file:
-                file.write(data)
+            wholefile.create(path, data)
         except OSError as error:
             what = f"{path} cannot be written: {error.strerror or error}"
             raise UsageError(what, "mend the rights, or choose another folder") from error

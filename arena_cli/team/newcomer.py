@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from arena_cli.ground import regularfiles
+from arena_cli.ground import regularfiles, wholefile
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import Fault, FileFaults, UsageError
 from arena_cli.ground.yamlfiles import excerpt, yamlfile, yamlwriting
@@ -124,12 +123,16 @@ def check(
     wrong = ids.fault(agent_id)
     if wrong:
         raise UsageError(f"`{texts.shown_line(agent_id)}` is no id: it {wrong}", ids.RULE)
-    _check_is_new(root, agent_id)
     before = workspace.load(root, kinds=kinds, anywhere=anywhere)
     adapter = _completed(data["adapter"], before, suggested)
     data = {**data, "adapter": _in_own_folder(adapter, agent_id, before)}
     path = f"{files.AGENTS}/{agent_id}{files.SUFFIX}"
     joined = before.team(team).name if team else _default_team(before)
+    # A profile that its team does not name may be what a killed `agents add` left.
+    is_outside = joined is not None and agent_id in before.profiles
+    is_outside = is_outside and agent_id not in (one.id for one in before.team(joined).members)
+    if not is_outside:
+        _check_is_new(root, agent_id)
     unsaved = {path: yamlfile.plain(dict(data), path)}
     team_file = None
     by_hand = ""
@@ -147,6 +150,8 @@ def check(
         what = f"{by_hand}: its `members` are written in a way that cannot be added to"
         raise UsageError(what, f"put {agent_id} there by hand, after adding it without --team")
     written = _written(root, data, path)
+    if is_outside and not _has(root / path, written):
+        _check_is_new(root, agent_id)
     warnings = tuple(one for one in after.warnings if one not in before.warnings)
     return Newcomer(agent_id, path, written, after, joined, team_file, by_hand, warnings)
 
@@ -259,15 +264,23 @@ def write(new: Newcomer) -> None:
     profile_path = root / new.path
     with _refusals(profile_path):
         profile_path.parent.mkdir(parents=True, exist_ok=True)
-        _create(profile_path, new.text)
+        is_left = new.team_file is not None and _has(profile_path, new.text)
+        if not is_left:
+            wholefile.create(profile_path, new.text.encode("utf-8"))
     if new.team_file is None:
         return
     try:
         with _refusals(root / new.team_file[0]):
             _replace((root / new.team_file[0]).resolve(), new.team_file[1])
     except UsageError:
-        profile_path.unlink(missing_ok=True)
+        if not is_left:
+            profile_path.unlink(missing_ok=True)
         raise
+
+
+def _has(path: Path, text: str) -> bool:
+    """Whether an `agents add` that was killed has written a profile already."""
+    return path.is_file() and path.read_bytes() == text.encode("utf-8")
 
 
 @contextlib.contextmanager
@@ -279,21 +292,13 @@ def _refusals(path: Path) -> Iterator[None]:
         raise UsageError(what, "nothing was added; mend the rights, or make room") from error
 
 
-def _create(path: Path, text: str) -> None:
-    with path.open("xb", buffering=0) as file:
-        try:
-            file.write(text.encode("utf-8"))
-        except OSError:
-            path.unlink(missing_ok=True)
-            raise
-
-
 def _replace(path: Path, text: str) -> None:
     """Put a text in the place of a file, whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part = wholefile.beside(path)
     try:
         part.write_bytes(text.encode("utf-8"))
         shutil.copymode(path, part)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+    wholefile.sweep(path.parent, path.name)

@@ -7,24 +7,32 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from arena_cli.ground import filenames, ownfiles
+from arena_cli.ground import filenames, ownfiles, wholefile
 from arena_cli.ground.errors import DiskRefused
 from arena_cli.ground.protocol import Attachment
 
 
 def store(
-    attachments: Sequence[Attachment], message_id: str, *, session: Path, workspace: Path
+    attachments: Sequence[Attachment],
+    message_id: str,
+    *,
+    session: Path,
+    workspace: Path,
+    sync: bool = False,
 ) -> list[Attachment]:
     """Write the content of each into the session's folder and return what the transcript keeps.
 
-    Names become safe and unique. Raises DiskRefused.
+    Names become safe and unique; with `sync` all of it is on the disk. Raises DiskRefused.
     """
+    changed: list[Path] = []
     kept = planned(attachments, message_id, session=session, workspace=workspace)
     for attachment, record in zip(attachments, kept, strict=True):
         path = workspace / str(record.path)
         try:
-            ownfiles.make_folder(path.parent, below=workspace)
-            ownfiles.write(path, content_of(attachment), below=workspace)
+            changed += [*ownfiles.make_folder(path.parent, below=workspace), path.parent]
+            ownfiles.write(path, content_of(attachment), below=workspace, sync=sync)
+            if sync and attachment is attachments[-1]:
+                wholefile.sync_folders(changed)
         except OSError as error:
             what = f"{path}: could not write: {error.strerror or error}"
             raise DiskRefused(what, ownfiles.hint(error, "")) from error

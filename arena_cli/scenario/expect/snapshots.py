@@ -48,7 +48,8 @@ def path_of(scenario: Path) -> Path:
 
 
 class Snapshots:
-    """Those of one case of a scenario. With `update` each reply is taken as it comes.
+    """Those of one case of a scenario. With `update` each reply is taken as it comes, with `sync`
+    what is written is on the disk.
 
     `cases` are all that its file has; `case` is None, and they are None alone, where it has none.
     Its snapshots are read when the first is asked for.
@@ -61,8 +62,10 @@ class Snapshots:
         *,
         cases: Iterable[str | None],
         update: bool = False,
+        sync: bool = False,
     ) -> None:
         self.update = update
+        self._sync = sync
         self.scenario = scenario
         self._path = path_of(scenario)
         self._case = case or ""
@@ -96,7 +99,7 @@ class Snapshots:
         new = {**stay, **self._seen}
         if new == there:
             return False
-        _write(self._path, new)
+        _write(self._path, new, sync=self._sync)
         return True
 
     def _read(self) -> dict[Key, str]:
@@ -154,7 +157,7 @@ def _key_of(entry: Any) -> Key | None:
     return key if fits else None
 
 
-def _write(path: Path, entries: dict[Key, str]) -> None:
+def _write(path: Path, entries: dict[Key, str], *, sync: bool) -> None:
     """The whole file at once, or nothing; no file for no entries. Raises DiskRefused."""
     listed = [
         {
@@ -170,9 +173,11 @@ def _write(path: Path, entries: dict[Key, str]) -> None:
     try:
         if not entries:
             path.unlink(missing_ok=True)
+            if sync:
+                wholefile.sync_folders([path.parent])
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        wholefile.replace(path, f"{content}\n".encode())
+        wholefile.replace_synced(path, f"{content}\n".encode(), sync=sync)
+        wholefile.sweep(path.parent, path.suffix)
     except OSError as error:
         raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
 

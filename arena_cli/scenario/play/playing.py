@@ -92,7 +92,13 @@ class Playing:
         self._judges = Judges(scenario, place, around=self._take.around_judge)
         updates = shelf is not None and shelf.updates
         case = scenario.case.id if scenario.case else None
-        self._snapshots = Snapshots(scenario.path, case, cases=scenario.cases, update=updates)
+        self._snapshots = Snapshots(
+            scenario.path,
+            case,
+            cases=scenario.cases,
+            update=updates,
+            sync=place.durability == "fsync",
+        )
         self._turns = 0
         self._opening: SessionEvent | None = None
         self._error: str | None = None

@@ -83,8 +83,8 @@ class Promotion:
         self.notes = [*self._taken.notes, *self._written.notes]
         self._refuse_taken(force=force)
 
-    async def make(self, place: Place) -> Promoted:
-        """Write the scenario and its recording, and play it once.
+    async def make(self, place: Place, *, sync: bool = False) -> Promoted:
+        """Write the scenario and its recording, and play it once; with `sync` they are on the disk.
 
         Raises UsageError before anything is written, DiskRefused, FileFaults where today's files do
         not take the scenario.
@@ -99,17 +99,17 @@ class Promotion:
         contents = {**self._written.files, recording: recorded, self._path: text}
         self._refuse_secrets(contents, redactor)
         for path, content in contents.items():
-            files.write(path, content)
+            files.write(path, content, sync=sync)
         itself = frozenset({self._path})
         selected = Selected((self._path,), named=itself, chosen=itself)
         (scenario,) = file.load(selected, self._workspace)
         told: list[ScenarioResult] = []
         # Names may be other ones by now, and agents are shown those.
-        shelf = Shelf([scenario], "update", drift="ignore")
+        shelf = Shelf([scenario], "update", drift="ignore", sync=sync)
         runner = Runner([scenario], place, told.append, keep="none", detail=True, shelf=shelf)
         await runner.run()
         if told[0].status != "passed":
-            files.write(recording, recorded)
+            files.write(recording, recorded, sync=sync)
         reader = Reader(root)
         is_known = self._path in select.of_workspace(root) and self._path.stem[0] != "-"
         return Promoted(

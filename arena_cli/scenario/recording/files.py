@@ -82,13 +82,16 @@ def lock(workspace: Path) -> AbstractContextManager[None]:
     return wholefile.exclusive(workspace / "sessions" / LOCK)
 
 
-def write(path: Path, content: bytes) -> bool:
-    """Put it there, at once or not at all; whether it is not what was there. Raises DiskRefused."""
+def write(path: Path, content: bytes, *, sync: bool = False) -> bool:
+    """Put it there, at once or not at all; whether it is not what was there. Raises DiskRefused.
+
+    With `sync` it is on the disk.
+    """
     try:
         if path.is_file() and regularfiles.read(path) == content:
             return False
-        path.parent.mkdir(parents=True, exist_ok=True)
-        wholefile.replace(path, content)
+        wholefile.replace_synced(path, content, sync=sync)
+        wholefile.sweep(path.parent, path.suffix)
     except OSError as error:
         raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
     return True

@@ -54,8 +54,13 @@ class Shelf:
         *,
         in_ci: bool = False,
         drift: WhatOfDrift = "fail",
+        sync: bool = False,
     ) -> None:
-        """Read them. Raises FileFaults with every fault of all of them, UsageError."""
+        """Read them; with `sync` what is written is on the disk.
+
+        Raises FileFaults with every fault of all of them, UsageError.
+        """
+        self._sync = sync
         self.drift = drift
         self._wanted = wanted
         self._in_ci = in_ci
@@ -234,7 +239,7 @@ class Shelf:
         # What the file has no case for any more goes when that is taken over.
         gone = [one for one in before if self._wanted == "missing" and one not in scenario.cases]
         lines = [whole[case] for case in (*scenario.cases, *gone) if case in whole]
-        files.write(volume.path, files.written(scenario.file.scenario, lines))
+        files.write(volume.path, files.written(scenario.file.scenario, lines), sync=self._sync)
 
     def _volume(self, scenario: Scenario) -> _Volume:
         return self._volumes[scenario.path]
