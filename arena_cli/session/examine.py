@@ -11,6 +11,7 @@ from arena_cli.ground.protocol import Attachment
 from arena_cli.ground.text import shown_line
 from arena_cli.session import remembering, shelves
 from arena_cli.session.shelves import Shelf
+from arena_cli.session.store import Stored
 from arena_cli.transcript import index, read
 from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished
 from arena_cli.transcript.fold import Fold
@@ -65,13 +66,23 @@ def examine(transcript: Path, workspace: Path) -> Examined:
         )
     if index.path_of(transcript).exists() and not index.load(transcript, Fold()):
         found.notes.append("the cache does not match and is not used")
-    own = Shelf(remembering.own_notes(transcript.parent, workspace), None)
-    found.problems += [str(fault) for fault in shelves.notes(own)[1]]
+    _examine_notes(found, transcript, workspace)
     for torn in sorted(transcript.parent.glob(f"{transcript.stem}.torn-*")):
         found.notes.append(f"set aside earlier: {torn.name}")
     for rescued in sorted(transcript.parent.glob(f"{transcript.stem}.rescued-*")):
         found.notes.append(f"rescued earlier from a transcript that was lost: {rescued.name}")
     return found
+
+
+def _examine_notes(found: Examined, transcript: Path, workspace: Path) -> None:
+    stored = Stored(transcript.parent.name, transcript.parent, 0.0)
+    own = Shelf(remembering.own_notes(transcript.parent, workspace), stored)
+    notes, problems = shelves.notes(own)
+    found.problems += [str(fault) for fault in problems]
+    found.notes += [f"{note.file}: {note.approval}" for note in notes if note.approval]
+    if own.is_unfinished:
+        command = f"arena knowledge list --session {stored.name}"
+        found.notes.append(f"something was begun with its notes and not ended: `{command}` ends it")
 
 
 def _loses_an_event(line: Line) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import gc
 import importlib
 import io
 import json
@@ -142,6 +143,7 @@ def run(request: dict[str, Any], report: int, out: int, problems: int) -> None:
 def serve() -> None:
     """Answer requests until there are no more."""
     warm()
+    gc.freeze()
     for line in sys.stdin:
         request = json.loads(line)
         with (
