@@ -13,7 +13,7 @@ from arena_cli.ground import exits
 # SIGHUP: its terminal was closed. SIGBREAK: Ctrl-Break, or a closed console, on Windows.
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 _NUMBERS = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
-HANGUPS = frozenset(_NUMBERS[2:])
+HANGUPS = frozenset(getattr(signal, name) for name in ("SIGHUP",) if hasattr(signal, name))
 
 Handler = Callable[[int, FrameType | None], None]
 

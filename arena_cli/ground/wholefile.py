@@ -128,6 +128,8 @@ def exclusive(path: Path) -> Iterator[None]:
     """
     from fasteners import InterProcessLock  # noqa: PLC0415 - needed by few who write files
 
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "it is a link", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     with InterProcessLock(path):
         yield
