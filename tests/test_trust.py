@@ -64,7 +64,10 @@ READS: dict[str, list[list[str]]] = {
     "init": [["new"]],
     "agents add": [["more", "--adapter", "scripted", "--set", "replies=[ok]"]],
     # What these do without calling an agent.
-    "send": [["--dry-run", "@api @program @function canary"]],
+    "send": [
+        ["--dry-run", "@api @program @function canary"],
+        ["--dry-run", "-s", "s", "canary", "--json"],
+    ],
     "run": [["--list"], ["recorded", "--replay"]],
 }
 # What needs trust.
@@ -132,6 +135,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
 def hostile(program: Program, server: Server) -> Program:
     """The workspace after somebody added all that could send a variable out or run something."""
     assert invoke("send", "-q", "-s", "s", "Decision: every deploy gets a canary.").code == 0
+    shared = ("knowledge", "add", "A canary for all", "--kind", "decision", "--shared")
+    assert invoke(*shared).code == 0
     program.scenario("scenario: recorded\nsteps: [{send: canary}]", "recorded")
     assert invoke("run", "recorded", "--record").code == 0
     evil = f"import pathlib, sys\npathlib.Path({str(program.folder / MARKER)!r}).touch()\n"

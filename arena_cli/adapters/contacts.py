@@ -54,31 +54,31 @@ def of(
     other files do.
     """
     dotenv = dotenv or {}
-    found: dict[str, Contact] = {}
+    by_key: dict[str, Contact] = {}
     for profile in profiles:
         named = environ.variables(profile.adapter)
         for endpoint in _endpoints(profile, named, dotenv):
-            _add(found, endpoint, {*named, *endpoint.variables}, profile.agent_id)
+            _add(by_key, endpoint, {*named, *endpoint.variables}, profile.agent_id)
     if embedding is not None and embedding.base_url:
         from arena_cli.adapters.api import http  # noqa: PLC0415 - most workspaces have none
 
         named = environ.variables({"api_key": embedding.api_key})
-        _add(found, http.endpoint(embedding.base_url), named, EMBEDDING)
+        _add(by_key, http.endpoint(embedding.base_url), named, EMBEDDING)
     for target in functions:
-        _add(found, Endpoint("function", target), {EVERYTHING}, "checks")
-    if dotenv and any(one.endpoint.type in ("program", "kind") for one in found.values()):
+        _add(by_key, Endpoint("function", target), {EVERYTHING}, "checks")
+    if dotenv and any(contact.endpoint.type in ("program", "kind") for contact in by_key.values()):
         for endpoint in _settings_of_programs(dotenv):
-            _add(found, endpoint, (), "every program")
-    return list(found.values())
+            _add(by_key, endpoint, (), "every program")
+    return list(by_key.values())
 
 
 def merged(*lists: Iterable[Contact]) -> list[Contact]:
     """Return the contacts of all lists, each once."""
-    found: dict[str, Contact] = {}
+    by_key: dict[str, Contact] = {}
     for contact in itertools.chain(*lists):
         for agent in contact.agents:
-            _add(found, contact.endpoint, contact.variables, agent)
-    return list(found.values())
+            _add(by_key, contact.endpoint, contact.variables, agent)
+    return list(by_key.values())
 
 
 def missing(contacts: Iterable[Contact], trusted: Trusted) -> list[Contact]:
@@ -93,7 +93,7 @@ def missing(contacts: Iterable[Contact], trusted: Trusted) -> list[Contact]:
 def _endpoints(profile: AgentProfile, named: set[str], dotenv: Mapping[str, str]) -> list[Endpoint]:
     kind = str(profile.adapter["type"])
     shape = registry.settings_type(kind)
-    given = {
+    keys = {
         key: _filled(value, dotenv)
         if key in _PLACES
         else [_filled(value[0], dotenv), *value[1:]]
@@ -101,11 +101,11 @@ def _endpoints(profile: AgentProfile, named: set[str], dotenv: Mapping[str, str]
         else value
         for key, value in profile.adapter.items()
     }
-    endpoints = shape.endpoints(given) if shape else []
+    endpoints = shape.endpoints(keys) if shape else []
     if not endpoints and named:
         endpoints = [Endpoint("agent", profile.agent_id)]
     plain = Redactor((), ())
-    return [one._replace(name=plain.text(one.name)) for one in endpoints]
+    return [endpoint._replace(name=plain.text(endpoint.name)) for endpoint in endpoints]
 
 
 def _settings_of_programs(dotenv: Mapping[str, str]) -> Iterator[Endpoint]:
@@ -127,11 +127,11 @@ def _filled(value: object, dotenv: Mapping[str, str]) -> object:
 
 
 def _add(
-    found: dict[str, Contact], endpoint: Endpoint, variables: Iterable[str], agent: str
+    by_key: dict[str, Contact], endpoint: Endpoint, variables: Iterable[str], agent: str
 ) -> None:
     new = Contact(endpoint._replace(variables=()), frozenset(variables), (agent,))
-    known = found.get(new.key)
+    known = by_key.get(new.key)
     if known is not None:
         agents = tuple(dict.fromkeys((*known.agents, agent)))
         new = Contact(known.endpoint, known.variables | new.variables, agents)
-    found[new.key] = new
+    by_key[new.key] = new

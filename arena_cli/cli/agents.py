@@ -372,7 +372,8 @@ def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = F
 
     loaded = common.workspace_of(context)
     member = trials.member(loaded, agent_id)
-    place = trust.live_place(loaded, [member.profile], wait_s=0)
+    trust.require_agents(loaded, member.id)
+    place = common.place_of(loaded, wait_s=0, connects=True)
     limit = member.profile.timeout_s or trials.limit_s(loaded)
     if sys.stderr.isatty():
         common.warn(f"asking {member.id}, for up to {limit:g} s")

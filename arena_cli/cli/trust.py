@@ -77,17 +77,18 @@ def live_place(
     """
     from arena_cli.adapters import contacts
 
-    others = [one.profile for one in (loaded.summarizer, loaded.extractor) if one is not None]
+    helpers = [member.profile for member in (loaded.summarizer, loaded.extractor) if member]
     embedding = loaded.file.memory.embedding
-    require(loaded, lambda env: contacts.of([*profiles, *others], embedding, dotenv=env))
+    require(loaded, lambda env: contacts.of([*profiles, *helpers], embedding, dotenv=env))
     return common.place_of(loaded, wait_s=wait_s, connects=True)
 
 
-def require_agents(loaded: Workspace) -> None:
-    """Ask about every agent of the workspace. Raises UsageError where it is not trusted."""
+def require_agents(loaded: Workspace, *agents: str) -> None:
+    """Ask about these agents, else all of the workspace. Raises UsageError if not trusted."""
     from arena_cli.adapters import contacts
 
-    require(loaded, lambda env: contacts.of(loaded.profiles.values(), dotenv=env))
+    profiles = [loaded.profiles[agent] for agent in agents or loaded.profiles]
+    require(loaded, lambda env: contacts.of(profiles, dotenv=env))
 
 
 def require_scenarios(
@@ -121,11 +122,11 @@ def require(loaded: Workspace, contacts_with: Callable[[Mapping[str, str]], list
         return
     new = contacts.missing(contacts.merged(_of_agents(loaded, dotenv), needed), trusted)
     state = "trusted, but it would now also" if trusted else "not trusted yet; it would"
-    what = "\n".join([f"the workspace {shown_line(str(loaded.root))} is {state}", *_lines(new)])
+    message = "\n".join([f"the workspace {shown_line(str(loaded.root))} is {state}", *_lines(new)])
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        mend = f"look at its files, then run `arena trust`; scripts set {VARIABLE}=1"
-        raise UsageError(what, mend)
-    common.warn(f"arena: {what}")
+        hint = f"look at its files, then run `arena trust`; scripts set {VARIABLE}=1"
+        raise UsageError(message, hint)
+    common.warn(f"arena: {message}")
     if not _agrees():
         raise UsageError("the workspace is not trusted; nothing was started")
     trust_store.add(loaded.root, new, os.environ)
@@ -164,21 +165,21 @@ def _trust(context: typer.Context) -> None:
 
     loaded = common.workspace_of(context)
     dotenv = environ.read_dotenv(loaded.root)
-    found = _of_agents(loaded, dotenv)
+    needed = _of_agents(loaded, dotenv)
     try:
         scenarios = file.load(select.everything(loaded.root), loaded)
     except FileFaults as error:
         common.warn(f"warning: what the scenarios need is not trusted: {error}")
     else:
         theirs = contacted.of(loaded, scenarios, scenarios, dotenv=dotenv)
-        found = contacts.merged(found, theirs)
+        needed = contacts.merged(needed, theirs)
     root = shown_line(str(loaded.root))
-    if not found:
+    if not needed:
         common.say(f"{root} starts and contacts nothing; it needs no trust")
         return
-    trust_store.add(loaded.root, found, os.environ)
+    trust_store.add(loaded.root, needed, os.environ)
     common.say(f"{root} is trusted; it may")
-    for line in _lines(found):
+    for line in _lines(needed):
         common.say(line)
 
 
@@ -223,9 +224,9 @@ def _agrees() -> bool:
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
 
 
-def _lines(some: Iterable[Contact]) -> Iterator[str]:
-    for one in some:
-        yield _line(one.endpoint.type, one.endpoint.name, sorted(one.variables), one.agents)
+def _lines(contacts: Iterable[Contact]) -> Iterator[str]:
+    for contact in contacts:
+        yield _line(*contact.endpoint[:2], sorted(contact.variables), contact.agents)
 
 
 def _line(kind: str, name: str, variables: Sequence[str], agents: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ def exposed(workspace: Workspace) -> dict[str, list[str]]:
     """
     root = workspace.root.resolve()
     kept = [path for path in (root / DOTENV, store.sessions_of(root)) if path.exists()]
-    found: dict[str, list[str]] = {}
+    exposed_to: dict[str, list[str]] = {}
     for agent_id, profile in workspace.profiles.items():
         shape = registry.settings_type(str(profile.adapter["type"]))
         cwd = profile.adapter.get("cwd", ".")
@@ -25,5 +25,5 @@ def exposed(workspace: Workspace) -> dict[str, list[str]]:
         folder = (root / cwd).resolve()
         names = [path.name for path in kept if path.is_relative_to(folder)]
         if names:
-            found[agent_id] = names
-    return found
+            exposed_to[agent_id] = names
+    return exposed_to

@@ -37,8 +37,8 @@ def config_home(environ: Mapping[str, str]) -> Path:
     try:
         return Path.home() / ".config" / "arena"
     except RuntimeError as error:
-        what = "there is no home folder to keep the trust in"
-        raise UsageError(what, f"set HOME, or {CONFIG_HOME}") from error
+        message = "there is no home folder to keep the trust in"
+        raise UsageError(message, f"set HOME, or {CONFIG_HOME}") from error
 
 
 def load(workspace: Path, environ: Mapping[str, str]) -> Record:
@@ -76,8 +76,8 @@ def add(workspace: Path, contacts: Iterable[Contact], environ: Mapping[str, str]
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _replace(path, text.encode("utf-8", "surrogatepass"))
     except OSError as error:
-        what = f"{path} cannot be written: {error.strerror or error}"
-        raise DiskRefused(what, f"free space or rights there, or set {CONFIG_HOME}") from error
+        message = f"{path} cannot be written: {error.strerror or error}"
+        raise DiskRefused(message, f"free space or rights there, or set {CONFIG_HOME}") from error
 
 
 def revoke(workspace: Path, environ: Mapping[str, str]) -> bool:
@@ -94,11 +94,11 @@ def revoke(workspace: Path, environ: Mapping[str, str]) -> bool:
 
 def everything(environ: Mapping[str, str]) -> list[Record]:
     """Return every trusted workspace, by folder. Raises UsageError for a broken file."""
-    found = []
+    records = []
     for path in sorted((config_home(environ) / _FOLDER).glob("*.json")):
         with contextlib.suppress(FileNotFoundError):
-            found.append(_read(path))
-    return sorted(found)
+            records.append(_read(path))
+    return sorted(records)
 
 
 def _normal(workspace: Path) -> str:
@@ -122,8 +122,8 @@ def _read(path: Path) -> Record:
         raise
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no record of arena's"
-        what = f"{path} cannot be read: {reason}"
-        raise UsageError(what, "remove it, then run `arena trust` in the workspace") from error
+        message = f"{path} cannot be read: {reason}"
+        raise UsageError(message, "remove it, then run `arena trust` in the workspace") from error
 
 
 def _replace(path: Path, content: bytes) -> None:
