@@ -200,6 +200,10 @@ class MeetAdapter:
     for name in ("b", "a", "c"):
         program.agent(name, adapter={"type": "meet", "others": 3})
     met = "ok     a · met\nok     b · met\nok     c · met\n"
-    done = program.run("agents", "check")
+    done = program.run("agents", "check", "--connect")
     assert (done.code, done.stdout) == (0, met)
-    assert program.run("doctor").check(stdout=None).stdout.endswith(met)
+    assert program.run("doctor", "--connect").check(stdout=None).stdout.endswith(met)
+    # Without a connection, a kind that does more than look is not asked.
+    (program.folder / "met").rename(program.folder / "before")
+    assert program.run("agents", "check").check(stdout=None).stdout.count(" · not asked; ") == 3
+    assert not (program.folder / "met").exists()
