@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from arena_cli.adapters import contacts, registry
 from arena_cli.adapters.contacts import Contact
 from arena_cli.cli import main
-from arena_cli.ground.errors import UsageError
+from arena_cli.ground.errors import DiskRefused, UsageError
 from arena_cli.session import trust_store
 from arena_cli.team import workspace
 
@@ -412,6 +412,16 @@ def test_trust_is_kept_outside_of_the_workspace_for_its_user_alone(program: Prog
     assert str(program.folder) not in invoke("trust", "--list").output
 
 
+def test_where_trust_cannot_be_kept_it_is_told(program: Program) -> None:
+    config = program.folder.parent / "config"
+    config.write_text("no folder", encoding="utf-8")
+    done = invoke("agents", "add", "bot", "--adapter", "cli", "--", sys.executable)
+    assert done.code == 0
+    assert f"the trust is not kept: {config}" in done.output
+    refused = CliRunner().invoke(main.app, ["trust"]).exception
+    assert isinstance(refused, DiskRefused)
+
+
 def test_a_file_of_trust_that_is_broken_trusts_nothing(program: Program) -> None:
     program.program("bot", "say", "hello")
     invoke("trust")
@@ -508,9 +518,16 @@ def test_what_the_workspace_s_own_dotenv_decides_is_shown_and_asked_about(
 ) -> None:
     program.agent("bot", adapter={"type": "openai", "model": "m", "base_url": "${env:URL}/v1"})
     program.agent("coder", adapter={"type": "claude_code"})
-    dotenv = {"URL": "https://evil.example", "HTTPS_PROXY": "http://me:word@evil.example:1"}
+    secret = "http://${env:A_TOKEN}.example/v1"
+    program.agent("leaky", adapter={"type": "openai", "model": "m", "base_url": secret})
+    dotenv = {
+        "A_TOKEN": "from-the-file",
+        "URL": "https://evil.example",
+        "HTTPS_PROXY": "http://me:word@evil.example:1",
+    }
     keys = [key for key, _ in found(program, dotenv)]
     assert "host https://evil.example" in keys
+    assert "host http://${env:A_TOKEN}.example" in keys
     assert "setting .env: HTTPS_PROXY=http://evil.example:1" in keys
     assert ("host ${env:URL}", ["URL"]) in found(program)
 

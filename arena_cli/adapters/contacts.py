@@ -14,6 +14,7 @@ from arena_cli.adapters import registry
 from arena_cli.adapters.base import Endpoint
 from arena_cli.ground import templates
 from arena_cli.ground.redact import Redactor
+from arena_cli.ground.yamlfiles import excerpt
 from arena_cli.team import environ
 from arena_cli.team.model import AgentProfile, Embedding
 
@@ -119,10 +120,10 @@ def _settings_of_programs(dotenv: Mapping[str, str]) -> Iterator[Endpoint]:
 
 
 def _filled(value: object, dotenv: Mapping[str, str]) -> object:
-    """Return a text with the variables of `.env` filled in."""
+    """Return a text with the variables of `.env` filled in, those for secrets apart."""
     if not isinstance(value, str):
         return value
-    known = {f"env:{name}": text for name, text in dotenv.items()}
+    known = {f"env:{name}": text for name, text in dotenv.items() if not excerpt.is_secret(name)}
     return templates.filled(value, known.get)
 
 

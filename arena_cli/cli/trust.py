@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arena_cli.cli import common
-from arena_cli.ground.errors import FileFaults, UsageError
+from arena_cli.ground.errors import DiskRefused, FileFaults, UsageError
 from arena_cli.ground.text import shown_line
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def require(loaded: Workspace, contacts_with: Callable[[Mapping[str, str]], list
     common.warn(f"arena: {message}")
     if not _agrees():
         raise UsageError("the workspace is not trusted; nothing was started")
-    trust_store.add(loaded.root, new, os.environ)
+    _keep(loaded, new)
 
 
 def add_written(loaded: Workspace, agent_id: str, written: AgentProfile) -> bool:
@@ -145,7 +145,7 @@ def add_written(loaded: Workspace, agent_id: str, written: AgentProfile) -> bool
         return True
     added = contacts.of([written])
     if added:
-        trust_store.add(loaded.root, added, os.environ)
+        _keep(loaded, added)
     needed = contacts.of([loaded.profiles[agent_id]], dotenv=environ.read_dotenv(loaded.root))
     trusted = trust_store.load(loaded.root, os.environ).contacts if needed else {}
     return not contacts.missing(needed, trusted)
@@ -181,6 +181,16 @@ def _trust(context: typer.Context) -> None:
     common.say(f"{root} is trusted; it may")
     for line in _lines(needed):
         common.say(line)
+
+
+def _keep(loaded: Workspace, contacts: list[Contact]) -> None:
+    """Trust these contacts from now on; where that cannot be written, the user is told."""
+    from arena_cli.session import trust_store
+
+    try:
+        trust_store.add(loaded.root, contacts, os.environ)
+    except DiskRefused as error:
+        common.warn(f"arena: the trust is not kept: {error}")
 
 
 def _list(folder: Path | None) -> None:

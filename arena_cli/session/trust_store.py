@@ -50,7 +50,7 @@ def load(workspace: Path, environ: Mapping[str, str]) -> Record:
     path = _path(folder, environ)
     try:
         record = _read(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return Record(folder, {})
     # Another folder's file under this name is no consent to this one.
     return record if record.workspace == folder else Record(folder, {})
@@ -85,7 +85,7 @@ def revoke(workspace: Path, environ: Mapping[str, str]) -> bool:
     path = _path(_normal(workspace), environ)
     try:
         path.unlink()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
         raise DiskRefused(f"{path} cannot be removed: {error.strerror or error}") from error
@@ -118,7 +118,7 @@ def _read(path: Path) -> Record:
             str(key): [str(name) for name in data["contacts"][key]] for key in data["contacts"]
         }
         return Record(str(data["workspace"]), contacts)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no record of arena's"
