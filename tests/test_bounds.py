@@ -264,5 +264,7 @@ def test_a_missing_file_is_missing(tmp_path: Path) -> None:
     def locate(name: str) -> Path | None:
         return bounds.locate(name, [tmp_path], root=tmp_path, scenario=None, anywhere=False)
 
-    for name in ("../nothing", "x\0", "n" * 5000, "."):
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("../nothing", "x\0", "n" * 5000, ".", "loop"):
         assert locate(name) is None
+        assert bounds.is_inside(tmp_path / name, tmp_path) is (name in (".", "n" * 5000))

@@ -23,7 +23,10 @@ class OutsideError(UsageError):
 
 def is_inside(path: Path, root: Path) -> bool:
     """Return whether a path leads to a place in that folder, or to itself."""
-    return path.resolve().is_relative_to(root.resolve())
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, ValueError, RuntimeError):  # a NUL in it, or links in a circle
+        return False
 
 
 def locate(
@@ -39,7 +42,7 @@ def locate(
         allowed.append(scenario.resolve().parent)
     refused: Path | None = None
     for folder in folders:
-        with contextlib.suppress(OSError, ValueError):  # too long, or a NUL in it
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # too long, or as above
             path = (folder / name).resolve()
             if not regularfiles.is_named(path):
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ class Reader:
     def _link_to(self, path: Path) -> str:
         """A link in the workspace that leads to a file outside, as the user is shown it."""
         links = (one for one in self.root.glob("scenarios/**/*") if ownfiles.is_link(one))
-        return self.shown(next((one for one in links if one.resolve() == path), path))
+        return self.shown(next((one for one in links if Path(os.path.realpath(one)) == path), path))
 
     def shown(self, path: Path) -> str:
         """The path as the user is shown it."""
