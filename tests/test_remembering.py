@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from support import Puppets, Talk, outgoing, puppet, team
 
 from arena_cli.context import render
 from arena_cli.ground.protocol import AgentInput, AgentOutput, StructuredContent, Usage
-from arena_cli.session import examine
+from arena_cli.ground.redact import Redactor
+from arena_cli.session import examine, shelves, store
+from arena_cli.session.knowledge import Keeper
 from arena_cli.session.outgoing import planted
 from arena_cli.session.session import Place, Session
 from arena_cli.team.model import Embedding, Member, WorkspaceMemory
@@ -316,11 +319,13 @@ def test_approved_only_shows_no_drafts(tmp_path: Path) -> None:
         talk.send(f"@dev go on with part {number}")
     talk.send("@dev is the staging certificate there?")
     assert talk.last("reply_started").notes == []
-    (path,) = talk.folder.glob("*.md")
-    text = path.read_text(encoding="utf-8").replace("status: draft", "status: approved")
-    path.write_text(text, encoding="utf-8")
+    note = "blocker-the-staging-certificate-is-expired"
+    place = Place(workspace=tmp_path, durability="flush", wait_s=0)
+    shelf = shelves.of(tmp_path, store.find(tmp_path, "talk"))
+    with contextlib.closing(Keeper(place, shelf, "ann", redactor=Redactor(set(), ()))) as keeper:
+        keeper.step(note, "approve")
     talk.send("@dev is the staging certificate there?")
-    assert talk.last("reply_started").notes == ["blocker-the-staging-certificate-is-expired"]
+    assert talk.last("reply_started").notes == [note]
 
 
 def test_doctor_tells_of_a_note_that_cannot_be_read(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def _take(drafts: Iterable[Draft], room: Room, recollection: Recollection) -> in
             continue
         if taken.act is not None:
             recollection.wrote(taken.note)
-            count += 1
+            count += not desk.was_told
         elif (taken.note.id, draft.source) not in told:  # a file by somebody's hand
             act = _act(taken.note, "added", draft)
             room.journal.write(noting.maker(act))
@@ -188,11 +188,17 @@ def _take(drafts: Iterable[Draft], room: Room, recollection: Recollection) -> in
 
 
 class _Desk:
-    """Writes what is made of `draft` with its event; `refusal` is that of the transcript."""
+    """Writes what is made of `draft` with its event.
+
+    `was_told`: the event was there before, of a file that was lost. `refusal` is that of the
+    transcript.
+    """
 
     def __init__(self, room: Room, own: Folder) -> None:
         self.draft: Draft | None = None
         self.refusal: DiskRefused | None = None
+        self.was_told = False
+        self._told = _turn(room).noted
         self._log = room.journal.log
         write = room.journal.write_all
         self._desk = noting.Desk(self._log, write, sync=own.sync, is_strict=False)
@@ -200,6 +206,11 @@ class _Desk:
     def carry(self, folder: Folder, act: NoteAct, changes: Sequence[Change]) -> None:
         """Write a note that was taken."""
         assert self.draft is not None
+        self.was_told = (changes[0].note.id, self.draft.source) in self._told
+        if self.was_told:  # a power cut may lose a file whose event it spares
+            for change in changes:
+                folder.put(change)
+            return
         seq = self._log.seq
         try:
             self._desk.carry_out(folder, changes, [_act(changes[0].note, act, self.draft)])
