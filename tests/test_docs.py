@@ -631,7 +631,7 @@ def test_the_keys_of_the_workspace_are_explained(page: str, shape: type[BaseMode
 
 def test_the_keys_of_a_note_are_explained() -> None:
     told = {name for cells in rows(DOCS / "knowledge.md", "key") for name in spans(cells[0])}
-    assert told == set(Note.model_fields) - {"id", "file", "body"}
+    assert told == set(Note.model_fields) - {"id", "file", "body", "approval"}
 
 
 def test_every_kind_of_note_is_named() -> None:
