@@ -255,7 +255,7 @@ def test_each_fails_where_what_it_guards_is_changed(change: Change, shipped: Pat
     assert change.old in text
     path.write_text(text.replace(change.old, change.new, 1), encoding="utf-8")
     told = played(shipped, change.scenario)[change.case]
-    assert told.status == "failed", printed(told)
+    assert told.status in ("failed", "error"), printed(told)
     assert change.field in [check.field for check in broken(told)], printed(told)
 
 

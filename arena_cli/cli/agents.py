@@ -11,7 +11,7 @@ import typer
 
 from arena_cli.cli import common, complete, interrupt
 from arena_cli.ground import exits
-from arena_cli.ground.errors import UsageError
+from arena_cli.ground.errors import FileFaults, UsageError
 
 if TYPE_CHECKING:
     from arena_cli.adapters.api.models import Known
@@ -170,9 +170,14 @@ def check(context: typer.Context, connect: Connect = False) -> None:
     from arena_cli.cli import trust
     from arena_cli.scenario.load import select
 
-    loaded, _ = common.scenarios_of(context, select.everything(common.root_of(context)))
+    outside = context.obj.allow_outside
+    files = select.everything(common.root_of(context), anywhere=outside)
+    loaded, (scenarios, broken) = common.scenarios_of(context, files)
+    if broken:
+        raise FileFaults([fault for one in broken for fault in one.faults])
     for warning in loaded.warnings:
         common.warn(f"warning: {warning}")
+    common.warn_of_faults(fault for one in scenarios for fault in one.warnings)
     _tell_folders(loaded)
     if connect:
         trust.require_agents(loaded)

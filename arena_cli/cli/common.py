@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from arena_cli.cli import streams
-from arena_cli.ground.errors import ArenaError, FileFaults, UsageError
+from arena_cli.ground.errors import ArenaError, Fault, FileFaults, UsageError
 
 if TYPE_CHECKING:
     from arena_cli.ground.redact import Redactor
-    from arena_cli.scenario.load.scenario import Scenario
+    from arena_cli.scenario.load.file import Sorted
     from arena_cli.scenario.load.select import Selected
     from arena_cli.session.session import Place
     from arena_cli.session.store import Stored
@@ -129,8 +129,11 @@ def avatars_of(context: typer.Context) -> dict[str, str]:
     return {agent_id: profile.avatar for agent_id, profile in profiles.items()}
 
 
-def scenarios_of(context: typer.Context, selected: Selected) -> tuple[Workspace, list[Scenario]]:
-    """The workspace and these scenarios. Raises FileFaults with every fault of every file."""
+def scenarios_of(context: typer.Context, selected: Selected) -> tuple[Workspace, Sorted]:
+    """The workspace, its scenarios among these files, and the files that have faults.
+
+    Raises FileFaults with every fault of every file where the workspace has some.
+    """
     from arena_cli.scenario.load import file
 
     try:
@@ -138,7 +141,13 @@ def scenarios_of(context: typer.Context, selected: Selected) -> tuple[Workspace,
     except FileFaults as error:
         faults = file.shape_faults(selected, root_of(context), anywhere=context.obj.allow_outside)
         raise FileFaults([*error.faults, *faults]) from error
-    return loaded, file.load(selected, loaded)
+    return loaded, file.sort(selected, loaded)
+
+
+def warn_of_faults(faults: Iterable[Fault]) -> None:
+    """Warn on stderr of what is suspicious in files, each once."""
+    for fault in dict.fromkeys(faults):
+        warn(f"warning: {fault}")
 
 
 def stored_of(context: typer.Context, session: str | None) -> Stored:

@@ -56,7 +56,10 @@ def complete_teams(context: typer.Context, incomplete: str) -> list[str]:
 
 def complete_scenarios(context: typer.Context, incomplete: str) -> list[str]:
     """Scenarios by the names of their files in `scenarios/`."""
-    return _offered(lambda root: _stems(root / "scenarios"), context, incomplete)
+    folder = "scenarios"
+    return _offered(
+        lambda root: [*_stems(root / folder), *_stems(root / folder, ".yml")], context, incomplete
+    )
 
 
 def complete_kinds(incomplete: str) -> list[str]:
@@ -95,7 +98,7 @@ def _is_letter(char: str) -> bool:
     return unicodedata.category(char)[0] in "LNM"
 
 
-def _stems(folder: Path) -> list[str]:
+def _stems(folder: Path, suffix: str = ".yaml") -> list[str]:
     from arena_cli.team import files
 
-    return [name.removesuffix(files.SUFFIX) for name in files.names(folder)]
+    return [name.removesuffix(suffix) for name in files.names(folder, suffix)]

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from arena_cli.cli import common, complete, interrupt
+from arena_cli.cli import common, complete, interrupt, selection
 from arena_cli.cli.interrupt import Interrupted
 from arena_cli.cli.screen import Screen
 from arena_cli.cli.streams import Stdout
-from arena_cli.ground import nearest
-from arena_cli.ground.errors import UsageError
+from arena_cli.ground.errors import FileFaults, UsageError
 
 if TYPE_CHECKING:
     from arena_cli.scenario.load.scenario import Scenario
@@ -111,6 +110,13 @@ GitHub = Annotated[
         "Actions.",
     ),
 ]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Play nothing and exit with 2 where a file has a fault, or arena warns of one.",
+    ),
+]
 
 
 AllowOutside = Annotated[
@@ -150,26 +156,49 @@ def run(
     junit: JUnit = None,
     html: Html = None,
     github: GitHub = False,
+    strict: Strict = False,
 ) -> None:
     """Play scenarios and check what they expect. Exits 1 where an expectation failed."""
     context.obj.allow_outside |= allow_outside
     wanted = _wanted(replay=replay, live=live, record=record, update=update)
-    loaded, selected = _selected(context, scenarios or [], tag or [], words)
+    chosen = selection.select(context, scenarios or [], tag or [], words)
     if as_list:
-        _list(selected, as_json=as_json)
+        common.warn_of_faults(chosen.warnings)
+        _list(chosen.scenarios, as_json=as_json)
+        if chosen.broken:
+            raise FileFaults(chosen.faults)
+        chosen.refuse_faults(strict=strict)
         return
 
-    from arena_cli.scenario.recording.shelf import Shelf
-
-    sync = loaded.file.durability == "fsync"
-    shelf = Shelf(selected, wanted, in_ci=_in_ci(), drift=drift, sync=sync)
-    place = _place(loaded, selected, shelf)
+    sync = chosen.workspace.file.durability == "fsync"
+    chosen, shelf = selection.with_recordings(
+        chosen, wanted, in_ci=_in_ci(), drift=drift, sync=sync
+    )
+    selected = chosen.scenarios
+    place = _place(chosen.workspace, selected, shelf)
 
     from arena_cli.cli.reports import Reports
     from arena_cli.cli.telling import Teller
 
     reports = Reports(place.workspace, os.environ, junit=junit, html=html, github=github)
-    teller = Teller(len(selected), place.clock, reports, as_json=as_json, explain=explain)
+    teller = Teller(
+        len(selected) + len(chosen.broken),
+        place.clock,
+        reports,
+        as_json=as_json,
+        explain=explain,
+        warnings=chosen.warnings,
+    )
+    try:
+        chosen.refuse_faults(strict=strict)
+    except FileFaults:
+        teller.refuse(chosen.broken)
+        raise
+    common.warn_of_faults(chosen.warnings)
+    for one in chosen.broken:
+        teller.unplayed(one)
+    if chosen.broken and fail_fast:
+        selected = []
 
     from arena_cli.scenario.play.run import Runner
     from arena_cli.session.session import redactor_of
@@ -232,39 +261,10 @@ def _place(loaded: Workspace, selected: list[Scenario], shelf: Shelf) -> Place:
 
     played = [scenario for scenario in selected if scenario.skip is None]
     live = [scenario for scenario in played if shelf.calls_agents(scenario)]
-    trust.require_scenarios(loaded, live, live if _in_ci() else played)
+    unguarded = [scenario for scenario in live if shelf.guard_of(scenario) is None]
+    trust.require_scenarios(loaded, unguarded, unguarded if _in_ci() else played)
     place = common.place_of(loaded, wait_s=0, connects=bool(live))
     return replace(place, durability=loaded.file.durability or "flush")
-
-
-def _selected(
-    context: typer.Context, wanted: list[str], tags: list[str], words: str | None
-) -> tuple[Workspace, list[Scenario]]:
-    """The workspace and the scenarios. Raises UsageError, FileFaults with every fault."""
-    from arena_cli.scenario.load import select
-
-    meant = select.by_words(words) if words is not None else None
-    files = select.select(common.root_of(context), wanted, common.here())
-    loaded, found = common.scenarios_of(context, files)
-    if not found:
-        raise select.only_parts(files, loaded.root)
-    known = {tag for scenario in found for tag in scenario.file.tags}
-    for tag in tags:
-        if tag not in known:
-            raise UsageError(f"no scenario has the tag `{tag}`", nearest.hint(tag, sorted(known)))
-    selected = [
-        scenario
-        for scenario in found
-        if (not tags or not {*tags}.isdisjoint(scenario.file.tags))
-        and (meant is None or meant(f"{scenario.title} {scenario.path.name}"))
-    ]
-    if not selected:
-        asked = f"-k {words!r}" if words is not None else "these files"
-        raise UsageError(
-            f"no scenario is selected: none of {len(found)} fits {asked}",
-            "`arena run --list` shows those there are",
-        )
-    return loaded, selected
 
 
 def _list(selected: list[Scenario], *, as_json: bool) -> None:

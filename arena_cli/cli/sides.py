@@ -148,7 +148,7 @@ class Finder:
                 yield self._recording(path.resolve())
 
     def _file(self, path: Path, name: str) -> tuple[Kind, Path, str]:
-        if path.suffix == ".yaml":
+        if path.suffix.casefold() in (".yaml", ".yml"):
             return self._recording(path.resolve())
         if not path.is_file():  # a pipe, which can be read once
             try:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from arena_cli.cli import common, streams
@@ -19,9 +19,11 @@ from arena_cli.ground.text import shown_json
 if TYPE_CHECKING:
     from arena_cli.cli.reports import Reports
     from arena_cli.ground.clock import Clock
+    from arena_cli.ground.errors import Fault
     from arena_cli.report.progress import Progress
     from arena_cli.report.spans import Line
     from arena_cli.report.terminal import Ticker
+    from arena_cli.scenario.load.file import Broken
     from arena_cli.scenario.load.scenario import Scenario
     from arena_cli.scenario.result import RunResult, ScenarioResult, ScenarioStatus
 
@@ -33,7 +35,14 @@ class Teller:
     """
 
     def __init__(
-        self, count: int, clock: Clock, reports: Reports, *, as_json: bool, explain: bool
+        self,
+        count: int,
+        clock: Clock,
+        reports: Reports,
+        *,
+        as_json: bool,
+        explain: bool,
+        warnings: Sequence[Fault] = (),
     ) -> None:
         from arena_cli.report import words
 
@@ -43,6 +52,8 @@ class Teller:
         self._reports = reports
         self._began = clock.monotonic()
         self._results: list[ScenarioResult] = []
+        self._warnings = warnings
+        self._refused = False
         self._explain = explain
         self._say = words.here()
         self._screen = None if as_json else Screen(self.out, self._say)
@@ -72,7 +83,7 @@ class Teller:
         from arena_cli.report import results
 
         width, avatars = results.WIDTH, {}
-        if result.status != "passed":  # else there is nothing that depends on them
+        if result.status != "passed" and result.team:  # else there is nothing that depends on them
             width = shutil.get_terminal_size((width, 0)).columns
             faces = {member.id: member.profile.avatar for member in result.team.members}
             avatars = streams.encodable(faces, sys.stdout)
@@ -81,6 +92,25 @@ class Teller:
             from arena_cli.report import explain
 
             self._show(explain.drawn(result, self._say))
+
+    def unplayed(self, broken: Broken) -> None:
+        """Tell of a file whose scenarios cannot be played."""
+        from arena_cli.scenario import result
+
+        self.result(result.unplayed(broken.title, broken.shown, broken.tags or (), broken.faults))
+
+    def refuse(self, broken: Iterable[Broken]) -> None:
+        """Nothing is played: only documents and reports tell of it, stderr has the rest."""
+        self._refused = True
+        screen, self._screen = self._screen, None
+        for one in broken:
+            self.unplayed(one)
+        whole = self._whole()
+        self.close()
+        if screen is None:
+            streams.speak_utf8()
+            self.out.write(f"{self._document(whole)}\n")
+        self._reports.write(whole)
 
     def conclude(self, *, interrupted: bool = False) -> int:
         """Print how the run ended, and write the reports; its exit code."""
@@ -112,6 +142,8 @@ class Teller:
             selected=self._count,
             seconds=self._clock.monotonic() - self._began,
             interrupted=interrupted,
+            refused=self._refused,
+            warnings=self._warnings,
         )
 
     def _document(self, whole: RunResult) -> str:

@@ -226,7 +226,7 @@ def _option(result: ScenarioResult) -> str:
 def _name(file: str) -> str:
     """What a command takes for a file: below `scenarios/` its path there."""
     inside = file.removeprefix(f"{select.FOLDER}/")
-    return shlex.quote(shown_line(file if inside == file else inside.removesuffix(select.SUFFIX)))
+    return shlex.quote(shown_line(file if inside == file else select.stem(inside)))
 
 
 def _listed(names: list[str], say: Words) -> str:

@@ -10,9 +10,11 @@ from typing import Literal, NamedTuple
 
 from arena_cli.report import drift
 from arena_cli.report.words import Words
-from arena_cli.scenario.result import CheckResult, ScenarioResult, StepResult
+from arena_cli.scenario.result import CheckResult, FileProblem, ScenarioResult, StepResult
 
-Kind = Literal["expectation", "drift", "agent", "judge", "check", "arena", "interrupted", "warning"]
+Kind = Literal[
+    "expectation", "drift", "agent", "judge", "check", "arena", "file", "interrupted", "warning"
+]
 
 
 class Finding(NamedTuple):
@@ -51,7 +53,9 @@ def of(result: ScenarioResult, say: Words) -> Iterator[Finding]:
             yield from _of_check(check, step.number, say, to_fail=to_fail)
     for check in result.checks:
         yield from _of_check(check, None, say, to_fail=to_fail)
-    if result.error:
+    for fault in result.faults:
+        yield Finding("file", fault.file, fault.line, None, _of_fault(fault), fault.hint)
+    if result.error and not result.faults:
         passed_anyway = result.status == "failed" and result.reason is not None and not to_fail
         kind: Kind = "expectation" if passed_anyway else "arena"
         first, _, more = result.error.partition("\n")
@@ -63,6 +67,10 @@ def of(result: ScenarioResult, say: Words) -> Iterator[Finding]:
         line = result.line_of(one.step)
         what = f"{drift.where(one, say)}{drift.what(one, say)}"
         yield Finding("drift", result.file, line, one.step, what)
+
+
+def _of_fault(fault: FileProblem) -> str:
+    return f"{fault.field}: {fault.what}" if fault.field else fault.what
 
 
 def wrong(result: ScenarioResult, say: Words) -> list[Finding]:

@@ -51,7 +51,7 @@ def commands(
     `error` is why the run ended before it was over, if it did.
     """
     notes = [Note("error", "", 0, "arena", error)] if error else []
-    notes += [*_of_causes(whole, say), *_of_scenarios(whole, say)]
+    notes += [*_of_causes(whole, say), *_of_scenarios(whole, say), *_of_files(whole)]
     lines: list[str] = []
     for level in ("error", "warning"):
         found = [note for note in notes if note.level == level]
@@ -87,6 +87,13 @@ def _of_scenarios(whole: RunResult, say: Words) -> Iterator[Note]:
         yield from (note for note in rank if note)
 
 
+def _of_files(whole: RunResult) -> Iterator[Note]:
+    """One for each warning of a file."""
+    for one in whole.warnings:
+        title = f"{one.field}: {one.what}" if one.field else one.what
+        yield Note("warning", one.file, one.line, title, f"{title}\n{one.hint}".strip())
+
+
 def _note(one: findings.Finding, result: ScenarioResult) -> Note | None:
     if one.kind == "drift" or one.aside:
         return None
@@ -97,7 +104,8 @@ def _note(one: findings.Finding, result: ScenarioResult) -> Note | None:
 
 def _command(note: Note, path: Callable[[str], str]) -> str:
     """`::error file=a.yaml,line=3,title=...::...`."""
-    place = f"file={_property(path(note.file))},line={note.line}," if note.file else ""
+    line = f"line={note.line}," if note.line else ""
+    place = f"file={_property(path(note.file))},{line}" if note.file else ""
     title = _property(cut(note.title, LONGEST_MESSAGE))
     return f"::{note.level} {place}title={title}::{_data(cut(note.text, LONGEST_MESSAGE))}"
 

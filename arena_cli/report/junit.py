@@ -24,7 +24,8 @@ from arena_cli.report import drift, findings, modes, results
 from arena_cli.report.findings import Finding
 from arena_cli.report.spans import Line
 from arena_cli.report.words import Words
-from arena_cli.scenario.result import WRONG, RunResult, ScenarioResult, StepResult
+from arena_cli.scenario.load import select
+from arena_cli.scenario.result import WRONG, FileProblem, RunResult, ScenarioResult, StepResult
 
 if TYPE_CHECKING:
     from junitparser import TestCase, TestSuite
@@ -37,7 +38,6 @@ NAME = "arena"
 WHOLE = "over all steps"
 DRIFT = "as recorded"
 
-_SUFFIX = ".yaml"
 _ENGLISH = Words()
 # Plugins of Jenkins and GitLab attach the file that such a mark in an output names.
 _MARK = re.compile(r"\[(?=\[\s*[A-Za-z]+\s*\|)")
@@ -52,6 +52,8 @@ def document(whole: RunResult, say: Words | None = None, error: str = "") -> byt
     suites = [_suite(result, say) for result in whole.scenarios]
     if error:
         suites.append(_ended(error))
+    if whole.warnings:
+        suites.append(_warnings(whole.warnings))
     xml.extend(suites)  # type: ignore[no-untyped-call]  # it has no types there
     xml.update_statistics()  # type: ignore[no-untyped-call]  # as above
     for suite, result in zip(suites, whole.scenarios, strict=False):
@@ -206,7 +208,7 @@ def _case(
 
 def _class_name(file: str) -> str:
     """`scenarios/team/gdpr.yaml` as `scenarios.team.gdpr`: packages and a class."""
-    return _line(file.removesuffix(_SUFFIX).strip("/").replace("/", "."))
+    return _line(select.stem(file).strip("/").replace("/", "."))
 
 
 def _message(wrong: Sequence[Finding]) -> str:
@@ -227,6 +229,17 @@ def _ended(error: str) -> TestSuite:
     case = TestCase("the run", NAME, 0.0)
     case.result = made
     suite = TestSuite(NAME)
+    suite.add_testcases([case])
+    return suite
+
+
+def _warnings(warnings: Sequence[FileProblem]) -> TestSuite:
+    """A suite for what is suspicious in files: it passes, and its output tells."""
+    from junitparser import TestCase, TestSuite  # noqa: PLC0415 - for this report only
+
+    case = TestCase("warnings", NAME, 0.0)
+    case.system_out = _defused(shown("\n".join(one.text for one in warnings)))
+    suite = TestSuite(f"{NAME} warnings")
     suite.add_testcases([case])
     return suite
 

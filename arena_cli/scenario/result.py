@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field, computed_field
 
 from arena_cli.ground import exits
+from arena_cli.ground.errors import Fault
 from arena_cli.ground.protocol import Shape, Usage
 from arena_cli.transcript.events import SessionEvent
 
@@ -120,6 +121,29 @@ class Cause(Shape):
     touches: list[Touched]
 
 
+class FileProblem(Shape):
+    """A fault of a file, or something suspicious in it; `line` is 0 for the file as a whole."""
+
+    file: str
+    line: int
+    field: str = ""
+    what: str
+    hint: str = ""
+    text: str = Field(exclude=True, repr=False)
+
+    @classmethod
+    def of(cls, fault: Fault) -> FileProblem:
+        """Return a fault as a part of a result; `text` has all that is told of it."""
+        return cls(
+            file=fault.file,
+            line=fault.line,
+            field=fault.field,
+            what=fault.what,
+            hint=fault.mend,
+            text=str(fault),
+        )
+
+
 class StepResult(Shape):
     """One step. `number` counts from 1; `events` are its part of the transcript.
 
@@ -155,7 +179,8 @@ class ScenarioResult(Shape):
     of its recording, where one was used or written, `written` whether it was written anew, and
     `unkept` why it was not, where that was wanted, and `unkept_agents` who failed, where the
     recording stays as it was because of that. `drift_fails`: it failed by its drift. `usage`
-    is what its agents used, `judges_usage` what its judges did.
+    is what its agents used, `judges_usage` what its judges did. `faults` are those of its file, for
+    which it was not played.
     """
 
     scenario: str
@@ -169,6 +194,7 @@ class ScenarioResult(Shape):
     checks: list[CheckResult] = []
     sessions: list[str] = []
     error: str | None = None
+    faults: list[FileProblem] = []
     mode: Mode | None = None
     recording: str | None = None
     written: bool = False
@@ -207,7 +233,7 @@ class RunResult(Shape):
 
     `warned` counts checks that did not hold and need not, `judge_errors` judges that gave no
     verdict, `drifted` the scenarios that are not as they were recorded, `modes` the scenarios by
-    mode.
+    mode. `warnings` are what is suspicious in files, and would be an error with `--strict`.
     """
 
     version: int = 1
@@ -225,6 +251,7 @@ class RunResult(Shape):
     seconds: float
     modes: dict[Mode, int]
     drift: list[Cause]
+    warnings: list[FileProblem] = []
     scenarios: list[ScenarioResult]
 
 
@@ -266,15 +293,41 @@ def _cause(met: Sequence[tuple[ScenarioResult, Drift]]) -> Cause:
     )
 
 
+def unplayed(title: str, file: str, tags: Iterable[str], faults: Sequence[Fault]) -> ScenarioResult:
+    """Return the result of a scenario that its faults kept from being played: an error."""
+    first = min(faults, key=lambda fault: (fault.file != file, fault.line))
+    return ScenarioResult(
+        scenario=title,
+        file=file,
+        tags=list(tags),
+        status="error",
+        seconds=0,
+        error="\n".join(map(str, faults)),
+        faults=[FileProblem.of(fault) for fault in faults],
+        place=lambda: (file, first.line if first.file == file and first.line else 1),
+    )
+
+
 def of_run(
-    results: list[ScenarioResult], *, selected: int, seconds: float, interrupted: bool = False
+    results: list[ScenarioResult],
+    *,
+    selected: int,
+    seconds: float,
+    interrupted: bool = False,
+    refused: bool = False,
+    warnings: Iterable[Fault] = (),
 ) -> RunResult:
-    """The result of a run in which so many scenarios were selected."""
+    """The result of a run in which so many scenarios were selected.
+
+    `refused`: nothing was played, for the faults of its files.
+    """
     statuses: tuple[ScenarioStatus, ...] = get_args(ScenarioStatus)
     counts = Counter[str](dict.fromkeys(statuses, 0))
     counts.update(one.status for one in results)
     if interrupted or counts["interrupted"]:
         exit_code = exits.INTERRUPTED
+    elif refused:
+        exit_code = exits.USAGE
     elif counts["failed"]:
         exit_code = exits.NOT_HELD
     else:
@@ -288,6 +341,7 @@ def of_run(
         drifted=sum(bool(one.drift) for one in results),
         modes=dict(Counter(one.mode for one in results if one.mode)),
         drift=causes(results),
+        warnings=[FileProblem.of(fault) for fault in warnings],
         seconds=round(seconds, 3),
         scenarios=results,
         **counts,

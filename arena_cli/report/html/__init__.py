@@ -23,7 +23,7 @@ from arena_cli.ground import exits
 from arena_cli.ground.protocol import Usage
 from arena_cli.ground.text import shown_line
 from arena_cli.report import facts, modes
-from arena_cli.report.html import scenarios, talk
+from arena_cli.report.html import blocks, scenarios, talk
 from arena_cli.report.html.cast import Cast
 from arena_cli.report.html.talk import Talk
 from arena_cli.report.words import Words
@@ -65,6 +65,7 @@ def page(whole: RunResult, say: Words) -> str:
         mode_counts=modes.counted(whole),
         causes=scenarios.causes(whole, say),
         scenarios=views,
+        warnings=[blocks.of_text(one.text) for one in whole.warnings],
         modes=sorted({view.mode for view in views if view.mode}),
         tags=sorted({tag for view in views for tag in view.tags}),
     )

@@ -31,6 +31,10 @@ class NotJson(Exception):
     """A text is not JSON; the message says why not."""
 
 
+class _RepeatedKey(NotJson):
+    """An object has a key twice, so that each reader may take another value."""
+
+
 def _path(path: str) -> str:
     json_values.steps_of(path)
     return path
@@ -102,11 +106,30 @@ def wrong(given: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
         if isinstance(given.of_schema, str) and folders.located(given.of_schema) is None:
             yield ("schema",), f"there is no file `{given.of_schema}`", folders.mend
             return
-        json_schema.of(given.of_schema, folders)
+        schema = json_schema.of(given.of_schema, folders)
     except OutsideError as error:
         yield ("schema",), error.what, error.mend
+        return
     except NotASchema as error:
         yield ("schema",), str(error), ""
+        return
+    for keyword, meant in json_schema.unknown_keywords(schema):
+        if meant:
+            what = f"JSON Schema has no keyword {checks.quoted(keyword)}"
+            yield ("schema",), what, f"did you mean `{meant}`?"
+
+
+def unknown_keywords(given: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
+    """Yield (place, problem, hint) of what a schema has and nobody reads, where `wrong` does not.
+
+    Raises NotASchema where `wrong` does.
+    """
+    if given.of_schema is None:
+        return
+    for keyword, meant in json_schema.unknown_keywords(json_schema.of(given.of_schema, folders)):
+        if not meant:
+            what = f"JSON Schema has no keyword {checks.quoted(keyword)}, so it checks nothing"
+            yield ("schema",), what, "take it out, or write it as `x-...`"
 
 
 def _value(subject: Subject, given: JsonCheck) -> Any:
@@ -127,6 +150,8 @@ def found(text: str, *, fenced: bool = True) -> Any:
     text = text.removeprefix("\ufeff")
     try:
         return _DECODER.decode(text)
+    except _RepeatedKey:
+        raise
     except (ValueError, RecursionError) as error:
         why = error
     values, wrong = _in_fences(text)
@@ -152,6 +177,9 @@ def _in_fences(text: str) -> tuple[list[Any], Exception | None]:
                 if not closed and (pattern is _SPAN or end < len(text)):
                     raise json.JSONDecodeError("Extra data", text, end)
                 values.append(value)
+            except _RepeatedKey:
+                if not values:
+                    raise
             except (ValueError, RecursionError) as error:
                 if text.startswith(("{", "["), start):
                     wrong = wrong or error
@@ -173,4 +201,13 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no value of JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _RepeatedKey(f"the key {checks.shortened(checks.quoted(key))} stands twice")
+        found[key] = value
+    return found
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)

@@ -54,12 +54,13 @@ def _checks(expected: Any, what: str, items: Any) -> Iterator[Check]:
             yield Check((name,), judge, warns=warns)
         return
     for index, item in enumerate(expected):
+        times = list(expected[: index + 1]).count(item)
         if isinstance(item, str):
-            judge = functools.partial(_carried, what, items, item, "", ())
+            judge = functools.partial(_carried, what, items, item, "", (), times=times)
         else:
             name = item.type if isinstance(item, CarriedPart) else item.name
             wanted = [item] if item.kinds else []
-            judge = functools.partial(_carried, what, items, name, item.agent, wanted)
+            judge = functools.partial(_carried, what, items, name, item.agent, wanted, times=times)
         yield Check((index,), judge)
 
 
@@ -69,12 +70,20 @@ def _none_carried(what: str, items: Any, told: Conversation) -> Verdict:
 
 
 def _carried(
-    what: str, items: Any, name: str, agent: str, wanted: Sequence[CheckKeys], told: Conversation
+    what: str,
+    items: Any,
+    name: str,
+    agent: str,
+    wanted: Sequence[CheckKeys],
+    told: Conversation,
+    *,
+    times: int = 1,
 ) -> Verdict:
-    """One item of that name, by that agent if one is named, passes all checks."""
+    """So many items of that name, by that agent if one is named, pass all checks."""
     by = f" of {agent}" if agent else ""
     that = " and ".join(kinds.wanted(one) for one in wanted)
-    expected = f"{what} {name}{by}{f' that {that}' if that else ''}"
+    often = f", {times} times" if times > 1 else ""
+    expected = f"{what} {name}{by}{f' that {that}' if that else ''}{often}"
     there = list(items(told))
     meant = [
         item
@@ -82,14 +91,16 @@ def _carried(
         if patterns.form(item.name) == patterns.form(name) and agent in ("", item.agent)
     ]
     reasons = []
+    passed = 0
     for item in meant:
         text = item.read()
         subject = Subject(text, told, item.call, (what, item.number))
         verdicts = [kinds.all_of(subject, one) for one in wanted]
         failed = next((verdict for verdict in verdicts if not verdict.holds), None)
-        if failed is None:
+        passed += failed is None
+        if passed == times:
             return Verdict(True, expected, f"{item.agent}: {checks.excerpt(text)}")
-        reasons.append(f"{item.agent}: {failed.actual}")
+        reasons.append(f"{item.agent}: {failed.actual if failed else checks.excerpt(text)}")
     others = ", ".join(f"{item.name} of {item.agent}" for item in there)
     return Verdict(False, expected, "; ".join(reasons) or others or "nothing was carried")
 

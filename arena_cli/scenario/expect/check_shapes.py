@@ -31,6 +31,12 @@ def _pattern(text: str) -> str:
     return text
 
 
+def _can_fail(pattern: str) -> str:
+    if patterns.holds_of_every_text(pattern):
+        raise ValueError("it matches the empty text, which is in every text; write what must stand")
+    return pattern
+
+
 def _language(code: str) -> str:
     if not language.is_code(code):
         raise ValueError("a language is a code of ISO 639-1: zh, en, ja, ...")
@@ -62,6 +68,7 @@ WantedTexts = Annotated[
     Field(min_length=1),
 ]
 Pattern = Annotated[Wanted, AfterValidator(_pattern)]
+CheckPattern = Annotated[Pattern, AfterValidator(_can_fail)]
 
 
 class Sparse(FileShape):
@@ -79,7 +86,7 @@ class CheckKeys(Sparse):
     contains: WantedTexts = Field(default_factory=list)
     not_contains: WantedTexts = Field(default_factory=list)
     equals: str = ""
-    regex: Pattern = ""
+    regex: CheckPattern = ""
     starts_with: Wanted = ""
     max_words: int = Field(default=0, ge=0)
     max_chars: int = Field(default=0, ge=0)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from arena_cli.ground import regularfiles
+from arena_cli.ground import nearest, regularfiles
 from arena_cli.ground.bounds import OutsideError
 from arena_cli.ground.userpattern import PatternTimeout, UserPattern
 from arena_cli.scenario.expect import checks, json_values
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"  # of a schema that names none
+
+# Keywords that no validator of `jsonschema` stands for: what others read, or what only describes.
+_OTHERS = frozenset(
+    {
+        *("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"),
+        *("$comment", "$defs", "definitions", "title", "description", "default", "examples"),
+        *("deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"),
+        *("contentSchema", "then", "else", "minContains", "maxContains"),
+    }
+)
 
 
 class NotASchema(Exception):
@@ -67,7 +77,7 @@ def _of(schema: Any) -> Validator:
 
     if not isinstance(schema, dict):
         raise NotASchema(f"a JSON Schema is a mapping, not {json_values.shown(schema)}")
-    dialect = str(schema.get("$schema", _DIALECT))
+    dialect = _dialect(schema)
     known = jsonschema.validators.validator_for
     kind = known({"$schema": dialect}, default=None)  # type: ignore[arg-type]  # None is given back
     if kind is None:
@@ -126,16 +136,33 @@ def _mappings(value: Any) -> Iterator[dict[str, Any]]:
             left += one
 
 
+def unknown_keywords(validator: Validator) -> list[tuple[str, str]]:
+    """Return the keywords that nobody reads, each with the one that it may be meant for, if any.
+
+    Names that begin with `x-` are free.
+    """
+    known = {*type(validator).VALIDATORS, *_OTHERS}
+    found: dict[str, str] = {}
+    schema = validator.schema
+    if isinstance(schema, bool):
+        return []
+    for resource, _ in _resources(schema, _dialect(schema)):
+        contents = resource.contents
+        for key in contents if isinstance(contents, dict) else ():
+            if key not in known and not key.startswith("x-"):
+                found[key] = nearest.of(key, known) or ""
+    return list(found.items())
+
+
+def _dialect(schema: Mapping[str, Any]) -> str:
+    return str(schema.get("$schema", _DIALECT))
+
+
 def _resolve(schema: Mapping[str, Any], dialect: str) -> None:
     """See that every reference leads somewhere. Raises NotASchema."""
-    from referencing import Registry, Resource, jsonschema  # noqa: PLC0415 - as above
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - as above
 
-    root = Resource.from_contents(
-        schema, default_specification=jsonschema.specification_with(dialect)
-    )
-    resources = [(root, Registry().resolver_with_root(root))]
-    for resource, resolver in resources:
+    for resource, resolver in _resources(schema, dialect):
         for key in ("$ref", "$dynamicRef", "$recursiveRef"):
             target = resource.contents.get(key) if isinstance(resource.contents, dict) else None
             if isinstance(target, str):
@@ -144,6 +171,18 @@ def _resolve(schema: Mapping[str, Any], dialect: str) -> None:
                 except Unresolvable as error:
                     what = f"its {key} {target} leads nowhere (nothing is fetched)"
                     raise NotASchema(what) from error
+
+
+def _resources(schema: Mapping[str, Any], dialect: str) -> Iterator[tuple[Any, Any]]:
+    """Yield a schema and all schemas in it, each with what resolves its references."""
+    from referencing import Registry, Resource, jsonschema  # noqa: PLC0415 - as above
+
+    root = Resource.from_contents(
+        schema, default_specification=jsonschema.specification_with(dialect)
+    )
+    resources = [(root, Registry().resolver_with_root(root))]
+    for resource, resolver in resources:
+        yield resource, resolver
         resources += [(sub, resolver.in_subresource(sub)) for sub in resource.subresources()]
 
 

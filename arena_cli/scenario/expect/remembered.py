@@ -50,7 +50,8 @@ def notes(expected: Sequence[str | NoteRow] | Noted) -> Iterator[Check]:
         if not expected:
             yield Check((), _none)
         for index, row in enumerate(expected):
-            yield Check((index,), functools.partial(_is_there, row))
+            times = list(expected[: index + 1]).count(row)
+            yield Check((index,), functools.partial(_is_there, row, times=times))
         return
     for name in Noted.model_fields:
         if name in expected.model_fields_set:
@@ -64,13 +65,19 @@ def _none(told: Conversation) -> Verdict:
     return Verdict(not there, "no note", there or NOTHING)
 
 
-def _is_there(row: str | NoteRow, told: Conversation) -> Verdict:
-    items = _items(told)
-    found = next((item for item in items if not _against(row, item, told)), None)
-    if found is not None:
-        return Verdict(True, _wanted(row), str(found))
-    reasons = [f"{item} ({_against(row, item, told)})" for item in items]
-    return Verdict(False, _wanted(row), "\n".join(reasons) or NOTHING)
+def _is_there(row: str | NoteRow, told: Conversation, *, times: int = 1) -> Verdict:
+    """So many notes are this row."""
+    reasons = [(item, _against(row, item, told)) for item in _items(told)]
+    found = [item for item, why in reasons if not why]
+    expected = _often(_wanted(row), times)
+    if len(found) >= times:
+        return Verdict(True, expected, str(found[times - 1]))
+    actual = "\n".join(f"{item} ({why})" if why else str(item) for item, why in reasons)
+    return Verdict(False, expected, actual or NOTHING)
+
+
+def _often(row: str, times: int) -> str:
+    return f"{row}, {times} times" if times > 1 else row
 
 
 def _exactly(wanted: Sequence[str | NoteRow], told: Conversation) -> Verdict:
@@ -198,7 +205,8 @@ def deviations(expected: float | Range | Sequence[DeviationRow]) -> Iterator[Che
     if not expected:
         yield Check((), functools.partial(_deviated, 0))
     for index, row in enumerate(expected):
-        yield Check((index,), functools.partial(_unheeded, row))
+        times = list(expected[: index + 1]).count(row)
+        yield Check((index,), functools.partial(_unheeded, row, times=times))
 
 
 def _deviated(expected: float | Range, told: Conversation) -> Verdict:
@@ -207,14 +215,18 @@ def _deviated(expected: float | Range, told: Conversation) -> Verdict:
     return Verdict(counts.within(expected, count), counts.wanted(expected), told_of)
 
 
-def _unheeded(row: DeviationRow, told: Conversation) -> Verdict:
+def _unheeded(row: DeviationRow, told: Conversation, *, times: int = 1) -> Verdict:
+    """So many deviations are this row."""
     given = row.model_fields_set
     expected = " · ".join(
         str(getattr(row, name)) for name in DeviationRow.model_fields if name in given
     )
+    expected = _often(expected, times)
+    left = times
     for one in told.deviations:
         same = all(getattr(row, name) == getattr(one, name) for name in given - {"note"})
-        if same and (not row.note or _is_named(row.note, one.note)):
+        left -= same and (not row.note or _is_named(row.note, one.note))
+        if not left:
             return Verdict(True, expected, _deviation(one))
     return Verdict(False, expected, "\n".join(map(_deviation, told.deviations)) or "none")
 

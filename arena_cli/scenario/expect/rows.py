@@ -62,15 +62,19 @@ def _against(row: Row, call: Call, told: Conversation) -> str:
     if done.message is None and (row.kinds or "mentions" in given):
         return f"said nothing: {done.status}"
     mentions = done.message.mentions if done.message else []
-    if isinstance(row.mentions, Exactly):
-        if set(row.mentions.exactly) != set(mentions):
-            return f"mentions {', '.join(mentions) or 'nobody'}"
-    elif not set(row.mentions) <= set(mentions):
+    if "mentions" in given and not _mentions(row.mentions, mentions):
         return f"mentions {', '.join(mentions) or 'nobody'}"
     if row.kinds:
         verdict = kinds.all_of(Subject(call.text, told, call), row)
         return "" if verdict.holds else verdict.actual
     return ""
+
+
+def _mentions(wanted: Sequence[str] | Exactly, actual: Sequence[str]) -> bool:
+    """Return whether a message mentions these; an empty list is nobody, as in every list."""
+    if isinstance(wanted, Exactly):
+        return set(wanted.exactly) == set(actual)
+    return set(wanted) <= set(actual) if wanted else not actual
 
 
 def _nearest(row: Row, calls: Sequence[Call], told: Conversation) -> str:
@@ -93,8 +97,8 @@ def _shown(row: Row) -> str:
         facts.append(row.status)
     if isinstance(row.mentions, Exactly):
         facts.append(f"→ exactly {', '.join(row.mentions.exactly) or 'nobody'}")
-    elif row.mentions:
-        facts.append(f"→ {', '.join(row.mentions)}")
+    elif "mentions" in given:
+        facts.append(f"→ {', '.join(row.mentions) or 'nobody'}")
     if row.kinds:
         facts.append(kinds.wanted(row))
     return " · ".join(facts)

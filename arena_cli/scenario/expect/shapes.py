@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -33,15 +33,33 @@ def _once(value: Any) -> Any:
     return value
 
 
-AgentId = Annotated[str, AfterValidator(ids.normal)]
-Ends = Annotated[
-    list[End],
-    BeforeValidator(listed, json_schema_input_type=End | list[End]),
-    Field(min_length=1),
-]
+def _not_all(ends: list[End]) -> list[End]:
+    if set(ends) == set(get_args(End)):
+        raise ValueError("it lists all ends, so it cannot fail; name those that are right")
+    return ends
 
 
 T = TypeVar("T")
+
+
+def _distinct(names: list[T]) -> list[T]:
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if twice is not None:
+        raise ValueError(f"`{twice}` stands twice, and can be there once only")
+    return names
+
+
+AgentId = Annotated[str, AfterValidator(ids.normal)]
+Agents = Annotated[list[AgentId], AfterValidator(_distinct)]
+"""Agents of which each can be there once."""
+
+Ends = Annotated[
+    list[End],
+    BeforeValidator(listed, json_schema_input_type=End | list[End]),
+    AfterValidator(_not_all),
+    Field(min_length=1),
+]
+
 ByAgent = Annotated[dict[AgentId, T], BeforeValidator(_once)]
 
 
@@ -57,13 +75,24 @@ class Range(FileShape):
             raise ValueError("needs `min` or `max`")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"min {self.min:g} is more than max {self.max:g}")
+        if not self.min and self.max is None and self.holds_of_unknown:
+            raise ValueError("every number is at least 0, so this cannot fail; raise `min`")
         return self
+
+    @property
+    def holds_of_unknown(self) -> bool:
+        """Whether it holds where the number is not known."""
+        return True
 
 
 class Cost(Range):
     """A range in US dollars. A cost that is not known is not free: it fails, unless `pass`."""
 
     unknown: Literal["fail", "pass"] = "fail"
+
+    @property
+    def holds_of_unknown(self) -> bool:
+        return self.unknown == "pass"
 
 
 Count = Annotated[int, Field(ge=0)] | Range
@@ -89,7 +118,7 @@ class Replied(FileShape):
     """Who must be among those who replied, in this order unless `any_order`, and who must not."""
 
     include: list[AgentId] = Field(default_factory=list)
-    exclude: list[AgentId] = Field(default_factory=list)
+    exclude: Agents = Field(default_factory=list)
     any_order: bool = False
 
     @model_validator(mode="after")
@@ -108,7 +137,7 @@ class PassedOverBy(FileShape):
 class Exactly(FileShape):
     """All the names, in any order, and no other."""
 
-    exactly: list[AgentId]
+    exactly: Agents
 
 
 class Row(CheckKeys):
@@ -118,7 +147,7 @@ class Row(CheckKeys):
     phase: Phase = "A"
     agent: AgentId = ""
     status: ReplyStatus = "success"
-    mentions: list[AgentId] | Exactly = Field(default_factory=list)
+    mentions: Agents | Exactly = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _is_something(self) -> Row:
@@ -185,12 +214,15 @@ class Noted(Sparse):
         return self
 
 
+NoteIds = Annotated[list[Wanted], AfterValidator(_distinct)]
+
+
 class NotesShown(FileShape):
     """Notes that an agent was shown, by id, in which `*` stands for anything; or all of them."""
 
-    include: list[Wanted] = Field(default_factory=list)
-    exclude: list[Wanted] = Field(default_factory=list)
-    exactly: list[Wanted] | None = None
+    include: NoteIds = Field(default_factory=list)
+    exclude: NoteIds = Field(default_factory=list)
+    exactly: NoteIds | None = None
 
     @model_validator(mode="after")
     def _is_something(self) -> NotesShown:
@@ -229,7 +261,7 @@ class Expect(Sparse):
     replied: list[AgentId] | Replied = Field(default_factory=list)
     must: list[list[AgentId]] = Field(default_factory=list)
     asked: list[AgentId] = Field(default_factory=list)
-    silent: list[AgentId] = Field(default_factory=list, min_length=1)
+    silent: Agents = Field(default_factory=list, min_length=1)
     outcome: ByAgent[Outcome] = Field(default_factory=dict, min_length=1)
     passed_over: ByAgent[PassedOverBy] = Field(default_factory=dict, min_length=1)
     turns: Count = 0
@@ -238,8 +270,8 @@ class Expect(Sparse):
     cost_usd: Annotated[float, Field(ge=0)] | Cost = 0
     latency_s: Amount = 0
     end: Ends = Field(default_factory=list)
-    awaits: list[AgentId] = Field(default_factory=list)
-    unresolved: list[str] = Field(default_factory=list)
+    awaits: Agents = Field(default_factory=list)
+    unresolved: Annotated[list[str], AfterValidator(_distinct)] = Field(default_factory=list)
     system: list[TextCheck] = Field(default_factory=list)
     timeline: list[Row] = Field(default_factory=list, min_length=1)
     timeline_exact: list[Row] = Field(default_factory=list)
@@ -252,6 +284,6 @@ class Expect(Sparse):
     )
     shown: ByAgent[list[TextCheck] | Which] = Field(default_factory=dict, min_length=1)
     notes: list[NoteKind | NoteRow] | Noted = Field(default_factory=list)
-    shown_notes: ByAgent[list[Wanted] | NotesShown] = Field(default_factory=dict, min_length=1)
+    shown_notes: ByAgent[NoteIds | NotesShown] = Field(default_factory=dict, min_length=1)
     deviations: Count | list[DeviationRow] = 0
     compactions: Count = 0

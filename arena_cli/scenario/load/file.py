@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from arena_cli.ground.errors import Fault, FileFaults
 from arena_cli.ground.yamlfiles import yamlfile, yamlnodes
@@ -23,6 +23,7 @@ from arena_cli.scenario.load import (
     notes,
     placeholders,
     select,
+    vacuous,
 )
 from arena_cli.scenario.load.given import Pasts
 from arena_cli.scenario.load.include import Reader
@@ -44,27 +45,59 @@ def schema() -> dict[str, Any]:
     return schemas.of(ScenarioFile, "arena scenario", instead=_VAR)
 
 
+class Broken(NamedTuple):
+    """A scenario file with faults, none of whose scenarios can be played.
+
+    `title` and `tags` are as far as the file can be read; `tags` is None where it cannot.
+    """
+
+    path: Path
+    shown: str
+    title: str
+    tags: tuple[str, ...] | None
+    faults: tuple[Fault, ...]
+
+
+class Sorted(NamedTuple):
+    """The scenarios of the files that are sound, and the files that are not, each in order."""
+
+    scenarios: list[Scenario]
+    broken: list[Broken]
+
+
+_Faults = dict[Path, dict[Fault, None]]
+
+
 def load(selected: Selected, workspace: Workspace) -> list[Scenario]:
     """Reads and checks scenario files; raises FileFaults with every fault of all of them.
 
     A file that another one includes, and that has no steps, is played only as a part of that one.
     """
+    scenarios, broken = sort(selected, workspace)
+    if broken:
+        raise FileFaults([fault for one in broken for fault in one.faults])
+    return scenarios
+
+
+def sort(selected: Selected, workspace: Workspace) -> Sorted:
+    """Read and check scenario files, and sort out those that have faults."""
     reader = Reader(workspace.root, chosen=selected.chosen, anywhere=workspace.anywhere)
     chains, faults = _read(selected, reader)
-    faults.update(dict.fromkeys(_same_stems(chains)))
+    for path, fault in _same_stems(chains):
+        faults[path][fault] = None
     loaded: list[Scenario] = []
     for path, documents in chains.items():
         found, wrong = _Loader(path, documents, workspace, reader).scenarios()
-        faults.update(dict.fromkeys(wrong))
-        loaded += found
-    if faults:
-        raise FileFaults(list(faults))
-    return loaded
+        faults[path].update(dict.fromkeys(wrong))
+        loaded += found if not faults[path] else ()
+    broken = [_broken(path, tuple(found), reader) for path, found in faults.items() if found]
+    return Sorted(loaded, broken)
 
 
 def shape_faults(selected: Selected, root: Path, *, anywhere: bool = False) -> list[Fault]:
     """What is wrong with the files by themselves, where the workspace cannot be loaded."""
-    chains, faults = _read(selected, Reader(root, chosen=selected.chosen, anywhere=anywhere))
+    chains, by_path = _read(selected, Reader(root, chosen=selected.chosen, anywhere=anywhere))
+    faults = dict.fromkeys(fault for found in by_path.values() for fault in found)
     for documents in chains.values():
         cases, wrong = _cases(documents)
         faults.update(dict.fromkeys(wrong))
@@ -74,28 +107,32 @@ def shape_faults(selected: Selected, root: Path, *, anywhere: bool = False) -> l
     return list(faults)
 
 
-def _read(
-    selected: Selected, reader: Reader
-) -> tuple[dict[Path, list[Document]], dict[Fault, None]]:
-    """Each file that is played with all that it includes, and what cannot be read."""
-    faults: dict[Fault, None] = {}
+def _broken(path: Path, faults: tuple[Fault, ...], reader: Reader) -> Broken:
+    shown = reader.shown(path)
+    data = include.merged(reader.chain(path)[0])
+    if not isinstance(data, dict):
+        return Broken(path, shown, path.stem, None, faults)
+    title, tags = data.get("scenario"), data.get("tags", [])
+    known = tuple(map(str, tags)) if isinstance(tags, list) else None
+    return Broken(path, shown, title if isinstance(title, str) else path.stem, known, faults)
+
+
+def _read(selected: Selected, reader: Reader) -> tuple[dict[Path, list[Document]], _Faults]:
+    """Each file that is played with all that it includes, and what cannot be read, by file."""
+    faults: _Faults = {path: {} for path in selected.paths}
     chains: dict[Path, list[Document]] = {}
-    for path in selected.misnamed:
-        mend = f"rename it to {path.stem}{select.SUFFIX}"
-        what = f"only {select.SUFFIX} files are read"
-        faults[Fault(reader.shown(path), 0, "", what, mend)] = None
     for path in selected.paths:
         chains[path], wrong = reader.chain(path)
-        faults.update(dict.fromkeys(wrong))
+        faults[path].update(dict.fromkeys(wrong))
         for document in chains[path]:
-            faults.update(dict.fromkeys(document.faults))
+            faults[path].update(dict.fromkeys(document.faults))
     for path in [path for path in chains if path not in selected.named]:
         document = reader.document(path)
         if not include.is_part(document):
             continue
         if not _is_included(path, reader):
             what = "has neither `scenario` nor `steps`, and nobody includes it"
-            faults[document.fault((), what, "give it both, or `include` it")] = None
+            faults[path][document.fault((), what, "give it both, or `include` it")] = None
         del chains[path]
     return chains, faults
 
@@ -108,7 +145,7 @@ def _is_included(path: Path, reader: Reader) -> bool:
     return path in reader.included
 
 
-def _same_stems(chains: Mapping[Path, list[Document]]) -> Iterator[Fault]:
+def _same_stems(chains: Mapping[Path, list[Document]]) -> Iterator[tuple[Path, Fault]]:
     """The stem is the name of a scenario and of its recording, on every file system."""
     known: dict[str, str] = {}
     for path, (document, *_) in chains.items():
@@ -116,7 +153,7 @@ def _same_stems(chains: Mapping[Path, list[Document]]) -> Iterator[Fault]:
         if stem in known:
             what = f"`{path.stem}` is the name of {known[stem]} too"
             mend = "a scenario's recording is named after its file: rename one of them"
-            yield Fault(document.shown, 1, "", what, mend)
+            yield path, Fault(document.shown, 1, "", what, mend)
         known.setdefault(stem, document.shown)
 
 
@@ -204,14 +241,16 @@ class _Loader:
         self._reader = reader
         self._teams: dict[str, tuple[Team | None, Workspace, list[Fault]]] = {}
         self._pasts = Pasts(path, reader)
+        self._warned: dict[beside.Wrong, Fault] = {}
 
     def scenarios(self) -> tuple[list[Scenario], list[Fault]]:
         """Its scenarios, and what is wrong with them."""
         cases, faults = _cases(self._documents)
         found: list[Scenario] = []
         told: dict[Fault, list[str]] = {}
+        ids = tuple(one.id if one else None for one in cases)
         for case in cases:
-            scenario, wrong = self._one(case, tuple(one.id if one else None for one in cases))
+            scenario, wrong = self._one(case, ids)
             for fault in wrong:
                 told.setdefault(fault, []).append(case.id if case else "")
             if scenario is not None:
@@ -241,8 +280,7 @@ class _Loader:
         judging, unfit = judges.of(file, team, workspace.loaded, workspace.judge)
         folders = Folders(self._workspace.root, self._path, self._workspace.anywhere)
         unfit = [*named.unknown(file, team, waiting), *unfit, *beside.wrong(file, folders)]
-        for loc, what, mend in unfit:
-            faults.append(yamlfile.holder(parts, loc).fault(loc, what, mend))
+        faults += _faults([*unfit, *vacuous.errors(file)], parts)
         if faults:
             return None, faults
         scenario = Scenario(
@@ -261,6 +299,7 @@ class _Loader:
             sent=tuple(sent),
             waiting=frozenset(loc for loc, _ in waiting),
             anywhere=self._workspace.anywhere,
+            warnings=tuple(self._warnings(vacuous.warnings(file, folders), parts)),
         )
         return scenario, []
 
@@ -272,6 +311,13 @@ class _Loader:
         if same not in self._teams:
             self._teams[same] = cast.team_of(keys, parts, self._workspace)
         return self._teams[same]
+
+    def _warnings(self, wrong: Iterable[beside.Wrong], parts: Sequence[Part]) -> Iterator[Fault]:
+        """Yield the warnings; what is alike in many cases is located once."""
+        for one in wrong:
+            if one not in self._warned:
+                (self._warned[one],) = _faults([one], parts)
+            yield self._warned[one]
 
     def _sent(
         self, parts: Sequence[Part], index: int, step: Step, team: Team, faults: list[Fault]
@@ -287,6 +333,10 @@ class _Loader:
                 return None
         place = (*loc, step.kind)
         return tried(lambda: sent_of(step, team, self._path, self._reader), parts, place, faults)
+
+
+def _faults(wrong: Iterable[beside.Wrong], parts: Sequence[Part]) -> list[Fault]:
+    return [yamlfile.holder(parts, loc).fault(loc, what, mend) for loc, what, mend in wrong]
 
 
 def _in_cases(fault: Fault, cases: Sequence[str], of: int) -> Fault:

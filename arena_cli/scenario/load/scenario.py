@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from arena_cli.ground.errors import FileFaults, UsageError
+from arena_cli.ground.errors import Fault, FileFaults, UsageError
 from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
@@ -38,6 +38,7 @@ class Scenario:
     waits so. `notes` are there, and `past` is planted, first. `profiles` are all that its team
     was made of; `judges` go by the name that its checks give them, empty for the workspace's own.
     `anywhere`: files that it names may lie outside the workspace.
+    `warnings` are what is suspicious in its files, and no fault.
     """
 
     file: ScenarioFile
@@ -55,6 +56,7 @@ class Scenario:
     sent: tuple[Sent, ...]
     waiting: frozenset[Loc]
     anywhere: bool = False
+    warnings: tuple[Fault, ...] = ()
 
     @property
     def title(self) -> str:

@@ -16,50 +16,58 @@ from arena_cli.scenario.load.include import Reader
 FOLDER = "scenarios"
 FIXTURES = "fixtures"
 SUFFIX = ".yaml"
-OTHER_SUFFIX = ".yml"
+SUFFIXES = (SUFFIX, ".yml")
+"""In upper or lower case."""
 
 
 class Selected(NamedTuple):
     """Scenario files in the order of selection; `named` are those that were named one by one.
 
-    `misnamed` lie among them, and are not read for their name's end. `chosen` are those outside the
-    workspace that the user named there, not by a link in it.
+    `folders` are those that were searched. `outside` are links in them that lead out of the
+    workspace, and are not followed. `chosen` are files outside the workspace that the user named
+    there, not by a link in it.
     """
 
     paths: tuple[Path, ...]
     named: frozenset[Path] = frozenset()
-    misnamed: tuple[Path, ...] = ()
+    folders: tuple[Path, ...] = ()
+    outside: tuple[Path, ...] = ()
     chosen: frozenset[Path] = frozenset()
 
 
-def select(root: Path, wanted: Sequence[str], start: Path) -> Selected:
+def select(root: Path, wanted: Sequence[str], start: Path, *, anywhere: bool = False) -> Selected:
     """The scenario files that are meant: all of the workspace's, or those that are named.
 
     Each of `wanted` is a file, a folder, or the name of a file in `scenarios/`; paths are relative
     to `start`. Raises UsageError where one is not there, or where none is left.
     """
     if not wanted:
-        everywhere = everything(root)
-        if not everywhere.paths and not everywhere.misnamed:
-            raise UsageError(nothing_in(str(root / FOLDER)))
+        everywhere = everything(root, anywhere=anywhere)
+        if not everywhere.paths:
+            raise _nothing_in(str(root / FOLDER), everywhere.outside)
         return everywhere
     found: dict[Path, None] = {}
     named: set[Path] = set()
     chosen: set[Path] = set()
-    misnamed: list[Path] = []
+    folders: list[Path] = []
+    outside: list[Path] = []
     for name in wanted:
         path = _meant(root, name, start)
         if path == Path(start, name) and not _leads_through(path, root):
-            chosen |= _lying_in(path)
+            chosen |= _lying_in(path, root)
         if path.is_dir():
-            found.update(dict.fromkeys(_inside(path)))
-            misnamed += _inside(path, OTHER_SUFFIX)
+            paths, links = _inside(path, root, anywhere=anywhere)
+            if not paths:
+                raise _nothing_in(name, links)
+            found.update(dict.fromkeys(paths))
+            folders.append(path)
+            outside += links
         else:
             named.add(path.resolve())
             found[path.resolve()] = None
-    if not found and not misnamed:
-        raise UsageError(nothing_in(", ".join(wanted)))
-    return Selected(tuple(found), frozenset(named), tuple(misnamed), frozenset(chosen))
+    return Selected(
+        tuple(found), frozenset(named), tuple(folders), tuple(outside), frozenset(chosen)
+    )
 
 
 def _leads_through(path: Path, root: Path) -> bool:
@@ -68,21 +76,22 @@ def _leads_through(path: Path, root: Path) -> bool:
     return any(bounds.is_inside(one, root) for one in (*whole.parents, whole.resolve()))
 
 
-def _lying_in(path: Path) -> set[Path]:
+def _lying_in(path: Path, root: Path) -> set[Path]:
     """A file, or the files below a folder that no link there leads out of it."""
     if not path.is_dir():
         return {path.resolve()}
-    return {one for one in _inside(path) if bounds.is_inside(one, path)}
+    return {one for one in _inside(path, root)[0] if bounds.is_inside(one, path)}
 
 
-def everything(root: Path) -> Selected:
-    """Every scenario of a workspace; there may be none."""
-    return Selected(tuple(of_workspace(root)), misnamed=tuple(_inside(root / FOLDER, OTHER_SUFFIX)))
+def everything(root: Path, *, anywhere: bool = False) -> Selected:
+    """Every scenario of a workspace, with `anywhere` also where links lead; there may be none."""
+    paths, outside = _inside(root / FOLDER, root, anywhere=anywhere)
+    return Selected(tuple(paths), folders=(root / FOLDER,), outside=tuple(outside))
 
 
-def nothing_in(where: str) -> str:
-    """What is said where no file is left."""
-    return f"no scenario is selected: no *{SUFFIX} in {where}"
+def _nothing_in(where: str, outside: Sequence[Path]) -> UsageError:
+    hint = f"{outside[0]} leads out of the workspace; allow it: --allow-outside" if outside else ""
+    return UsageError(f"no scenario is selected: no *{SUFFIX} in {where}", hint)
 
 
 def only_parts(selected: Selected, root: Path) -> UsageError:
@@ -97,11 +106,12 @@ def only_parts(selected: Selected, root: Path) -> UsageError:
 
 def of_workspace(root: Path) -> list[Path]:
     """Every scenario file of a workspace."""
-    return _inside(root / FOLDER)
+    return list(everything(root).paths)
 
 
 def _meant(root: Path, name: str, start: Path) -> Path:
-    for path in (Path(start, name), root / FOLDER / name, root / FOLDER / (name + SUFFIX)):
+    inside = root / FOLDER
+    for path in (Path(start, name), inside / name, *(inside / (name + end) for end in SUFFIXES)):
         if path.is_dir() or regularfiles.is_named(path):
             return path
     by_stem = [path for path in of_workspace(root) if _nfc(path.stem) == _nfc(name)]
@@ -117,14 +127,44 @@ def _nfc(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def _inside(folder: Path, suffix: str = SUFFIX) -> list[Path]:
-    """The files with that end below a folder; those in `fixtures` are sent or read by scenarios."""
-    paths = (
-        path.resolve()
-        for path in folder.rglob(f"*{suffix}")
-        if regularfiles.is_named(path) and FIXTURES not in path.relative_to(folder).parts[:-1]
-    )
-    return sorted(paths, key=lambda path: path.as_posix())
+def stem(path: str) -> str:
+    """Return the path of a scenario's file without its end."""
+    end = next((end for end in SUFFIXES if path.casefold().endswith(end)), "")
+    return path.removesuffix(path[len(path) - len(end) :]) if end else path
+
+
+def _inside(folder: Path, root: Path, *, anywhere: bool = False) -> tuple[list[Path], list[Path]]:
+    """Return the scenario files below a folder, sorted, and the links that lead out of `root`.
+
+    Files in `fixtures` are sent or read by scenarios. Links are followed, each folder once;
+    with `anywhere` out of `root` too.
+    """
+    found: set[Path] = set()
+    outside: list[Path] = []
+    seen = {folder.resolve()}
+    real_root = root.resolve()
+    is_inside = not anywhere and folder.resolve().is_relative_to(real_root)
+    for place, folders, files in os.walk(folder, followlinks=True):
+        kept = []
+        for name in sorted(folders):
+            target = Path(place, name).resolve()
+            if name == FIXTURES or target in seen or Path(place).resolve().is_relative_to(target):
+                continue
+            if is_inside and not target.is_relative_to(real_root):
+                outside.append(Path(place, name))
+                continue
+            seen.add(target)
+            kept.append(name)
+        folders[:] = kept
+        for name in files:
+            path = Path(place, name)
+            if not name.casefold().endswith(SUFFIXES) or not regularfiles.is_named(path):
+                continue
+            if is_inside and not path.resolve().is_relative_to(real_root):
+                outside.append(path)
+            else:
+                found.add(path.resolve())
+    return sorted(found, key=lambda path: path.as_posix()), sorted(outside)
 
 
 def by_words(expression: str) -> Callable[[str], bool]:

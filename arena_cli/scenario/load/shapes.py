@@ -53,11 +53,14 @@ class _AsTeamConfig:
 
 def _finds_something(pattern: str) -> str:
     try:
-        found = patterns.compiled(pattern).search("")
+        is_empty = patterns.matches_empty(pattern)
     except UsageError as error:
         raise ValueError(error.what) from error
-    if found:
+    if is_empty:
         raise ValueError("it matches the empty text, which is everywhere; write what varies")
+    swallowed, sentences = patterns.count_swallowed(pattern)
+    if swallowed == sentences:
+        raise ValueError("it matches every text, so no change would be seen; write what varies")
     return pattern
 
 

@@ -132,6 +132,7 @@ class Playing:
             self._take.conclude()
         except PatternTimeout as error:
             self._error = self._error or str(error)
+        self._error = self._error or self._take.refusal
         self._finished = True
         self._save_snapshots()
         if self._keep == "none" or (self._keep == "failed" and self.status not in WRONG):

@@ -8,6 +8,7 @@ from typing import Any
 from arena_cli.adapters.runtime import Calls, Runtime
 from arena_cli.scenario.load.scenario import Scenario
 from arena_cli.scenario.recording import drift, failures, taking
+from arena_cli.scenario.recording.guard import Guard
 from arena_cli.scenario.recording.recorded import CaseRecord
 from arena_cli.scenario.recording.shelf import Shelf, WhatOfDrift
 from arena_cli.scenario.recording.tape import Tape
@@ -30,6 +31,7 @@ class Take:
         self._scenario = scenario
         self._mode: Mode = "live"
         self._tape: Tape | None = None
+        self._guard: Guard | None = None
         self._what_of_drift: WhatOfDrift = "fail"
         if shelf is None or scenario.skip is not None:
             return
@@ -37,7 +39,9 @@ class Take:
         self._what_of_drift = shelf.drift
         if self._mode == "update" and shelf.drift == "fail":
             self._what_of_drift = "warn"
-        if self._mode != "live":
+        if self._mode == "live":
+            self._guard = shelf.guard_of(scenario)
+        else:
             self._tape = shelf.tape_of(scenario)
             self.recording = shelf.path_of(scenario)
             self.before = shelf.before(scenario)
@@ -61,11 +65,20 @@ class Take:
 
     def around(self, session: str | None) -> Callable[[Runtime], Calls]:
         """What the agents of a session are called through."""
+        if self._guard:
+            return self._guard.around
         return self._tape.around(session) if self._tape else as_it_is
 
     def around_judge(self, runtime: Runtime) -> Calls:
         """What a judge is called through."""
+        if self._guard:
+            return self._guard.around(runtime)
         return self._tape.around_judge(runtime) if self._tape else runtime
+
+    @property
+    def refusal(self) -> str | None:
+        """Why it is an error: a live agent was to be called, and must not be."""
+        return self._guard.refusal if self._guard else None
 
     def begin(self, step: int | None, session: str | None = None) -> None:
         """What comes from now on belongs to that step, from 1; None: to all of them."""

@@ -12,6 +12,7 @@ from arena_cli.ground.errors import DiskRefused, Fault, FileFaults
 from arena_cli.ground.userpattern import UserPattern
 from arena_cli.scenario.load.scenario import Scenario
 from arena_cli.scenario.recording import files
+from arena_cli.scenario.recording.guard import Guard
 from arena_cli.scenario.recording.recorded import CaseRecord, Recording
 from arena_cli.scenario.recording.tape import Tape
 from arena_cli.scenario.result import Drift, Mode
@@ -44,7 +45,8 @@ class Shelf:
     """The recordings that a run of these scenarios needs, read before it begins.
 
     `drift` says what drift is: a failure, told, or nothing. `wanted` None: replayed where `in_ci`
-    and there is a recording, else live.
+    and there is a recording, else live. `faults` are those of scenarios that cannot be played, by
+    the path of their file; they are raised unless it is `lenient`.
     """
 
     def __init__(
@@ -55,19 +57,21 @@ class Shelf:
         in_ci: bool = False,
         drift: WhatOfDrift = "fail",
         sync: bool = False,
+        lenient: bool = False,
     ) -> None:
         """Read them; with `sync` what is written is on the disk.
 
-        Raises FileFaults with every fault of all of them, UsageError.
+        Raises FileFaults with every fault of all of them, UsageError; `lenient`: the faults of
+        recordings are in `faults`, by their scenarios' files.
         """
         self._sync = sync
+        self.faults: dict[Path, list[Fault]] = {}
         self.drift = drift
         self._wanted = wanted
         self._in_ci = in_ci
         self._volumes: dict[Path, _Volume] = {}
         self._told: set[Path] = set()
         scenarios = list(scenarios)
-        faults: dict[Fault, None] = {}
         for path, found in _by_file(scenarios).items():
             recording = files.path_of(path)
             volume = self._volumes[path] = _Volume(recording, _shown(recording, found[0]))
@@ -76,11 +80,12 @@ class Shelf:
             try:
                 volume.before = self._read(found, recording, volume.shown)
             except FileFaults as error:
-                faults.update(dict.fromkeys(error.faults))
-        if wanted == "replay" and not faults:
-            faults.update(dict.fromkeys(self._unrecorded(scenarios)))
-        if faults:
-            raise FileFaults(list(faults))
+                self.faults[path] = list(error.faults)
+        if wanted == "replay" and not self.faults:
+            for path, fault in self._unrecorded(scenarios):
+                self.faults.setdefault(path, []).append(fault)
+        if self.faults and not lenient:
+            raise FileFaults([fault for faults in self.faults.values() for fault in faults])
         if wanted in ("record", "missing"):
             for volume in self._volumes.values():
                 files.check_writable(volume.path, volume.shown)
@@ -107,14 +112,15 @@ class Shelf:
             )
         return found
 
-    def _unrecorded(self, scenarios: Iterable[Scenario]) -> Iterable[Fault]:
+    def _unrecorded(self, scenarios: Iterable[Scenario]) -> Iterable[tuple[Path, Fault]]:
         """Whoever has no recording cannot be replayed; a script needs none."""
         for scenario in scenarios:
             volume = self._volume(scenario)
             if volume.before is None and scenario.skip is None and not _is_scripted(scenario):
                 mend = f"record it: `arena run --record {scenario.path.stem}`"
                 _, line = scenario.place(("scenario",))
-                yield Fault(scenario.shown, line, "", f"has no recording: {volume.shown}", mend)
+                what = f"has no recording: {volume.shown}"
+                yield scenario.path, Fault(scenario.shown, line, "", what, mend)
 
     @property
     def updates(self) -> bool:
@@ -139,6 +145,20 @@ class Shelf:
     def calls_agents(self, scenario: Scenario) -> bool:
         """Return whether agents may be called for real while it is played."""
         return self._wanted == "missing" or self.mode_of(scenario) in ("live", "record")
+
+    def leaves_alone(self, scenario: Scenario) -> bool:
+        """Return whether neither drift nor a new recording tells of cases that are gone."""
+        if self._wanted in ("record", "missing", "update"):
+            return False
+        return self._volume(scenario).before is None or self.drift == "ignore"
+
+    def guard_of(self, scenario: Scenario) -> Guard | None:
+        """Return what keeps live agents from being called; None where they may be."""
+        if not self._in_ci or self._wanted is not None or self._volume(scenario).before is not None:
+            return None
+        stem = shlex.quote(scenario.path.stem)
+        allowed = f"allow live calls: `arena run --live {stem}`"
+        return Guard(f"record it: `arena run --record {stem}`; or {allowed}")
 
     def path_of(self, scenario: Scenario) -> str:
         """The path of its recording as the user is shown it."""
