@@ -176,9 +176,9 @@ CHANGES = [
     Change(
         "second-session",
         OWN,
-        "    session: second\n    send: What",
-        "    send: What",
-        "replies.archivist[0].contains",
+        "called (\\w+-\\d+)",
+        "called (\\w+)-\\d+",
+        "replies.archivist[0].regex",
     ),
     Change("programs", OWN, "selection: none}", "chain_depth_limit: 3}", "timeline_exact[4]"),
     Change(

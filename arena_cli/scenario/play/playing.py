@@ -132,7 +132,8 @@ class Playing:
             self._take.conclude()
         except PatternTimeout as error:
             self._error = self._error or str(error)
-        self._error = self._error or self._take.refusal
+        if not any(step.error for step in self._steps):
+            self._error = self._error or self._take.refusal
         self._finished = True
         self._save_snapshots()
         if self._keep == "none" or (self._keep == "failed" and self.status not in WRONG):
@@ -304,6 +305,8 @@ class Playing:
             if sent is None and self._scenario.file.steps[index].kind != "check":
                 sent = self._scenario.sent_with(index, self._saved)
             await _play(sent, session)
+            if self._take.refusal:
+                return self._result(index, "error", error=self._take.refusal, events=events)
             return await self._judged(index, events)
         except (NotSaved, UsageError) as error:
             why = str(error)
