@@ -13,6 +13,7 @@ from arena_cli.ground.yamlfiles import yamlfile, yamlnodes
 from arena_cli.ground.yamlfiles.document import Document
 from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.ground.yamlfiles.yamlnodes import Loc
+from arena_cli.scenario.expect import snapshots
 from arena_cli.scenario.expect.folders import Folders
 from arena_cli.scenario.load import (
     beside,
@@ -242,6 +243,7 @@ class _Loader:
         self._teams: dict[str, tuple[Team | None, Workspace, list[Fault]]] = {}
         self._pasts = Pasts(path, reader)
         self._warned: dict[beside.Wrong, Fault] = {}
+        self._recorded = (path.parent / snapshots.FOLDER / f"{path.stem}.jsonl").is_file()
 
     def scenarios(self) -> tuple[list[Scenario], list[Fault]]:
         """Its scenarios, and what is wrong with them."""
@@ -299,7 +301,9 @@ class _Loader:
             sent=tuple(sent),
             waiting=frozenset(loc for loc, _ in waiting),
             anywhere=self._workspace.anywhere,
-            warnings=tuple(self._warnings(vacuous.warnings(file, folders), parts)),
+            warnings=tuple(
+                self._warnings(vacuous.warnings(file, folders, recorded=self._recorded), parts)
+            ),
         )
         return scenario, []
 

@@ -30,9 +30,13 @@ def errors(file: ScenarioFile) -> Iterator[Wrong]:
             yield loc, "no step comes before it, so there is nothing to check", "move it down"
 
 
-def warnings(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
-    """Yield (place, problem, hint) of each expectation that may hold of everything."""
-    yield from _without_expectations(file)
+def warnings(file: ScenarioFile, folders: Folders, *, recorded: bool) -> Iterator[Wrong]:
+    """Yield (place, problem, hint) of each expectation that may hold of everything.
+
+    A scenario that is `recorded` expects that a replay comes out as it was.
+    """
+    if not recorded:
+        yield from _without_expectations(file)
     for index, step in enumerate(file.steps):
         if "expect" in step.model_fields_set and not step.expect.model_fields_set:
             yield ("steps", index, "expect"), "it expects nothing", "write what must hold"
