@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from arena_cli.scenario.load import select
 
 HELD = "scenario: Held\nsteps: [{send: '@dev hi', expect: {replied: [dev]}}]\n"
 FAULTY = "scenario: Faulty\ntags: [slow]\nsteps:\n  - snd: hi\n"
-LIVE = "type: python, target: 'agent.py:answer'"
 
 
 @pytest.fixture
@@ -264,7 +262,7 @@ def test_in_ci_no_live_agent_is_called_without_a_recording(program: Program) -> 
     program.file(
         "agent.py", "def answer(input):\n    open('called', 'w').close()\n    return 'x'\n"
     )
-    live = "profiles: {dev: {adapter: {%s}}}\n" % LIVE
+    live = "profiles: {dev: {adapter: {type: python, target: 'agent.py:answer'}}}\n"
     program.scenario(HELD, "scripted")
     program.scenario(f"{HELD}{live}", "live")
     excused = HELD.replace("replied: [dev]", "outcome: {dev: error}")
@@ -304,7 +302,7 @@ def test_any_spelling_of_the_ending_is_played(program: Program, name: str) -> No
 def link(path: Path, target: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.symlink(target, path, target_is_directory=target.is_dir())
+        path.symlink_to(target, target_is_directory=target.is_dir())
     except OSError:
         pytest.skip("no links here")
 

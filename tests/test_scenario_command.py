@@ -463,10 +463,3 @@ def test_a_session_that_a_scenario_left_is_not_the_last_one(program: Program) ->
     assert len(kept(program)) == 2
     assert "session mine" in program.run("send", "-c", "@dev again").check().stdout
     assert "session mine" in program.run("show").check().stdout
-
-
-def test_a_file_with_another_ending_is_told(program: Program) -> None:
-    program.file("scenarios/x.yml", "scenario: x\nsteps: [{send: hi}]\n")
-    done = program.run("run")
-    assert done.code == 2
-    assert "scenarios/x.yml: only .yaml files are read\n  rename it to x.yaml\n" in done.stderr

@@ -144,8 +144,7 @@ def unknown_keywords(validator: Validator) -> list[tuple[str, str]]:
     known = {*type(validator).VALIDATORS, *_OTHERS}
     found: dict[str, str] = {}
     schema = validator.schema
-    if isinstance(schema, bool):
-        return []
+    assert isinstance(schema, Mapping)  # `of` takes no other
     for resource, _ in _resources(schema, _dialect(schema)):
         contents = resource.contents
         for key in contents if isinstance(contents, dict) else ():
