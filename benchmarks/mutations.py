@@ -40,7 +40,9 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 CHANGES = Path(__file__).with_suffix(".yaml")
-WORKSPACE = ("agents", "scenarios", "arena.yaml")
+WORKSPACE = ("agents", "scenarios", "arena.yaml", ".env")
+VARIABLES = "SMALL_MODEL_URL=http://127.0.0.1:9\n"
+INNOCENT = "innocent"
 TEXTS = (".yaml", ".md", ".jsonl", ".py", ".json")
 RECORDINGS = "recordings"
 ATTACHED = ("audit-paging.md",)  # what agents are given byte by byte
@@ -76,7 +78,18 @@ class Ran(NamedTuple):
 def changes() -> list[Change]:
     """All of them, in the order of the table."""
     data = yaml.safe_load(CHANGES.read_text(encoding="utf-8"))
-    return [_change(kind, given) for kind, all_given in data.items() for given in all_given]
+    return [
+        _change(kind, given)
+        for kind, all_given in data.items()
+        if kind != INNOCENT
+        for given in all_given
+    ]
+
+
+def innocent_edits() -> list[list[str]]:
+    """Return the edits that make no difference to any agent."""
+    data = yaml.safe_load(CHANGES.read_text(encoding="utf-8"))
+    return [given["edit"] for given in data[INNOCENT]]
 
 
 def _change(kind: str, given: dict[str, Any]) -> Change:
@@ -127,6 +140,8 @@ def copied(source: Path, target: Path) -> Path:
     """A copy of a workspace."""
     target.mkdir(parents=True)
     for part in WORKSPACE:
+        if not (source / part).exists():
+            continue
         copy = shutil.copytree if (source / part).is_dir() else shutil.copy
         copy(source / part, target / part)
     return target
@@ -157,10 +172,7 @@ def changed(source: Path, target: Path, change: Change) -> Ran:
     workspace = copied(source, target)
     for file, old, new, *renamed in change.edits:
         path = workspace / file
-        text = path.read_text(encoding="utf-8")
-        if old not in text:
-            raise SystemExit(f"{CHANGES.name}: {file} has no {old!r}")
-        text = text.replace(old, new, 1)
+        text = edited(path, old, new)
         if path.parent.name == RECORDINGS:
             text = sealed(text)
         path.write_text(text, encoding="utf-8", newline="\n")
@@ -171,6 +183,14 @@ def changed(source: Path, target: Path, change: Change) -> Ran:
     ran = arena(workspace, "--replay", "--keep", "none", *touched(change))
     shutil.rmtree(target)
     return ran
+
+
+def edited(path: Path, old: str, new: str) -> str:
+    """Return the text of a file with an edit made."""
+    text = path.read_text(encoding="utf-8")
+    if old not in text:
+        raise SystemExit(f"{CHANGES.name}: {path.name} has no {old!r}")
+    return text.replace(old, new, 1)
 
 
 def touched(change: Change) -> list[str]:
@@ -209,6 +229,10 @@ def quiet_runs(source: Path, folder: Path) -> Iterator[Quiet]:
     log = varied / "scenarios" / "fixtures" / "build-log.md"
     text = log.read_text(encoding="utf-8")
     log.write_text(text.replace("8.1 s", "9.4 s").replace("11-24", "12-01"), encoding="utf-8")
+    innocent = [copied(source, folder / f"innocent-{at}") for at in range(len(innocent_edits()))]
+    for workspace, (file, old, new) in zip(innocent, innocent_edits(), strict=True):
+        path = workspace / file
+        path.write_text(edited(path, old, new), encoding="utf-8", newline="\n")
     stems = [path.stem for path in sorted((source / "scenarios").glob("*.yaml"))]
     temporary = folder / "tmp dir"
     temporary.mkdir()
@@ -222,6 +246,9 @@ def quiet_runs(source: Path, folder: Path) -> Iterator[Quiet]:
     }
     for number in itertools.count():
         order = random.Random(number).sample(stems, len(stems))
+        if number == 0:
+            for workspace in innocent:
+                yield Quiet("innocent change", workspace, ["--replay"])
         yield Quiet("as it is", source, ["--replay"])
         yield Quiet("another order of files", source, ["--replay", *order])
         yield Quiet("four jobs", source, ["--replay", "--jobs", "4"])
@@ -265,9 +292,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(os.cpu_count()) as pool:
         folder = Path(name)
         source = copied(ROOT, folder / "source")
+        (source / ".env").write_text(VARIABLES, encoding="utf-8")
         ready = arena(source, "--record=missing", "--keep", "none", CI="1")
         if ready.code:
             raise SystemExit(f"the scenarios cannot be recorded:\n{ready.text}")
+        # A recording of an earlier version takes over what it does not have of files and variables.
+        arena(source, "--update", "--keep", "none", "small-model", "red-build", "programs")
         runs = list(
             pool.map(
                 lambda one: changed(source, folder / f"change-{one[0]}", one[1]), enumerate(wanted)

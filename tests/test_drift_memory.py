@@ -129,7 +129,7 @@ def test_a_note_that_nobody_is_shown_and_that_is_no_longer_taken_is_told(stage: 
     result = play(stage, "replay", config + SCENARIO)
     assert result.status == "failed"
     told = {(one.kind, one.field): one.follows for one in result.drift}
-    assert told == {("settings", "config.memory"): False, ("routing", "note"): True}
+    assert told == {("settings", "config.memory.rules"): False, ("routing", "note"): True}
     # A recording from before notes were taken stays good.
     bare = [line for line in old[:-1] if not line.startswith('{"type":"note"')]
     records = [json.loads(line) for line in bare[1:]]

@@ -170,6 +170,8 @@ TEXTS = {
     "{who} is not called any more": "不再叫 {who}",
     "{who} is shown another {field}": "{who} 看到的 {field} 变了",
     "{who} are shown another {field}": "{who} 看到的 {field} 变了",
+    "changed in {places}": "改动位置：{places}",
+    "the judge {who} is asked by another rubric": "评判者 {who} 的评分标准变了",
     "a check failed to judge": "有检查未能评判",
     "accepted: it was written into the recording": "已接受：写进了录制",
     "an agent failed, and its recording has an answer": "有成员出错，而已有的录制中它有回答",
@@ -181,6 +183,9 @@ TEXTS = {
     "in {count} scenarios": "涉及 {count} 个场景",
     "in 1 scenario": "涉及 1 个场景",
     "it drifted: take that over first, with --update": "与录制不同：请先用 --update 接受",
+    "it drifted, and agents were called for what is new: record all of it with --record": (
+        "与录制不同，且新增部分已调用成员：请用 --record 全部重新录制"
+    ),
     "it was cut short": "中途断了",
     "look at it; if it is meant: {command}": "先看一看；若是有意的：{command}",
     "not accepted: {why}": "未接受：{why}",
@@ -188,6 +193,8 @@ TEXTS = {
     "nothing was recorded": "没有录下任何东西",
     "the file has a case {case} that was not recorded": "文件里有未录制的一例：{case}",
     "the file has no case {case} any more": "文件里不再有 {case} 这一例",
+    "the scenario has another {field}": "场景的 {field} 变了",
+    "arena.yaml has another {field}": "arena.yaml 的 {field} 变了",
     "the team has another {field}": "团队的 {field} 变了",
     "there are calls without a recorded answer": "有调用没有录制的回答",
     "{recording} stays as it was": "{recording} 保持原样",

@@ -5,7 +5,6 @@ Makes lines of pieces (`report.spans`). What agents said is escaped.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator
 
 from arena_cli.ground.text import shown_line
@@ -13,7 +12,14 @@ from arena_cli.report import facts, modes, textdiff
 from arena_cli.report.spans import BETWEEN, EMPTY, INDENT, Line, Span, line
 from arena_cli.report.words import Words
 from arena_cli.scenario.load import select
-from arena_cli.scenario.result import Cause, Drift, RunResult, ScenarioResult
+from arena_cli.scenario.result import (
+    DRIFTED,
+    DRIFTED_AND_NEW,
+    Cause,
+    Drift,
+    RunResult,
+    ScenarioResult,
+)
 
 MOST_CAUSES = 30
 MOST_SCENARIOS = 3
@@ -25,6 +31,7 @@ SHORT = 60  # characters of both values together that stand in the line itself
 _CALLS = ("left_over", "miss")
 _OPTIONS = ("--update", "--record", "--record=missing")
 _ENGLISH = Words()
+_KEEPING = {DRIFTED: "--update", DRIFTED_AND_NEW: "--record"}
 
 
 def where(drift: Drift, say: Words) -> str:
@@ -52,23 +59,34 @@ def what(drift: Drift | Cause, say: Words) -> str:
             return say("the file has a case {case} that was not recorded", case=case_id)
         case "miss":
             return say("{who} is called, and no record is left for it", who=who)
+        case "input" if who and drift.field == "rubric":
+            told = say("the judge {who} is asked by another rubric", who=who)
         case "input" if len(agents) > 1:
             told = say("{who} are shown another {field}", who=who, field=field)
         case "input" if who:
             told = say("{who} is shown another {field}", who=who, field=field)
         case "input":
             told = say("another message is sent")
-        case "settings" if len(agents) > 1:
-            told = say("{who} have another {field}", who=who, field=field)
-        case "settings" if who:
-            told = say("{who} has another {field}", who=who, field=field)
         case "settings":
-            told = say("the team has another {field}", field=field)
+            told = _setting(drift.field, field, who, len(agents), say)
         case _:
             told = say(
                 "{field} is not what it was", field=f"{who}{say(': ')}{field}" if who else field
             )
     return f"{told}{say(': ')}{_values(drift, say)}" if _is_short(drift) else told
+
+
+def _setting(name: str, field: str, who: str, agents: int, say: Words) -> str:
+    """What has another setting: agents, the scenario, `arena.yaml`, or the team."""
+    if agents > 1:
+        return say("{who} have another {field}", who=who, field=field)
+    if agents:
+        return say("{who} has another {field}", who=who, field=field)
+    if name.startswith("ignore["):
+        return say("the scenario has another {field}", field=field)
+    if name.startswith(("models.", "memory.")):
+        return say("arena.yaml has another {field}", field=field)
+    return say("the team has another {field}", field=field)
 
 
 def _is_short(drift: Drift | Cause) -> bool:
@@ -134,8 +152,15 @@ class Causes:
     def below(self, cause: Cause) -> Iterator[Line]:
         """The lines below a cause: how it differs, where, and what to do about it."""
         yield from difference(cause, self._say)
+        if cause.changed:
+            yield line(INDENT, self.changed(cause))._replace(whole=True)
         yield from _places(cause, self._say)
         yield self.advice(cause)
+
+    def changed(self, cause: Cause) -> str:
+        """Return where it was changed, as a text; empty where that is not known."""
+        places = _listed([shown_line(place) for place in cause.changed], self._say)
+        return self._say("changed in {places}", places=places) if places else ""
 
     def advice(self, cause: Cause) -> Line:
         """What to do about it, or what was done."""
@@ -197,7 +222,7 @@ def _commands(left: Iterable[ScenarioResult]) -> list[str]:
     for result in left:
         option = _option(result)
         if option:
-            names[option][_name(result.file)] = None
+            names[option][select.run_name(result.file)] = None
     for name in names["--record"]:  # all else is in it
         names["--update"].pop(name, None)
         names["--record=missing"].pop(name, None)
@@ -215,18 +240,14 @@ def _option(result: ScenarioResult) -> str:
     """
     misses = [one for one in result.drift if one.kind == "miss"]
     if not misses:
-        return "" if modes.why_unkept(result, _ENGLISH) else "--update"
+        return _KEEPING.get(result.unkept, "") if modes.why_unkept(result, _ENGLISH) else "--update"
     steps = {one.step for one in misses}
     is_new = any(one.field == "case" for one in misses)
     others = (one for one in result.drift if one.kind != "miss")
     alone = all(not one.before and (is_new or one.step in steps) for one in others)
-    return "--record=missing" if alone else "--record"
-
-
-def _name(file: str) -> str:
-    """What a command takes for a file: below `scenarios/` its path there."""
-    inside = file.removeprefix(f"{select.FOLDER}/")
-    return shlex.quote(shown_line(file if inside == file else select.stem(inside)))
+    return (
+        "--record=missing" if alone and not any(one.is_followed for one in misses) else "--record"
+    )
 
 
 def _listed(names: list[str], say: Words) -> str:

@@ -26,6 +26,12 @@ where agents were called for what was missing in it.
 
 DriftKind = Literal["input", "settings", "routing", "left_over", "miss"]
 
+DRIFTED = "it drifted: take that over first, with --update"
+DRIFTED_AND_NEW = (
+    "it drifted, and agents were called for what is new: record all of it with --record"
+)
+"""Why a recording was not added to; an update calls no agent, so it keeps no new answer."""
+
 WRONG: frozenset[str] = frozenset({"failed", "error", "interrupted"})
 """What makes a scenario, a step or a check one that is looked at."""
 
@@ -83,7 +89,9 @@ class Drift(Shape):
     (`role_prompt`, `messages[3]`, `response.threshold`, `config.max_responders`, `must`), `before`
     and `after` its text there. `step` counts from 1, `turn` within the step's chain; None where it
     is in no step, or in all. `calls` is how many calls of this scenario it touches. `follows`: it
-    follows from another one of this scenario.
+    follows from another one of this scenario. `changed` is `file:line` of what changed, empty where
+    that is the step itself, or is not known. `is_followed`: a step that is recorded comes after
+    this `miss`, so `--record=missing` cannot add it.
     """
 
     kind: DriftKind
@@ -95,6 +103,8 @@ class Drift(Shape):
     turn: int | None = None
     calls: int = 0
     follows: bool = False
+    changed: str = ""
+    is_followed: bool = False
 
 
 class Touched(Shape):
@@ -110,7 +120,7 @@ class Touched(Shape):
 
 class Cause(Shape):
     """One cause of drift, told once for all scenarios that it touches. Fields as in `Drift`;
-    `agents` are all who are concerned.
+    `agents` are all who are concerned, `changed` all places of what changed.
     """
 
     kind: DriftKind
@@ -118,6 +128,7 @@ class Cause(Shape):
     field: str
     before: str = ""
     after: str = ""
+    changed: list[str] = []
     touches: list[Touched]
 
 
@@ -279,6 +290,7 @@ def _cause(met: Sequence[tuple[ScenarioResult, Drift]]) -> Cause:
         field=first.field,
         before=first.before,
         after=first.after,
+        changed=list(dict.fromkeys(drift.changed for _, drift in met if drift.changed)),
         touches=[
             Touched(
                 scenario=result.title,

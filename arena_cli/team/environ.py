@@ -27,6 +27,10 @@ _SECRET_PLACES = frozenset({"api_key", "headers", "env", "args"})
 _COMMAND = "command"
 _GIVEN_EVERYTHING = frozenset({"python"})  # kinds whose agents see every variable
 _URL_PASSWORD = re.compile(r"://[^/?#\s:@]*:([^/?#\s@]+)@")
+_MACHINE_PLACES = frozenset({"command", "args", "program", "cwd"})
+_SECRET_URL = re.compile(
+    r"://[^/\s]*@|[?&][^=&]*(?:key|token|secret|sig|password|auth)[^=&]*=", re.IGNORECASE
+)
 
 
 def read_dotenv(root: Path) -> dict[str, str]:
@@ -115,6 +119,35 @@ def proxy_passwords(environ: Mapping[str, str]) -> set[str]:
     return filler.secrets
 
 
+def public_values(
+    settings: Mapping[str, Any], environ: Mapping[str, str], redact: Callable[[str], str]
+) -> dict[str, str]:
+    """Return the texts with `${env:NAME}` filled in, by dotted place.
+
+    A variable that is a secret stays a placeholder. A text is left out where a variable is not set,
+    where its value holds a secret, and where it names something of this machine (`cwd`, a program).
+    """
+    values: dict[str, str] = {}
+    for loc, text in templates.texts(settings):
+        if not is_open(text) or not _MACHINE_PLACES.isdisjoint(loc):
+            continue
+        names = [name.removeprefix(_ENV) for name in templates.names(text) if _ENV in name]
+        public = [name for name in names if not _is_secret(name, loc)]
+        if not public or any(name not in environ for name in public):
+            continue
+        shown = {f"{_ENV}{name}": environ[name] for name in public}
+        if all(
+            redact(value) == value and not _SECRET_URL.search(value) for value in shown.values()
+        ):
+            value = redact(templates.filled(text, shown.get))
+            values[".".join(map(str, loc))] = value
+    return values
+
+
+def _is_secret(name: str, loc: Loc) -> bool:
+    return _is_secret_name(name) or _is_secret_place(loc)
+
+
 def _is_secret_name(name: str) -> bool:
     name = name.upper()
     return name.endswith(_SECRET_NAMES) and name not in _FOLDER_NAMES
@@ -163,7 +196,7 @@ class _Filler:
                 mend += f"; {self._sources[name]}"
             raise NotSet(self._agent_id, f"{place}: {name} is not set", mend=mend)
         value = self._environ[name]
-        if _is_secret_name(name) or _is_secret_place(loc):
+        if _is_secret(name, loc):
             self.keep(value)
         return value
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -26,6 +27,17 @@ OnFailure = Literal["skip", "retry", "abort"]
 Selection = Literal["relevance", "ask", "none"]
 Durability = Literal["fsync", "flush"]
 Language = Literal["en", "zh"]
+
+
+def _glob(pattern: str) -> str:
+    path = PurePosixPath(pattern.removeprefix("!"))
+    if not path.parts or path.is_absolute() or ".." in path.parts or "\\" in pattern:
+        raise ValueError("must be a path from the workspace, with `/` between folders")
+    return pattern
+
+
+Glob = Annotated[str, AfterValidator(_glob)]
+"""Files of the workspace: `*` is any part of a name, `**` any folders; `!` in front: not these."""
 
 
 class FileShape(BaseModel):
@@ -68,7 +80,8 @@ class AgentProfile(FileShape):
     """`agents/<agent_id>.yaml`. `adapter` is checked by the kind that its `type` names.
 
     What `extends` names gives whatever is left out here; identity (`agent_id`, `name`, `aliases`,
-    `member`) is never taken over.
+    `member`) is never taken over. `watch` names files that the agent is made of beside those of its
+    command or target: a change of them is drift of its recordings.
     """
 
     not_built: ClassVar[frozenset[str]] = frozenset({"on_failure: replan"})
@@ -88,6 +101,7 @@ class AgentProfile(FileShape):
     retries: int | None = Field(default=None, ge=0)
     timeout_s: float | None = Field(default=None, gt=0)
     may_mention: list[str] | None = None
+    watch: list[Glob] = []
 
     @cached_property
     def may_hold_secrets(self) -> bool:

@@ -157,7 +157,7 @@ def _cause(cause: Cause, causes: drift.Causes, targets: _Targets, say: Words) ->
     return CauseView(
         told=drift.what(cause, say),
         diff=diffs.of(*drift.texts(cause)),
-        todo=causes.advice(cause).text.strip(),
+        todo=" · ".join(filter(None, [causes.changed(cause), causes.advice(cause).text.strip()])),
         touches=[_link(touched, targets) for touched in cause.touches],
     )
 

@@ -294,6 +294,7 @@ class _Loader:
             path=self._path,
             root=self._workspace.root,
             team=team,
+            workspace=workspace,
             profiles=workspace.loaded,
             judges=judging,
             notes=noted,

@@ -23,6 +23,7 @@ from arena_cli.session import outgoing
 from arena_cli.session.outgoing import Outgoing, PastPart, Planted
 from arena_cli.team.model import Member, Team
 from arena_cli.team.profiles import Loaded
+from arena_cli.team.workspace import Workspace
 
 S = TypeVar("S", bound=BaseModel)
 Sent = Outgoing | Planted | None
@@ -36,9 +37,10 @@ class Scenario:
     and what that includes, the nearest first; `sent` is what each step sends or plants, None for a
     `check` and for a step that waits for something saved; `waiting` are the places of all that
     waits so. `notes` are there, and `past` is planted, first. `profiles` are all that its team
-    was made of; `judges` go by the name that its checks give them, empty for the workspace's own.
-    `anywhere`: files that it names may lie outside the workspace.
-    `warnings` are what is suspicious in its files, and no fault.
+    was made of, those of `workspace`; `judges` go by the name that its checks give them, empty for
+    the workspace's own.
+    `anywhere`: files that it names may lie outside the workspace. `warnings` are what is suspicious
+    in its files, and no fault.
     """
 
     file: ScenarioFile
@@ -49,6 +51,7 @@ class Scenario:
     path: Path
     root: Path
     team: Team
+    workspace: Workspace
     profiles: Mapping[str, Loaded]
     judges: Mapping[str, Member]
     notes: tuple[GivenNote, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from arena_cli.ground import bounds, nearest, regularfiles
 from arena_cli.ground.errors import UsageError
+from arena_cli.ground.text import shown_line
 from arena_cli.scenario.load import include
 from arena_cli.scenario.load.include import Reader
 
@@ -74,6 +76,12 @@ def _leads_through(path: Path, root: Path) -> bool:
     """Whether a path that a user named has a part that lies in the workspace."""
     whole = Path(os.path.abspath(path))  # noqa: PTH100 - with its links as they are
     return any(bounds.is_inside(one, root) for one in (*whole.parents, whole.resolve()))
+
+
+def run_name(shown: str) -> str:
+    """Return what `arena run` takes for a scenario file: below `scenarios/` its path there."""
+    inside = shown.removeprefix(f"{FOLDER}/")
+    return shlex.quote(shown_line(shown if inside == shown else stem(inside)))
 
 
 def _lying_in(path: Path, root: Path) -> set[Path]:

@@ -69,7 +69,7 @@ class Playing:
         shelf: Shelf | None = None,
     ) -> None:
         self._scenario = scenario
-        self._take = Take(scenario, shelf)
+        self._take = Take(scenario, shelf, place)
         if self._take.replays:
             place = replace(place, clock=HastyClock(place.clock), connects=False)
         place = replace(

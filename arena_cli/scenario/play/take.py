@@ -7,13 +7,21 @@ from typing import Any
 
 from arena_cli.adapters.runtime import Calls, Runtime
 from arena_cli.scenario.load.scenario import Scenario
-from arena_cli.scenario.recording import drift, failures, taking
+from arena_cli.scenario.recording import drift, failures, places, settings, taking
 from arena_cli.scenario.recording.guard import Guard
 from arena_cli.scenario.recording.recorded import CaseRecord
+from arena_cli.scenario.recording.settings import Surroundings
 from arena_cli.scenario.recording.shelf import Shelf, WhatOfDrift
 from arena_cli.scenario.recording.tape import Tape
-from arena_cli.scenario.result import CheckResult, Drift, Mode, StepResult
-from arena_cli.session.session import as_it_is
+from arena_cli.scenario.result import (
+    DRIFTED,
+    DRIFTED_AND_NEW,
+    CheckResult,
+    Drift,
+    Mode,
+    StepResult,
+)
+from arena_cli.session.session import Place, as_it_is
 from arena_cli.transcript.events import Event
 
 
@@ -24,7 +32,12 @@ class Take:
     stands there of it; `drift` how it differs from that, as far as it is known.
     """
 
-    def __init__(self, scenario: Scenario, shelf: Shelf | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        shelf: Shelf | None = None,
+        place: Place | None = None,
+    ) -> None:
         self.recording: str | None = None
         self.before: CaseRecord | None = None
         self.drift: list[Drift] = []
@@ -32,6 +45,7 @@ class Take:
         self._mode: Mode = "live"
         self._tape: Tape | None = None
         self._guard: Guard | None = None
+        self._place: Place | None = None
         self._what_of_drift: WhatOfDrift = "fail"
         if shelf is None or scenario.skip is not None:
             return
@@ -43,6 +57,10 @@ class Take:
             self._guard = shelf.guard_of(scenario)
         else:
             self._tape = shelf.tape_of(scenario)
+            if self._tape is not None and place is not None:
+                known = shelf.hashes if self._tape.replays else None
+                self._tape.surroundings = Surroundings(scenario.root, place.environ, known)
+                self._place = place
             self.recording = shelf.path_of(scenario)
             self.before = shelf.before(scenario)
             cases = shelf.drift_of_cases(scenario)
@@ -96,15 +114,29 @@ class Take:
         tape = self._tape
         if tape is None or tape.recorded is None or self._what_of_drift == "ignore":
             return
-        found = drift.of(tape, self._scenario.team.members)
+        self._record_workspace(tape)
+        found = [
+            one.model_copy(update={"changed": places.locate(one, self._scenario)})
+            for one in drift.of(tape, self._scenario.team.members)
+        ]
         if any(one.kind == "miss" for one in self.drift):  # its case is new: all follows from that
             found = [one.model_copy(update={"follows": True}) for one in found]
         self.drift += found
+
+    def _record_workspace(self, tape: Tape) -> None:
+        if self._place is not None:
+            tape.workspace = settings.record_workspace(
+                [one.regex for one in self._scenario.file.ignore],
+                self._place.models,
+                self._place.memory,
+                tape.redactor,
+            )
 
     def lines(self) -> list[dict[str, Any]] | None:
         """The lines of its recording as it was played now."""
         if self._tape is None:
             return None
+        self._record_workspace(self._tape)
         case = self._scenario.case
         return taking.lines(self._tape, case.id if case else None, self._scenario.team.members)
 
@@ -126,7 +158,7 @@ class Take:
         if any(step.status == "not_run" and step.number in recorded for step in steps):
             return "steps that are recorded were not played"
         if self._mode == "replay" and self.drift:
-            return "it drifted: take that over first, with --update"
+            return DRIFTED_AND_NEW if tape.called_agents else DRIFTED
         if error or any(step.failures or step.error for step in steps):
             return "an agent or arena failed"
         return (

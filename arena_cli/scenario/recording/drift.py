@@ -7,24 +7,24 @@ reads otherwise is told by its name, once for all who are shown it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
-from arena_cli.ground.protocol import AgentInput, Attachment
-from arena_cli.scenario.recording import answers, facts, remembering, settings
+from arena_cli.scenario.expect import verdicts
+from arena_cli.scenario.recording import facts, remembering, settings, shown
 from arena_cli.scenario.recording.facts import MEMORY, MESSAGE, Fact
+from arena_cli.scenario.recording.ignoring import MARK, Ignoring
 from arena_cli.scenario.recording.recorded import CaseRecord, Recorded
 from arena_cli.scenario.recording.tape import Call, Tape
 from arena_cli.scenario.result import Drift
-from arena_cli.team.model import Member
-from arena_cli.transcript import attachments
+from arena_cli.team.model import Member, MemoryRules, TeamConfig
 from arena_cli.transcript.events import NoteEvent, SessionEvent
 
 MEMBERS = "members"
 MEMORY_CONTEXT = "memory_context"
+RUBRIC = "rubric"
 
 _Both = tuple[list[Fact], list[Fact]]
 
@@ -34,14 +34,18 @@ def of(tape: Tape, members: Sequence[Member]) -> list[Drift]:
     case = tape.recorded
     assert case is not None
     roots = [*_settings(case, tape, members), *_rules(case, tape)]
-    told = _compared(case, tape)
+    new = _new_steps(tape)
+    told = _compared(case, tape, new | _silent_steps(case, tape))
     followers = [*_routing(told), *_remembered(told), *_misses(tape), *_left_over(tape)]
     for one, is_root in _inputs(case, tape):
         (roots if is_root else followers).append(one)
+    if roots or followers:
+        inputs = [one for one in (*roots, *followers) if one.kind == "input"]
+        roots[:0] = _workspace(case, tape, members, inputs)
     if not any(root.field == MEMBERS for root in roots):
         roots += _members(case, tape)
     if roots or followers:
-        roots += list(_said_otherwise(told, roots))
+        roots += list(_said_otherwise(_compared(case, tape, new), roots))
     followers.sort(key=_when)
     if not roots and followers:
         roots.append(followers.pop(0))
@@ -56,12 +60,15 @@ def _when(one: Drift) -> tuple[float, int, bool]:
 
 def _settings(case: CaseRecord, tape: Tape, members: Sequence[Member]) -> Iterator[Drift]:
     called = case.called()
+    then, today = _opening(case, tape)
+    rules = (then["config"] if then else {}, today.config if today else {})
     for member in (*members, *(one for one in tape.members.values() if one not in members)):
         before = case.agents.get(member.id)
         if before is None:
             continue  # whoever is called is shown other members, or misses
-        after = settings.record(member, tape.redactor)
-        for place, was, now in settings.differences(before, after, called=member.id in called):
+        after = settings.record(member, tape.redactor) | tape.called_with.get(member.id, {})
+        is_called = member.id in called
+        for place, was, now in settings.differences(before, after, rules, called=is_called):
             yield _setting(member.id, place, was, now)
 
 
@@ -76,10 +83,51 @@ def _rules(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
     before, after = _opening(case, tape)
     if before is None or after is None:
         return
-    was, now = before["config"], after.config
-    for key in dict.fromkeys([*was, *now]):
-        if was.get(key) != now.get(key):
-            yield _setting(None, f"config.{key}", was.get(key), now.get(key))
+    defaults = TeamConfig().model_dump(mode="json") | {"memory": MemoryRules().model_dump()}
+    was, now = ({**defaults, **config} for config in (before["config"], after.config))
+    for key in was | now:
+        then, today = was.get(key), now.get(key)
+        is_nested = isinstance(then, dict) and isinstance(today, dict)
+        place = f"config.{key}"
+        pairs = settings.within(place, then, today) if is_nested else [(place, then, today)]
+        for name, one, other in pairs:
+            if one != other:
+                yield _setting(None, name, one, other)
+
+
+def _workspace(
+    case: CaseRecord, tape: Tape, members: Sequence[Member], inputs: Iterable[Drift]
+) -> Iterator[Drift]:
+    """Yield the settings of `arena.yaml`, and `ignore`, that something else may follow from."""
+    if case.workspace is None or tape.workspace is None:
+        return
+    was, now = case.workspace, tape.workspace
+    yield from _ignored(was.get("ignore", ()), now.get("ignore", ()), [*inputs])
+    agents = {member.id: member for member in members} | tape.members
+    used = {member.profile.adapter.get("model") for member in agents.values()}
+    for name in dict.fromkeys([*was.get("models", {}), *now.get("models", {})]):
+        then, today = (one.get("models", {}).get(name) or {} for one in (was, now))
+        if name in used and then.get("window_tokens") != today.get("window_tokens"):
+            place = f"models.{name}.window_tokens"
+            yield _setting(None, place, then.get("window_tokens"), today.get("window_tokens"))
+    for place, then, today in settings.within(
+        "memory", was.get("memory", {}), now.get("memory", {})
+    ):
+        yield _setting(None, place, then, today)
+
+
+def _ignored(
+    before: Sequence[str], after: Sequence[str], inputs: Sequence[Drift]
+) -> Iterator[Drift]:
+    """Yield the patterns that are gone, and that would find something in what differs."""
+    for index, pattern in enumerate(before):
+        if pattern in after:
+            continue
+        without = Ignoring([pattern]).text
+        texts = [text for one in inputs for text in (one.before, one.after)]
+        if any(MARK in text or without(text) != text for text in texts):
+            new = after[index] if len(after) == len(before) else None
+            yield _setting(None, f"ignore[{index}]", pattern, new)
 
 
 def _members(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
@@ -130,15 +178,6 @@ def _inputs(case: CaseRecord, tape: Tape) -> Iterator[tuple[Drift, bool]]:
         yield drift, one.is_root
 
 
-_FIELDS = (
-    "role_prompt",
-    "members",
-    "memory_context",
-    "prefer_concise",
-    "max_output_tokens",
-    "mentioned_by",
-    "turn",
-)
 _FOLLOWING = ("prefer_concise", "max_output_tokens", "mentioned_by", "turn")
 
 
@@ -146,14 +185,11 @@ def _differences(
     record: Recorded, case: CaseRecord, call: Call, tape: Tape
 ) -> Iterator[_Difference]:
     """The fields that follow from nothing else, else the first messages or fields that do."""
-    before = case.shown(record)
-    shown = tape.ignoring.input(call.input)
-    after = shown.model_dump(mode="json")
-    after["role_prompt"] = tape.redactor.text(after["role_prompt"])
-    defaults = {name: AgentInput.model_fields[name].default for name in _FIELDS}
+    before = tape.normal_input(record)
+    after = shown.normalize_input(call.input, tape.ignoring, tape.redactor)
     found = []
-    for name in _FIELDS:
-        was, now = before.get(name, defaults[name]), after[name]
+    for name in shown.FIELDS:
+        was, now = before[name], after[name]
         if was != now and name == MEMORY_CONTEXT:
             made = _made(case, tape)
             for piece in remembering.differences(was, now, record.notes, call.notes):
@@ -162,11 +198,25 @@ def _differences(
             found.append(
                 _Difference(name, _told(name, was), _told(name, now), name not in _FOLLOWING)
             )
+    if call.is_judge:
+        found += _rubric(before["messages"], after["messages"])
     roots = [one for one in found if one.is_root]
     if not roots:
         found = [*_messages(before["messages"], after["messages"], tape), *found]
     whole = _Difference("input", record.input_hash, call.input_hash)
     yield from roots or found[:1] or [whole]
+
+
+def _rubric(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+) -> Iterator[_Difference]:
+    """Yield the rubric of a judge, where it is another one."""
+    was, now = (
+        "\n\n".join(verdicts.rubric_of(message["content"]) for message in messages)
+        for messages in (before, after)
+    )
+    if was != now:
+        yield _Difference(RUBRIC, was, now)
 
 
 def _made(case: CaseRecord, tape: Tape) -> set[str]:
@@ -180,7 +230,10 @@ def _messages(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], tape: Tape
 ) -> Iterator[_Difference]:
     """The first messages that differ; what a human says follows from nothing else."""
-    then, now = ([_said(message, tape) for message in one] for one in (before, after))
+    then, now = (
+        [shown.message_text(message, tape.ignoring) for message in messages]
+        for messages in (before, after)
+    )
     matcher = SequenceMatcher(None, then, now, autojunk=False)
     for kind, start, end, new_start, new_end in matcher.get_opcodes():
         if kind != "equal":
@@ -192,32 +245,6 @@ def _messages(
                 any(message.get("author_type") == "human" for message in others),
             )
             return
-
-
-def _said(message: Mapping[str, Any], tape: Tape) -> str:
-    """A message as a text: who said what, with what goes with it."""
-    who = message.get("author_name") or message.get("author_id", "")
-    kind = message.get("kind", "chat")
-    parts = [f"{who}: " if kind == "chat" else f"{who} ({kind}): "]
-    parts.append(tape.ignoring.text(str(message.get("content", ""))))
-    if message.get("mentions"):
-        parts.append(f"\n→ {', '.join(message['mentions'])}")
-    parts += [f"\n[{_attached(part)}]" for part in message.get("attachments") or ()]
-    parts += [
-        f"\n[{part['type']}: {json.dumps(part['data'], ensure_ascii=False)}]"
-        for part in message.get("structured") or ()
-    ]
-    return "".join(parts)
-
-
-def _attached(part: Mapping[str, Any]) -> str:
-    """An attachment; where a recording has its content, by that of what is kept of it."""
-    record = part
-    if "size" not in part:
-        with_data = Attachment.model_validate(answers.with_data(part))
-        content = attachments.content_of(with_data)
-        record = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    return f"{part['type']}: {part['name']}, {record['size']} bytes, sha256 {record['sha256']}"
 
 
 def _told(name: str, value: Any) -> str:
@@ -239,13 +266,12 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _compared(case: CaseRecord, tape: Tape) -> list[_Both]:
-    """What is told of each session, then and now, without steps that are new."""
-    new = _new_steps(tape)
+def _compared(case: CaseRecord, tape: Tape, apart: set[int | None]) -> list[_Both]:
+    """Return the facts of each session, then and now, without those of some steps."""
     return [
         (
-            [one for one in facts.recorded(case, tape, session) if one.step not in new],
-            [one for one in facts.played(tape, session) if one.step not in new],
+            [one for one in facts.recorded(case, tape, session) if one.step not in apart],
+            [one for one in facts.played(tape, session) if one.step not in apart],
         )
         for session in dict.fromkeys(stretch.session for stretch in tape.stretches)
     ]
@@ -285,8 +311,6 @@ def _said_otherwise(told: Iterable[_Both], roots: Sequence[Drift]) -> Iterator[D
                     after="\n".join(f"{one.agent}: {one.value}" for one in after),
                     step=(after or before)[0].step,
                 )
-        if was == said:
-            yield from _moved(then, now)
 
 
 def _tells(root: Drift, before: Iterable[Fact], after: Iterable[Fact]) -> bool:
@@ -298,13 +322,11 @@ def _tells(root: Drift, before: Iterable[Fact], after: Iterable[Fact]) -> bool:
     )
 
 
-def _moved(then: Sequence[Fact], now: Sequence[Fact]) -> Iterator[Drift]:
-    """The first message that is that of another step."""
-    for before, after in zip(then, now, strict=True):
-        if before.step != after.step:
-            was, step = str(before.step), str(after.step)
-            yield Drift(kind="routing", field="step", before=was, after=step, step=after.step)
-            return
+def _silent_steps(case: CaseRecord, tape: Tape) -> set[int | None]:
+    """Return the steps that only one side has, and in which nobody was called."""
+    called = {call.key.step for call in case.calls} | {call.key.step for call in tape.calls}
+    played = {stretch.step for stretch in tape.stretches if stretch.step}
+    return {step for step in case.steps() ^ played if step and step not in called}
 
 
 def _new_steps(tape: Tape) -> set[int | None]:
@@ -352,6 +374,8 @@ def _value(fact: Fact | None, where: Fact, *, same: bool) -> str:
 
 
 def _misses(tape: Tape) -> Iterator[Drift]:
+    recorded = [step for step in (tape.recorded.steps() if tape.recorded else ()) if step]
+    last = max(recorded, default=0)
     found: dict[str, list[Call]] = {}
     for call in tape.calls:
         if call.missed:
@@ -362,6 +386,7 @@ def _misses(tape: Tape) -> Iterator[Drift]:
             agent=agent,
             field="calls",
             after=calls[0].key.invocation,
+            is_followed=any((call.key.step or last) < last for call in calls if not call.is_judge),
             step=calls[0].key.step,
             turn=calls[0].input.turn,
             calls=len(calls),

@@ -16,6 +16,9 @@ MEMORY = ("note", "compacted", "deviation", "extracted")
 """What the team remembered: fields of facts, which are the types of their events."""
 
 
+_TEXTS = (MESSAGE, "system", "note")
+
+
 class Fact(NamedTuple):
     """Something that was decided, said or remembered: where, about whom, what."""
 
@@ -38,23 +41,28 @@ def recorded(case: CaseRecord, tape: Tape, session: str | None) -> Iterator[Fact
             if line["type"] == "turn_started":
                 turn = line["depth"] + 1
             for field, agent, value in _facts(line["type"], line.__getitem__):
-                yield Fact(step, turn, field, agent, value)
+                yield Fact(step, turn, field, agent, _compared(field, value, tape))
 
 
 def played(tape: Tape, session: str | None) -> Iterator[Fact]:
     """The facts of it now."""
     for stretch in tape.stretches:
         if stretch.session == session:
-            yield from _of_stretch(stretch)
+            yield from _of_stretch(stretch, tape)
 
 
-def _of_stretch(stretch: Stretch) -> Iterator[Fact]:
+def _of_stretch(stretch: Stretch, tape: Tape) -> Iterator[Fact]:
     turn: int | None = None
     for event in canonical.ordered(stretch.events):
         if isinstance(event, TurnStarted):
             turn = event.depth + 1
         for field, agent, value in _facts(event.type, vars(event).__getitem__):
-            yield Fact(stretch.step, turn, field, agent, value)
+            yield Fact(stretch.step, turn, field, agent, _compared(field, value, tape))
+
+
+def _compared(field: str, value: str, tape: Tape) -> str:
+    """Return the value as it is compared: texts without what `ignore` matches."""
+    return tape.ignoring.text(value) if field in _TEXTS else value
 
 
 def _facts(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | None, str]]:

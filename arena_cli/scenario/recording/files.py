@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
@@ -22,6 +21,7 @@ from arena_cli.adapters.runtime import Heard
 from arena_cli.ground import ownfiles, regularfiles, wholefile
 from arena_cli.ground.errors import DiskRefused, Fault, FileFaults, UsageError
 from arena_cli.ground.redact import Redactor
+from arena_cli.scenario.load import select
 from arena_cli.scenario.recording import answers, taking
 from arena_cli.scenario.recording.recorded import ASIDE, CaseRecord, Key, Recorded, Recording
 from arena_cli.transcript import events
@@ -152,7 +152,7 @@ def read(path: Path, shown: str, *, strict: bool = True) -> Recording:
 
 def lines_of(case: CaseRecord) -> list[dict[str, Any]]:
     """The lines of a case as they stood in the file."""
-    told = [{"type": "case", "case": case.id}, *case.agents.values()]
+    told = [taking.case_line(case.id, case.workspace), *case.agents.values()]
     for line in case.lines:
         kept = dict(line)
         if line["type"] == "reply_finished" and line["message"]:
@@ -171,7 +171,9 @@ def _fault(shown: str, line: int, what: str) -> Fault:
 
 
 def _name(shown: str) -> str:
-    return shlex.quote(PurePosixPath(shown).stem)
+    """Return what `arena run` takes for the scenario of a recording."""
+    path = PurePosixPath(shown)
+    return select.run_name((path.parent.parent / f"{path.stem}{select.SUFFIX}").as_posix())
 
 
 def _check(record: Mapping[str, Any]) -> None:
@@ -219,7 +221,8 @@ class _Reader:
         for number, record in enumerate(records[1:-1], start=2):
             try:
                 if record["type"] == "case":
-                    case = cases[record["case"]] = CaseRecord(record["case"])
+                    case = CaseRecord(record["case"], record.get("workspace"))
+                    cases[case.id] = case
                     self._step, self._session = 0, None
                 else:
                     self._take(record, number, case)

@@ -45,10 +45,12 @@ class CaseRecord:
 
     `lines` are its records in order, without the agents' (see `files`), each with all that was
     said: a reply's text stands in its message. `calls` are those of agents, of judges, and of those
-    that work for the team's memory.
+    that work for the team's memory. `workspace` are the settings of the workspace and the scenario
+    that shape what agents are shown (`settings.record_workspace`), None where it has none yet.
     """
 
     id: str | None
+    workspace: Mapping[str, Any] | None = None
     agents: dict[str, dict[str, Any]] = field(default_factory=dict)
     lines: list[dict[str, Any]] = field(default_factory=list)
     calls: list[Recorded] = field(default_factory=list)

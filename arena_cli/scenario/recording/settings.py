@@ -1,61 +1,307 @@
-"""What of an agent's profile decides what it does, as it stands in a recording.
+"""Record what decides what an agent does, and compare it: its profile, its files, its environment.
 
-The role prompt is what its inputs begin with; all else is looked at only to tell that it is not
-what it was when the agent answered.
+The role prompt is what its inputs begin with; all else is looked at only to report that it is not
+what it was when the agent answered. A default that is written out, and the order of a list that is
+a set, make no difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
+from pydantic import BaseModel, ValidationError
+
+from arena_cli.adapters import registry
+from arena_cli.ground import templates
 from arena_cli.ground.redact import Redactor
-from arena_cli.team.model import Member
+from arena_cli.scenario.recording import agent_files
+from arena_cli.team import environ
+from arena_cli.team.model import Member, ModelFacts, WorkspaceMemory
 
 AGENT = "agent"
 ROLE_PROMPT = "role_prompt"
+ADAPTER = "adapter"
+FILE = "file "
+FILES = ("files", "watched")
 
 _RELEVANT = ("skills", "aliases", "response", "may_mention")
-_WHERE_CALLED = ("adapter", "context", "timeout_s", "on_failure", "retries")
+_WHERE_CALLED = (ADAPTER, "context", "timeout_s", "on_failure", "retries")
+_SETS = frozenset({"skills", "aliases", "may_mention", "response.keywords"})
+_RULES = {"timeout_s": "turn_timeout_s", "on_failure": "on_failure", "retries": "retries"}
+"""The team's rule that is in force where a profile has no such key."""
+
+
+_SCRIPTS = frozenset(
+    [
+        ".bat",
+        ".cjs",
+        ".cmd",
+        ".js",
+        ".lua",
+        ".mjs",
+        ".php",
+        ".pl",
+        ".ps1",
+        ".py",
+        ".rb",
+        ".sh",
+        ".ts",
+    ]  # what a repository holds
+)
+
+
+class Surroundings(NamedTuple):
+    """The workspace and the environment variables of a run.
+
+    `hashes` are those of profiles, by their identity, where files cannot change meanwhile.
+    """
+
+    root: Path
+    environ: Mapping[str, str]
+    hashes: dict[int, agent_files.Hashes] | None = None
 
 
 def record(member: Member, redactor: Redactor) -> dict[str, Any]:
-    """The line for an agent: no secret in it, and what `${env:...}` stands for not looked up."""
+    """Return the line of an agent; no secret is in it."""
     profile = member.profile
-    told: dict[str, Any] = {
+    line: dict[str, Any] = {
         "type": AGENT,
         AGENT: member.id,
         ROLE_PROMPT: redactor.text(member.role_prompt),
     }
-    told["adapter"] = redactor.value(dict(profile.adapter))
+    line[ADAPTER] = redactor.value(dict(profile.adapter))
     for name in ("response", "context"):
-        told[name] = dict(getattr(profile, name))
-    for name in ("skills", "aliases", "timeout_s", "on_failure", "retries", "may_mention"):
+        line[name] = dict(getattr(profile, name))
+    names = ("skills", "aliases", "timeout_s", "on_failure", "retries", "may_mention", "watch")
+    for name in names:
         value = getattr(profile, name)
         if value not in (None, []):
-            told[name] = value
-    return told
+            line[name] = value
+    return line
+
+
+def record_called(
+    member: Member, redactor: Redactor, surroundings: Surroundings
+) -> dict[str, dict[str, str]]:
+    """Return what is recorded of an agent that is called, beside its line.
+
+    `files` and `watched` are hashes of its files (`agent_files`), `filled` are the texts of its
+    adapter that environment variables fill, by place.
+    """
+    profile = member.profile
+    known = surroundings.hashes
+    hashes = known.get(id(profile)) if known is not None else None
+    if hashes is None:
+        hashes = agent_files.hash_files(profile, surroundings.root)
+        if known is not None:
+            known[id(profile)] = hashes
+    filled: dict[str, str] = {}
+    if profile.may_hold_secrets:
+        filled = environ.public_values(profile.adapter, surroundings.environ, redactor.text)
+    return {"filled": filled, **hashes._asdict()}
+
+
+def record_workspace(
+    ignore: Sequence[str],
+    models: Mapping[str, ModelFacts],
+    memory: WorkspaceMemory,
+    redactor: Redactor,
+) -> dict[str, Any]:
+    """Return the settings of `arena.yaml`, and `ignore`, that shape what agents are shown."""
+    embedding = memory.embedding
+    known = {
+        "summarizer": memory.summarizer,
+        "extractor": memory.extractor,
+        "embedding": embedding
+        and {name: getattr(embedding, name) for name in ("base_url", "model", "package")},
+    }
+    settings = {
+        "ignore": list(ignore),
+        "models": {name: one.model_dump(exclude_none=True) for name, one in models.items()},
+        "memory": {name: value for name, value in known.items() if value},
+    }
+    return dict(redactor.value({name: value for name, value in settings.items() if value}))
+
+
+def mark_varying(
+    first: Mapping[str, Mapping[str, str]],
+    last: Mapping[str, Mapping[str, str]],
+    recorded: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what `record_called` gave at the first call and in the end as keys of a line.
+
+    A file that changed meanwhile is one that agents write. It has no hash, nor has one that had
+    none in the recording.
+    """
+    keys: dict[str, Any] = {"filled": first["filled"]}
+    for key in FILES:
+        before, after = first[key], last[key]
+        known = recorded.get(key, {})
+        keys[key] = {
+            name: after.get(name, "")
+            if before.get(name) == after.get(name) and known.get(name) != ""
+            else ""
+            for name in sorted({*before, *after})
+        }
+    return {key: value for key, value in keys.items() if value}
 
 
 def differences(
-    before: Mapping[str, Any], after: Mapping[str, Any], *, called: bool
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    rules: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
+    *,
+    called: bool,
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Where two such lines differ: the place, and what stands there; None for nothing.
+    """Yield where two such lines differ: the place, and both values; None for nothing.
 
-    How an agent is called matters only where it is `called`.
+    How an agent is called matters only where it is `called`. `rules` are the team's, then and now.
     """
-    for name in (*_RELEVANT, *(_WHERE_CALLED if called else ())):
-        yield from _within(name, before.get(name), after.get(name))
+    for name in _RELEVANT:
+        yield from within(name, before.get(name), after.get(name))
+    if not called:
+        return
+    for name in _WHERE_CALLED:
+        was, now = before.get(name), after.get(name)
+        if was == now:
+            continue
+        if name == ADAPTER:
+            yield from _adapter_differences(before, after)
+        elif name not in _RULES or _in_force(name, was, rules[0]) != _in_force(name, now, rules[1]):
+            yield from within(name, was, now)
+    if before.get(ADAPTER) == after.get(ADAPTER):
+        yield from _filled_differences(before, after)
+    yield from _file_differences(before, after)
 
 
-def _within(place: str, before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
+def _in_force(name: str, value: Any, rules: Mapping[str, Any]) -> Any:
+    return rules.get(_RULES[name]) if value is None else value
+
+
+def within(place: str, before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield where two values differ, as deep as they are alike."""
     if before == after:
+        return
+    if place in _SETS and isinstance(before, list) and isinstance(after, list):
+        yield from _set_differences(place, before, after)
         return
     if isinstance(before, dict) and isinstance(after, dict):
         for key in dict.fromkeys([*before, *after]):
-            yield from _within(f"{place}.{key}", before.get(key), after.get(key))
+            yield from within(f"{place}.{key}", before.get(key), after.get(key))
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (one, other) in enumerate(zip(before, after, strict=True)):
-            yield from _within(f"{place}[{index}]", one, other)
+            yield from within(f"{place}[{index}]", one, other)
     else:
         yield place, before, after
+
+
+def _set_differences(
+    place: str, before: Sequence[Any], after: Sequence[Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the one entry of a set that is another one, else both sets where they differ."""
+    gone = [entry for entry in before if entry not in after]
+    new = [entry for entry in after if entry not in before]
+    if len(gone) == len(new) == 1:
+        yield f"{place}[{before.index(gone[0])}]", gone[0], new[0]
+    elif gone or new:
+        yield place, before, after
+
+
+def _adapter_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield where the settings of an adapter differ, defaults and variables filled in."""
+    was, now = _with_filled(before, after), _with_filled(after, before)
+    shape = _shape(was) if was.get("type") == now.get("type") else None
+    checked = (_checked(was, shape), _checked(now, shape))
+    for key in dict.fromkeys([*was, *now]):
+        if was.get(key) == now.get(key) or _is_default(key, (was, now), shape, checked):
+            continue
+        yield from within(f"{ADAPTER}.{key}", was.get(key), now.get(key))
+
+
+def _with_filled(line: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the adapter's settings with what variables filled.
+
+    The placeholder is left where the other line has the same one, and its variable was not set.
+    """
+    own, others = (dict(templates.texts(one.get(ADAPTER) or {})) for one in (line, other))
+    unknown = {".".join(map(str, loc)) for loc, text in own.items() if others.get(loc) == text} - {
+        *other.get("filled", {})
+    }
+    filled = {place: text for place, text in line.get("filled", {}).items() if place not in unknown}
+
+    def fill(value: Any, place: str) -> Any:
+        if isinstance(value, Mapping):
+            return {key: fill(item, f"{place}.{key}") for key, item in value.items()}
+        if isinstance(value, list):
+            return [fill(item, f"{place}.{index}") for index, item in enumerate(value)]
+        return filled.get(place.removeprefix("."), value)
+
+    settings: dict[str, Any] = fill(line.get(ADAPTER) or {}, "")
+    return settings
+
+
+def _shape(settings: Mapping[str, Any]) -> type[BaseModel] | None:
+    return registry.settings_type(str(settings.get("type")))
+
+
+def _checked(settings: Mapping[str, Any], shape: type[BaseModel] | None) -> BaseModel | None:
+    try:
+        return shape.model_validate(settings) if shape else None
+    except ValidationError:
+        return None
+
+
+def _is_default(
+    key: str,
+    both: tuple[Mapping[str, Any], Mapping[str, Any]],
+    shape: type[BaseModel] | None,
+    checked: tuple[BaseModel | None, BaseModel | None],
+) -> bool:
+    """Return whether a key means the same on both sides, one of which may leave it out."""
+    if shape is None or key not in shape.model_fields:
+        return False
+    if checked[0] is not None and checked[1] is not None:
+        return bool(getattr(checked[0], key) == getattr(checked[1], key))
+    default = shape.model_fields[key].get_default(call_default_factory=True)
+    return bool(both[0].get(key, default) == both[1].get(key, default))
+
+
+def _filled_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the texts that variables fill otherwise; one that is not set now is not known."""
+    was, now = before.get("filled", {}), after.get("filled", {})
+    for place in was:
+        if place in now and was[place] != now[place]:
+            yield f"{ADAPTER}.{place}", was[place], now[place]
+
+
+def _file_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the files that are not as they were.
+
+    Of those that the adapter names, a script that is gone is one; any other may be built, or
+    written by the agent, and is not known where it is not there. A watched one is always there.
+    """
+    if "files" not in after:  # the agent is not called any more
+        return
+    was, now = before.get("files", {}), after["files"]
+    for name, digest in was.items():
+        is_gone = name not in now and before[ADAPTER] == after[ADAPTER]
+        is_known = name in now or (is_gone and PurePosixPath(name).suffix.lower() in _SCRIPTS)
+        if digest and is_known and digest != now.get(name):
+            yield f"{FILE}{name}", _short(digest), _short(now.get(name))
+    if before.get("watch") == after.get("watch"):
+        was, now = before.get("watched", {}), after["watched"]
+        for name in sorted({*was, *now} - {*before.get("files", {})}):
+            if was.get(name) != "" and was.get(name) != now.get(name):
+                yield f"{FILE}{name}", _short(was.get(name)), _short(now.get(name))
+
+
+def _short(digest: str | None) -> str | None:
+    return None if digest is None else f"sha256 {digest[:12]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +9,12 @@ from typing import Any, Literal
 
 from arena_cli.ground.errors import DiskRefused, Fault, FileFaults
 from arena_cli.ground.userpattern import UserPattern
+from arena_cli.scenario.load import select
 from arena_cli.scenario.load.scenario import Scenario
-from arena_cli.scenario.recording import files
+from arena_cli.scenario.recording import files, step_matching
+from arena_cli.scenario.recording.agent_files import Hashes
 from arena_cli.scenario.recording.guard import Guard
+from arena_cli.scenario.recording.ignoring import Ignoring
 from arena_cli.scenario.recording.recorded import CaseRecord, Recording
 from arena_cli.scenario.recording.tape import Tape
 from arena_cli.scenario.result import Drift, Mode
@@ -44,6 +46,7 @@ class _Volume:
 class Shelf:
     """The recordings that a run of these scenarios needs, read before it begins.
 
+    `hashes` are those of agents' files, by profile (`settings.Surroundings`).
     `drift` says what drift is: a failure, told, or nothing. `wanted` None: replayed where `in_ci`
     and there is a recording, else live. `faults` are those of scenarios that cannot be played, by
     the path of their file; they are raised unless it is `lenient`.
@@ -71,6 +74,7 @@ class Shelf:
         self._in_ci = in_ci
         self._volumes: dict[Path, _Volume] = {}
         self._told: set[Path] = set()
+        self.hashes: dict[int, Hashes] = {}
         scenarios = list(scenarios)
         for path, found in _by_file(scenarios).items():
             recording = files.path_of(path)
@@ -104,12 +108,15 @@ class Shelf:
                 return None  # it is written anew as a whole
             raise
         title = first.file.scenario
-        if found.scenario != title and self._wanted not in ("record", "update"):
+        if (
+            found.scenario != title
+            and self._wanted not in ("record", "update")
+            and not step_matching.has_common_step(found, scenarios)
+        ):
             what = f"is the recording of `{found.scenario}`, not of `{title}` ({first.shown})"
-            mend = f"record it: `arena run --record {path.stem}`; or, if only the title is another "
-            raise FileFaults(
-                [Fault(shown, 1, "", what, f"{mend}now: `arena run --update {path.stem}`")]
-            )
+            name = select.run_name(first.shown)
+            mend = f"no step sends what was recorded; record it: `arena run --record {name}`"
+            raise FileFaults([Fault(shown, 1, "", what, mend)])
         return found
 
     def _unrecorded(self, scenarios: Iterable[Scenario]) -> Iterable[tuple[Path, Fault]]:
@@ -117,7 +124,7 @@ class Shelf:
         for scenario in scenarios:
             volume = self._volume(scenario)
             if volume.before is None and scenario.skip is None and not _is_scripted(scenario):
-                mend = f"record it: `arena run --record {scenario.path.stem}`"
+                mend = f"record it: `arena run --record {select.run_name(scenario.shown)}`"
                 _, line = scenario.place(("scenario",))
                 what = f"has no recording: {volume.shown}"
                 yield scenario.path, Fault(scenario.shown, line, "", what, mend)
@@ -156,9 +163,9 @@ class Shelf:
         """Return what keeps live agents from being called; None where they may be."""
         if not self._in_ci or self._wanted is not None or self._volume(scenario).before is not None:
             return None
-        stem = shlex.quote(scenario.path.stem)
-        allowed = f"allow live calls: `arena run --live {stem}`"
-        return Guard(f"record it: `arena run --record {stem}`; or {allowed}")
+        name = select.run_name(scenario.shown)
+        allowed = f"allow live calls: `arena run --live {name}`"
+        return Guard(f"record it: `arena run --record {name}`; or {allowed}")
 
     def path_of(self, scenario: Scenario) -> str:
         """The path of its recording as the user is shown it."""
@@ -173,13 +180,14 @@ class Shelf:
         before = self._volume(scenario).before
         if mode != "record" and before is not None:
             recorded = before.cases.get(_case(scenario)) or CaseRecord(_case(scenario))
-        stem = scenario.path.stem
+            ignoring = Ignoring(_ignored(scenario))
+            recorded = step_matching.renumber(recorded, scenario, ignoring)
         return Tape(
             recorded,
             live=mode == "record" or self._wanted == "missing",
             ignore=_ignored(scenario),
             mend=(
-                f"record it: `arena run --record {shlex.quote(stem)}`"
+                f"record it: `arena run --record {select.run_name(scenario.shown)}`"
                 if self.drift == "ignore"
                 else "what drifted tells how to record it"
             ),

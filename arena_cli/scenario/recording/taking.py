@@ -40,9 +40,9 @@ _INLINE = ("author_id", "author_name", "author_type", "content", "role")
 def lines(tape: Tape, case: str | None, members: Sequence[Member]) -> list[dict[str, Any]]:
     """The lines of one case, as it was played by these members and its judges."""
     everyone = {member.id: member for member in members} | tape.members
-    told: list[dict[str, Any]] = [{"type": "case", "case": case}]
+    told = [case_line(case, tape.workspace)]
     for member in everyone.values():
-        line = settings.record(member, tape.redactor)
+        line = {**settings.record(member, tape.redactor), **_called_with(member, tape)}
         line[settings.ROLE_PROMPT] = tape.ignoring.text(line[settings.ROLE_PROMPT])
         told.append(line)
     ids: dict[str | None, dict[str, str]] = {}
@@ -56,6 +56,21 @@ def lines(tape: Tape, case: str | None, members: Sequence[Member]) -> list[dict[
         told += _events(stretch, by_reply, ids.setdefault(stretch.session, {}), shown, tape)
         told += [_aside(JUDGE, call, tape) for call in stretch.judged]
     return told
+
+
+def case_line(case: str | None, workspace: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the line that begins a case."""
+    line: dict[str, Any] = {"type": "case", "case": case}
+    return line if workspace is None else {**line, "workspace": workspace}
+
+
+def _called_with(member: Member, tape: Tape) -> dict[str, Any]:
+    first = tape.called_with.get(member.id)
+    if first is None or tape.surroundings is None:
+        return {}
+    last = settings.record_called(member, tape.redactor, tape.surroundings)
+    recorded = tape.recorded.agents.get(member.id, {}) if tape.recorded else {}
+    return settings.mark_varying(first, last, recorded)
 
 
 def _events(

@@ -3,15 +3,17 @@ them.
 
 The key of a call is step, agent and invocation (and the repeat, of which there is one so far); that
 of an agent that works for the team's memory has `memory` instead of an invocation. A call gets the
-first unused record of its key whose input has the same hash; else the next unused one of its key,
-which is drift; where none is left it is a miss. A judge's is a miss as soon as it is asked
-something else: a verdict is about what was judged. Routing is never read from a recording.
+first unused record of its key whose input has the same hash, or differs in nothing that matters
+(`shown`); else the next unused one of its key, which is drift; where none is left it is a miss. A
+judge's is a miss as soon as it is asked something else: a verdict is about what was judged. Routing
+is never read from a recording. Steps are those of the scenario: a recording is numbered by them
+before (`step_matching`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,9 +23,10 @@ from arena_cli.ground.errors import AgentError, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput
 from arena_cli.ground.redact import Redactor
 from arena_cli.ground.userpattern import UserPattern
-from arena_cli.scenario.recording import answers
+from arena_cli.scenario.recording import answers, settings, shown
 from arena_cli.scenario.recording.ignoring import Ignoring
 from arena_cli.scenario.recording.recorded import CaseRecord, Key, Recorded
+from arena_cli.scenario.recording.settings import Surroundings
 from arena_cli.team.model import Member
 from arena_cli.transcript.events import Compacted, Event, Extracted, ReplyStarted
 
@@ -37,7 +40,8 @@ class Call:
     """One call that was made: of a judge, or as which reply if as one, and what came of it.
 
     `notes` are the ids of those that a reply's agent was shown. `record` is what it was answered
-    from, None where the agent was called or there was none.
+    from, None where the agent was called or there was none. `is_same`: its input is that of the
+    record, apart from what cannot matter (`shown`).
     """
 
     key: Key
@@ -48,12 +52,13 @@ class Call:
     reply: int | None = None
     notes: Sequence[str] = ()
     record: Recorded | None = None
+    is_same: bool = False
     came: dict[str, Any] = field(default_factory=dict)
 
     @property
     def drifted(self) -> bool:
         """Whether it was answered from a record of another input."""
-        return self.record is not None and self.record.input_hash != self.input_hash
+        return self.record is not None and not self.is_same
 
     @property
     def missed(self) -> bool:
@@ -78,9 +83,12 @@ class Stretch(NamedTuple):
 class Tape:
     """The calls of one scenario as it is played.
 
-    `redactor` is that of its sessions. `finished` is set once all its steps were played. `recorded`
-    is what is replayed, `live` whether an agent is called where nothing is: `recorded` with `live`
-    calls only for what is missing, and no longer where something has drifted already.
+    `redactor` is that of its sessions; `surroundings` are what its agents' settings refer to, and
+    `workspace` what `settings.record_workspace` gives of it, and `called_with` what was recorded of
+    each agent at its first call. `finished` is set once all
+    its steps were played. `recorded` is what is replayed, `live` whether an agent is called where
+    nothing is: `recorded` with `live` calls only for what is missing, and no longer where something
+    has drifted already.
     """
 
     def __init__(
@@ -101,7 +109,11 @@ class Tape:
         self._live = live
         self._mend = mend
         self.redactor = Redactor()
+        self.surroundings: Surroundings | None = None
+        self.workspace: Mapping[str, Any] | None = None
+        self.called_with: dict[str, dict[str, dict[str, str]]] = {}
         self._unused = recorded.unused() if recorded else {}
+        self._normal: dict[int, dict[str, Any]] = {}
         self._started: dict[tuple[str | None, str], ReplyStarted] = {}
 
     @property
@@ -184,19 +196,44 @@ class Tape:
             now.remembering.append((call, None))
         elif started := self._started.get((session, member.id)):
             call.reply, call.notes = started.reply, started.notes
-        call.record = self._taken(key, call.input_hash, only_same=is_judge)
+        call.record = self._take_record(call)
         if call.record is not None:
             call.came = call.record.came
         self.calls.append(call)
-        self.members.setdefault(member.id, member)
+        if member.id not in self.members:
+            self.members[member.id] = member
+            if self.surroundings is not None:
+                self.called_with[member.id] = settings.record_called(
+                    member, self.redactor, self.surroundings
+                )
         return call
 
-    def _taken(self, key: Key, input_hash: str, *, only_same: bool) -> Recorded | None:
-        left = self._unused.get(key, [])
-        same = next((at for at, one in enumerate(left) if one.input_hash == input_hash), None)
-        if same is None and (only_same or not left):
+    def _take_record(self, call: Call) -> Recorded | None:
+        """Return the record that answers a call, and note whether it has the same input."""
+        left = self._unused.get(call.key, [])
+        same = next((at for at, one in enumerate(left) if one.input_hash == call.input_hash), None)
+        if same is None and left:
+            same = self._find_same(call, left)
+        call.is_same = same is not None
+        if same is None and (call.is_judge or not left):
             return None
         return left.pop(same or 0)
+
+    def _find_same(self, call: Call, records: Sequence[Recorded]) -> int | None:
+        """Return the first record whose input differs in nothing that matters."""
+        after = shown.normalize_input(call.input, self.ignoring, self.redactor)
+        for at, record in enumerate(records):
+            if shown.is_same(self.normal_input(record), after, self.ignoring):
+                return at
+        return None
+
+    def normal_input(self, record: Recorded) -> dict[str, Any]:
+        """Return the recorded input as it is compared."""
+        assert self.recorded is not None
+        if record.number not in self._normal:
+            fields = self.recorded.shown(record)
+            self._normal[record.number] = shown.normalize(fields, self.ignoring)
+        return self._normal[record.number]
 
     def may_call(self) -> bool:
         """Whether an agent may be called where nothing is recorded."""
