@@ -223,6 +223,8 @@ def test_a_faulty_file_that_is_not_meant_is_not_told(program: Program) -> None:
     program.scenario(FAULTY, "faulty")
     program.run("run", "-k", "Held").check()
     assert program.run("run", "-k", "Hedl").code == 2
+    program.scenario(FAULTY + "cases: [{id: us}, {id: eu}]\n", "faulty")
+    assert program.run("run", "-k", "eu and not us").code == 2
     assert program.run("run", "-t", "slwo").code == 2
 
 

@@ -69,7 +69,7 @@ def select(
         )
 
     found = [one for one in scenarios if fits(one.title, one.path, one.file.tags)]
-    wrong = [one for one in broken if fits(one.title, one.path, one.tags)]
+    wrong = [one for one in broken if any(fits(it, one.path, one.tags) for it in one.titles)]
     if not found and not wrong:
         asked = f"-k {words!r}" if words is not None else "these files"
         raise UsageError(

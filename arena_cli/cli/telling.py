@@ -97,6 +97,9 @@ class Teller:
         """Tell of a file whose scenarios cannot be played."""
         from arena_cli.scenario import result
 
+        if self._progress:
+            self._progress.begins(id(broken), broken.title)
+            self._progress.ends(id(broken), wrong=True)
         self.result(result.unplayed(broken.title, broken.shown, broken.tags or (), broken.faults))
 
     def refuse(self, broken: Iterable[Broken]) -> None:

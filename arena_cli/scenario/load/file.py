@@ -49,7 +49,8 @@ def schema() -> dict[str, Any]:
 class Broken(NamedTuple):
     """A scenario file with faults, none of whose scenarios can be played.
 
-    `title` and `tags` are as far as the file can be read; `tags` is None where it cannot.
+    `title`, `tags` and the ids of its `cases` are as far as the file can be read; `tags` is None
+    where it cannot.
     """
 
     path: Path
@@ -57,6 +58,12 @@ class Broken(NamedTuple):
     title: str
     tags: tuple[str, ...] | None
     faults: tuple[Fault, ...]
+    cases: tuple[str, ...] = ()
+
+    @property
+    def titles(self) -> list[str]:
+        """The titles that its scenarios would have."""
+        return [f"{self.title} [{case}]" for case in self.cases] or [self.title]
 
 
 class Sorted(NamedTuple):
@@ -115,7 +122,18 @@ def _broken(path: Path, faults: tuple[Fault, ...], reader: Reader) -> Broken:
         return Broken(path, shown, path.stem, None, faults)
     title, tags = data.get("scenario"), data.get("tags", [])
     known = tuple(map(str, tags)) if isinstance(tags, list) else None
-    return Broken(path, shown, title if isinstance(title, str) else path.stem, known, faults)
+    cases = data.get("cases")
+    ids = (
+        [one.get("id") for one in cases if isinstance(one, dict)] if isinstance(cases, list) else []
+    )
+    return Broken(
+        path,
+        shown,
+        title if isinstance(title, str) else path.stem,
+        known,
+        faults,
+        tuple(map(str, ids)),
+    )
 
 
 def _read(selected: Selected, reader: Reader) -> tuple[dict[Path, list[Document]], _Faults]:
