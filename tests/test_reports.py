@@ -236,7 +236,7 @@ def test_all_reports_count_alike(program: Program) -> None:
         "b": "scenario: b\ncases: [{id: x}, {id: y, skip: later}]\n" + steps % "failed",
         "c": "scenario: c\nxfail: '#1'\n" + steps % "failed",
         "d": "scenario: d\nxfail: '#2'\n" + steps % "quiet",
-        "e": "scenario: e\nsteps: [{send: '@bad hi'}]\n",
+        "e": "scenario: e\nsteps: [{send: '@bad hi', expect: {turns: 1}}]\n",
         "f": "scenario: f\nsteps: [{send: '@dev hi', expect: {replies: {dev: "
         "[{judge: x, level: warn}, {contains: no, level: warn}]}}}]\n",
         "g": "scenario: g\n" + steps % "quiet",
