@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from forked import Forked as Program
+from stage import Stage, printed
 
 CHANGED = "changed since it was approved"
 UNTOLD = "says approved, but no approval is recorded"
@@ -172,3 +173,19 @@ def test_notes_in_sub_folders_of_a_category(arena: Program, tmp_path: Path) -> N
         stdout=f"{name} · approved · rotate OAuth tokens\n"
     )
     assert name in shown(arena)
+
+
+def test_notes_that_a_scenario_gives_as_approved_are_approved(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).agent("dev", "Done.").team(memory={"approved_only": True})
+    note = "---\ntitle: Use OAuth\nkind: decision\nstatus: {}\n---\n"
+    (tmp_path / "notes").mkdir()
+    for name, status in (("decision-auth", "approved"), ("decision-oauth", "draft")):
+        path = tmp_path / "notes" / f"{name}.md"
+        path.write_text(note.format(status), encoding="utf-8")
+    result = stage.play(
+        "scenario: talk\n"
+        "given: {notes: [notes/decision-auth.md, notes/decision-oauth.md]}\n"
+        "steps:\n  - send: what about OAuth?\n"
+        "    expect: {shown_notes: {dev: {exactly: [decision-auth]}}}\n"
+    )
+    assert result.status == "passed", printed(result)
