@@ -265,7 +265,9 @@ def write(new: Newcomer) -> None:
     with _refusals(profile_path):
         profile_path.parent.mkdir(parents=True, exist_ok=True)
         is_left = new.team_file is not None and _has(profile_path, new.text)
-        if not is_left:
+        if is_left:
+            wholefile.sweep(profile_path.parent, profile_path.name)
+        else:
             wholefile.create(profile_path, new.text.encode("utf-8"))
     if new.team_file is None:
         return
