@@ -197,9 +197,9 @@ class MeetAdapter:
     separator = ";" if sys.platform == "win32" else ":"
     path = program.environment()["PYTHONPATH"]
     program.env["PYTHONPATH"] = separator.join([path, str(program.folder / "plugin")])
-    for name in ("b", "a", "c"):
+    for name in ("bo", "al", "cy"):
         program.agent(name, adapter={"type": "meet", "others": 3})
-    met = "ok     a · met\nok     b · met\nok     c · met\n"
+    met = "ok     al · met\nok     bo · met\nok     cy · met\n"
     done = program.run("agents", "check", "--connect")
     assert (done.code, done.stdout) == (0, met)
     assert program.run("doctor", "--connect").check(stdout=None).stdout.endswith(met)

@@ -100,7 +100,8 @@ def test_a_missing_key_is_named_before_anything_is_called(program: Program) -> N
     assert done.code == 1
     assert "ANTHROPIC_API_KEY is not set" in done.stdout
     program.env = {"ANTHROPIC_API_KEY": ""}
-    assert "https://console.anthropic.com/settings/keys" in program.run("agents", "check").stdout
+    done = program.run("agents", "check", "--connect")
+    assert "https://console.anthropic.com/settings/keys" in done.stdout
     program.env = {"ANTHROPIC_API_KEY": KEY}
     done = program.run("agents", "check")
     assert done.code == 0
@@ -149,7 +150,7 @@ def test_an_agent_passes_and_what_is_asked_tells_it_how(tmp_path: Path) -> None:
 def test_the_steps_of_a_scenario_share_a_connection(program: Program) -> None:
     with ScriptedApi(events(*wire.whole("Yes."))).running() as api:
         program.agent("bot", adapter=adapter(api.url))
-        steps = "[{send: one, expect: {timeline: [{agent: bot}]}}, {send: two}, {send: three}]"
+        steps = "[{send: one}, {send: two}, {send: three, expect: {timeline: [{agent: bot}]}}]"
         program.scenario(f"scenario: three\nagents: [bot]\nsteps: {steps}")
         program.run("run").check(code=0)
         assert (len(api.sent), api.connections) == (3, 1)

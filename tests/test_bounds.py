@@ -12,7 +12,7 @@ from stage import Stage
 
 from arena_cli.adapters import registry
 from arena_cli.ground import bounds, exits
-from arena_cli.ground.errors import FileFaults
+from arena_cli.ground.errors import FileFaults, UsageError
 from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.scenario.load import file, select
 from arena_cli.scenario.load.scenario import Scenario
@@ -56,11 +56,6 @@ NAMING = {
         "p.md",
         "Be kind.",
         "profiles: {dev: {role_prompt: {file: NAME}}}\nsteps: [{send: hi}]",
-    ),
-    "target": (
-        "t.py",
-        "def answer(input):\n    return 'hi'\n",
-        "profiles: {dev: {adapter: {type: python, target: 'NAME:answer'}}}\nsteps: [{send: hi}]",
     ),
 }
 
@@ -168,7 +163,7 @@ def test_a_link_in_the_workspace_shows_no_line_of_a_file_outside(stage: Stage, p
         assert ("leads out of the workspace" in told) is not anywhere
 
 
-def test_a_scenario_file_that_is_a_link_to_outside_is_refused_unless_allowed(
+def test_a_scenario_file_that_is_a_link_to_outside_is_not_read_unless_allowed(
     stage: Stage,
 ) -> None:
     good = outside(stage, "good.yaml", "scenario: x\nsteps: [{send: hi}]\n")
@@ -176,11 +171,19 @@ def test_a_scenario_file_that_is_a_link_to_outside_is_refused_unless_allowed(
     (stage.folder / "scenarios").mkdir()
     for name, aim in (("link", good), ("evil", bad)):
         (stage.folder / "scenarios" / f"{name}.yaml").symlink_to(aim)
-    for wanted in ((), ("link", "evil"), ("scenarios/link.yaml", "scenarios/evil.yaml"), ("bad",)):
-        with pytest.raises(FileFaults) as wrong:
+    outcomes = {
+        (): "/scenarios/evil.yaml leads out of the workspace",
+        ("link", "evil"): "scenarios/evil.yaml: is a link that leads out of the workspace: ",
+        (
+            "scenarios/evil.yaml",
+        ): "scenarios/evil.yaml: is a link that leads out of the workspace: ",
+        ("bad",): "there is no scenario `bad`",
+    }
+    for wanted, message in outcomes.items():
+        with pytest.raises((FileFaults, UsageError)) as wrong:
             loaded(stage, *wanted)
         told = str(wrong.value)
-        assert "scenarios/evil.yaml: is a link that leads out of the workspace: " in told
+        assert message in told
         assert "root:" not in told
         assert "AKIA" not in told
     assert len(loaded(stage, "link", anywhere=True)) == 1

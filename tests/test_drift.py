@@ -39,7 +39,7 @@ def stage(tmp_path: Path) -> Stage:
 def play(stage: Stage, how: Wanted, text: str = HI, **environ: str) -> ScenarioResult:
     """Play a scenario with just these environment variables."""
     scenarios = stage.load(text)
-    place = replace(common.place_of(loaded(stage), wait_s=0), environ=environ)
+    place = replace(common.place_of(loaded(stage), wait_s=0, connects=True), environ=environ)
     results: list[ScenarioResult] = []
     shelf = Shelf(scenarios, how)
     asyncio.run(Runner(scenarios, place, results.append, keep="none", shelf=shelf).run())

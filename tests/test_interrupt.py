@@ -104,19 +104,44 @@ def test_a_second_signal_ends_it_without_a_traceback(program: Program) -> None:
     assert gone(*pids)
 
 
-def test_signals_end_even_a_pattern_that_never_comes_to_an_end(tmp_path: Path) -> None:
+def test_a_third_signal_ends_an_adapter_that_never_returns(tmp_path: Path) -> None:
+    """An adapter from elsewhere may block the loop."""
     program = Program(tmp_path)
-    program.agent("a", {"say": "a" * 60 + "!"}).team(memory={"patterns": {"decision": ["(a+)+$"]}})
-    running = program.start("send", "-s", "s", "@a go")
-    until((tmp_path / "sessions" / "s" / "transcript.jsonl").exists)
-    until(program.finished)
+    program.file(
+        "plugin/arena_deaf.py",
+        """\
+import time
+from typing import Any
+from arena_cli.adapters.base import Health, Settings
+
+class DeafAdapter:
+    settings_type = Settings
+    def __init__(self, setup: Any) -> None:
+        self.begun = setup.workspace / "begun"
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    async def health(self) -> Health:
+        return Health(ok=True, detail="")
+    async def invoke(self, input: Any, emit: Any) -> Any:
+        self.begun.touch()
+        time.sleep(600)
+""",
+    )
+    info = "plugin/arena_deaf-0.1.dist-info"
+    program.file(f"{info}/METADATA", "Metadata-Version: 2.1\nName: arena-deaf\nVersion: 0.1\n")
+    program.file(f"{info}/entry_points.txt", "[arena.adapters]\ndeaf = arena_deaf:DeafAdapter\n")
+    separator = ";" if sys.platform == "win32" else ":"
+    path = program.environment()["PYTHONPATH"]
+    program.env["PYTHONPATH"] = separator.join([path, str(program.folder / "plugin")])
+    program.agent("deaf", adapter={"type": "deaf"})
+    running = program.start("send", "-s", "s", "@deaf go")
+    until((program.folder / "begun").exists)
     for _ in range(2):
         running.send_signal(signal.SIGINT)
-        time.sleep(0.1)
+        time.sleep(0.2)
     assert running.poll() is None
     running.send_signal(signal.SIGINT)
     program.finish(running).check(code=130, stderr=HINT)
-    assert program.finished() == [("a", "success")]
     program.run("doctor", "s").check()
 
 

@@ -273,7 +273,7 @@ def test_recordings_have_the_users_usual_mode(tmp_path: Path) -> None:
     try:
         Stage(tmp_path).agent("dev", "hello").team()
         Program(tmp_path).file(
-            "scenarios/x.yaml", "scenario: x\nsteps:\n- send: hi\n  expect: {}\n"
+            "scenarios/x.yaml", "scenario: x\nsteps:\n- send: hi\n  expect: {replied: [dev]}\n"
         )
         Program(tmp_path).run("run", "--record").check(stdout=None)
     finally:

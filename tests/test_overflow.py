@@ -22,6 +22,7 @@ from arena_cli.adapters.api.anthropic_request import AnthropicSettings
 from arena_cli.adapters.api.openai_api import OpenAIAdapter
 from arena_cli.adapters.api.openai_request import OpenAISettings
 from arena_cli.adapters.coding import claude_code_answer
+from arena_cli.adapters.coding.claude_code_turns import Turns
 from arena_cli.adapters.coding.program_kinds import CodexAdapter
 from arena_cli.ground.errors import AgentError, AgentRefused
 
@@ -168,7 +169,7 @@ def test_c27_agents_of_the_protocol_say_that_it_is_too_much() -> None:
 
 def test_c27_claude_code_says_that_it_is_too_much() -> None:
     asked = http.Asked("bot", "claude")
-    turn = claude_code_answer.Turn(asked, Heard())
+    turn = claude_code_answer.Turn(asked, Heard(), Turns())
     with pytest.raises(AgentRefused) as caught:
         turn.output({"type": "result", "is_error": True, "result": "Prompt is too long"}, None)
     assert caught.value.overflow

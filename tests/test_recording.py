@@ -490,7 +490,8 @@ def test_cases_of_one_file_that_are_recorded_at_once_lose_nothing(
 
 def test_a_recording_is_written_by_one_arena_at_a_time(program: Program) -> None:
     program.agent("planner", "the plan")
-    program.scenario("scenario: S\nsteps: [{send: '@planner hi'}]\n", "plan")
+    steps = "[{send: '@planner hi', expect: {replied: [planner]}}]"
+    program.scenario(f"scenario: S\nsteps: {steps}\n", "plan")
     (program.folder / "sessions").mkdir(exist_ok=True)
     with InterProcessLock(program.folder / "sessions" / ".recordings.lock"):
         running = program.start("run", "--record")

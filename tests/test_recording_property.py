@@ -92,7 +92,7 @@ def steps(draw: st.DrawFn) -> dict[str, Any]:
     if kind == "system":
         return step | {"system": "15 minutes without an answer"}
     if kind == "check":
-        return {"check": {"turns": {"min": 0}}}
+        return {"check": {"turns": {"max": 99}}}
     step |= {"send": draw(texts) + draw(st.sampled_from(["", " ${vars.x}"])), "on_fail": "continue"}
     if draw(st.booleans()):
         step["from"] = "maya"

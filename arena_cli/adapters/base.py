@@ -68,11 +68,6 @@ class Settings(BaseModel):
         return {}
 
     @classmethod
-    def named_files(cls, given: Mapping[str, Any]) -> dict[str, str]:  # noqa: ARG003 - for some kinds
-        """The files that are run or read because the `given` keys name them, by key."""
-        return {}
-
-    @classmethod
     def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:  # noqa: ARG003 - for some kinds
         """Keys for a new profile (`arena agents add`) that the environment gives reason for."""
         return {}

@@ -53,12 +53,6 @@ class PythonSettings(Settings):
             raise ValueError("must be module:function or file.py:function")
         return target
 
-    @classmethod
-    def named_files(cls, given: Mapping[str, Any]) -> dict[str, str]:
-        """The file of a target that is one rather than a module."""
-        where, _ = python_worker.split(str(given.get("target", "")))
-        return {"target": where} if python_worker.is_file(where) else {}
-
 
 class PythonAdapter:
     """Calls the function, one call at a time."""

@@ -48,12 +48,6 @@ def implied(kind: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
     return {} if shape is None else shape.implied(given)
 
 
-def named_files(kind: str, given: Mapping[str, Any]) -> Mapping[str, str]:
-    """The files that keys of a kind name (`Settings.named_files`)."""
-    shape = settings_type(kind)
-    return {} if shape is None else shape.named_files(given)
-
-
 def known() -> list[str]:
     """All kinds, the built-in ones first."""
     return [*_BUILT_IN, *sorted(set(_entry_points()) - set(_BUILT_IN))]
@@ -79,4 +73,4 @@ def _entry_points() -> dict[str, Any]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-KINDS = Kinds(settings_type=settings_type, known=known, implied=implied, named_files=named_files)
+KINDS = Kinds(settings_type=settings_type, known=known, implied=implied)

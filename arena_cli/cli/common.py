@@ -96,15 +96,14 @@ def here() -> Path:
 
 def workspace_of(context: typer.Context) -> Workspace:
     """The workspace, loaded. Raises FileFaults with every fault of every file."""
-    options: Options = context.obj
-    return _load(options)
+    return _load(root_of(context), context.obj)
 
 
-def _load(options: Options) -> Workspace:
+def _load(root: Path, options: Options) -> Workspace:
     from arena_cli.adapters import registry
     from arena_cli.team import workspace
 
-    return workspace.load(_root_of(options), kinds=registry.KINDS, anywhere=options.allow_outside)
+    return workspace.load(root, kinds=registry.KINDS, anywhere=options.allow_outside)
 
 
 def redactor_of(options: Options) -> Redactor:
@@ -115,7 +114,7 @@ def redactor_of(options: Options) -> Redactor:
     try:
         from arena_cli.session import session
 
-        return session.redactor_of(place_of(_load(options), wait_s=0))
+        return session.redactor_of(place_of(_load(_root_of(options), options), wait_s=0))
     except Exception:  # noqa: BLE001 - it is called where something has failed already
         return Redactor(environ.secret_variables(os.environ))
 

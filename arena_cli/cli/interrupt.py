@@ -51,7 +51,7 @@ def run(work: Coroutine[Any, Any, T], *, hint: str) -> T:
     """Run a coroutine; a signal cancels it, so that it can write down how far it came.
 
     `hint` says how to go on. A second signal cancels the writing down too, and a third one what
-    never comes back to the loop, as a pattern may that somebody wrote. Raises Interrupted.
+    never comes back to the loop, as an adapter from elsewhere may. Raises Interrupted.
     """
     caught = _Signals()
     before = signals.handle(caught.stop)

@@ -23,14 +23,12 @@ class Kinds(NamedTuple):
     """The kinds of adapters there are.
 
     `settings_type` gives the shape of a kind's keys, None for an unknown kind; `known` lists the
-    kinds; `implied` gives the keys that follow from those of a kind's adapter, `named_files` the
-    files that some of its keys name, by key.
+    kinds; `implied` gives the keys that follow from those of a kind's adapter.
     """
 
     settings_type: Callable[[str], type[BaseModel] | None]
     known: Callable[[], Sequence[str]]
     implied: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] = lambda _kind, _given: {}
-    named_files: Callable[[str, Mapping[str, Any]], Mapping[str, str]] = lambda _kind, _given: {}
 
 
 @dataclass(frozen=True)
@@ -156,8 +154,6 @@ def load(
     faults += shape_faults
     text, prompt_faults = _role_prompt(data.get("role_prompt"), source, root, anywhere=anywhere)
     faults += prompt_faults
-    if adapter and not anywhere:
-        faults += _outside_faults(adapter, source, root, kinds)
     if profile is None or faults or not source.is_whole:
         return None, faults
     return Loaded(profile, text, source), []
@@ -222,17 +218,6 @@ def _adapter_as_text(adapter: str, source: Source, kinds: Kinds) -> Fault:
         written = f"{{type: {adapter}}}"
         mend = part.document.rewritten((*part.loc, *loc), written) or f"write {written}"
     return source.fault(loc, what, mend)
-
-
-def _outside_faults(
-    adapter: Mapping[str, Any], source: Source, root: Path, kinds: Kinds
-) -> list[Fault]:
-    """The files that an adapter's keys name and that lie outside the workspace."""
-    return [
-        source.fault(("adapter", key), f"`{name}` is not in the workspace", bounds.HINT)
-        for key, name in kinds.named_files(str(adapter.get("type")), adapter).items()
-        if not bounds.is_inside(root / name, root)
-    ]
 
 
 def _role_prompt(

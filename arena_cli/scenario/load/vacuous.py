@@ -20,14 +20,6 @@ def errors(file: ScenarioFile) -> Iterator[Wrong]:
         loc: Loc = ("steps", index, "check")
         if not step.check.model_fields_set:
             yield loc, "it expects nothing", "write what must hold, or take the step out"
-        covered = [
-            at
-            for at, one in enumerate(file.steps)
-            if one.kind != "check" and step.session in (None, one.session)
-        ]
-        # Where its session has no step at all, that is a fault of its own.
-        if (covered and covered[0] > index) or (not covered and step.session is None):
-            yield loc, "no step comes before it, so there is nothing to check", "move it down"
 
 
 def warnings(file: ScenarioFile, folders: Folders, *, recorded: bool) -> Iterator[Wrong]:
@@ -40,6 +32,8 @@ def warnings(file: ScenarioFile, folders: Folders, *, recorded: bool) -> Iterato
     for index, step in enumerate(file.steps):
         if "expect" in step.model_fields_set and not step.expect.model_fields_set:
             yield ("steps", index, "expect"), "it expects nothing", "write what must hold"
+        if step.check is not None and not _has_step_before(file, index):
+            yield ("steps", index, "check"), "no step comes before it to check", "move it down"
     for loc, expect in beside.expects(file):
         for check in walk.given(expect):
             if check.kind == "regex" and _may_match_anything(check.value):
@@ -80,3 +74,14 @@ def _has_strict_script(file: ScenarioFile) -> bool:
     """Return whether a script must be used up, which is an expectation too."""
     adapters = (profile.get("adapter") for profile in file.profiles.values())
     return any(isinstance(one, dict) and one.get("strict") is True for one in adapters)
+
+
+def _has_step_before(file: ScenarioFile, index: int) -> bool:
+    """Return whether a `check` follows a step of its session; an unknown session has its error."""
+    session = file.steps[index].session
+    covered = [
+        at
+        for at, step in enumerate(file.steps)
+        if step.kind != "check" and session in (None, step.session)
+    ]
+    return covered[0] < index if covered else session is not None

@@ -100,7 +100,7 @@ def write(path: Path, content: bytes, *, sync: bool = False) -> bool:
 def content_of(path: Path) -> bytes | None:
     """Return its bytes; None where there are none to be read."""
     try:
-        return path.read_bytes()
+        return regularfiles.read(path)
     except OSError:
         return None
 

@@ -81,8 +81,17 @@ def match(recorded: Sequence[StepMessage], played: Sequence[StepMessage]) -> dic
     same = 0
     while same < min(len(recorded), len(played)) and recorded[same] == played[same]:
         same += 1
-    rest = _match_rest(recorded[same:], played[same:])
-    return {**{at: at for at in range(same)}, **{same + a: same + b for a, b in rest.items()}}
+    last = 0  # steps at the end, so that a long scenario with one new step costs next to nothing
+    most = min(len(recorded), len(played)) - same
+    while last < most and recorded[-1 - last] == played[-1 - last]:
+        last += 1
+    ends = len(recorded) - last, len(played) - last
+    rest = _match_rest(recorded[same : ends[0]], played[same : ends[1]])
+    return {
+        **{at: at for at in range(same)},
+        **{same + a: same + b for a, b in rest.items()},
+        **{ends[0] + at: ends[1] + at for at in range(last)},
+    }
 
 
 def _match_rest(recorded: Sequence[StepMessage], played: Sequence[StepMessage]) -> dict[int, int]:
