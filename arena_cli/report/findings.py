@@ -33,6 +33,11 @@ class Finding(NamedTuple):
     text: str = ""
     aside: bool = False
 
+    @property
+    def place(self) -> str:
+        """Return its file and, where that is known, its line."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
 
 def was_to_fail(result: ScenarioResult) -> bool:
     """Whether what did not hold in it is as its `xfail` has it; it may still fail by its drift."""

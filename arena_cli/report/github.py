@@ -161,7 +161,7 @@ def _table(wrong: Sequence[ScenarioResult], say: Words) -> str:
 def _row(result: ScenarioResult, say: Words) -> str:
     cells = [f"<td><b>{results.LABELS[result.status]}</b></td>"]
     found = findings.wrong(result, say)
-    place = f"{found[0].file}:{found[0].line}" if found else result.file
+    place = found[0].place if found else result.file
     what = found[0].title if found else ""
     cells += [f"<td><code>{_text(one)}</code></td>" for one in (result.title, place, what)]
     return f"<tr>{''.join(cells)}</tr>"

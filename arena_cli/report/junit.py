@@ -216,7 +216,7 @@ def _message(wrong: Sequence[Finding]) -> str:
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
     told = ", ".join(one for one in first.text.split("\n")[:2] if one)
     what = f"{first.title}: {told}" if told else first.title
-    return _line(cut(f"{first.file}:{first.line}: {what}", LONGEST_MESSAGE)) + more
+    return _line(cut(f"{first.place}: {what}", LONGEST_MESSAGE)) + more
 
 
 def _ended(error: str) -> TestSuite:

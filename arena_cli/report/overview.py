@@ -82,7 +82,7 @@ def _why(result: ScenarioResult, say: Words) -> str:
     if not found:
         return shown_line(result.file)
     first = found[0]
-    return "" if first.kind == "drift" else shown_line(f"{first.file}:{first.line}: {first.title}")
+    return "" if first.kind == "drift" else shown_line(f"{first.place}: {first.title}")
 
 
 def _plural(what: str, count: int) -> str:
