@@ -148,6 +148,20 @@ def test_the_beginning_of_a_secret_that_was_cut_is_redacted(length: int) -> None
     assert (said == "wrong key [redacted]") is (length >= len(secret) // 2)
 
 
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("the production-token-", "the [redacted]"),
+        ("key production-tok…", "key [redacted]…"),
+        ("key production-tok***", "key [redacted]***"),
+        ("the production-token-name is a word", "the production-token-name is a word"),
+        ("in production", "in production"),
+    ],
+)
+def test_words_that_a_secret_begins_with_stay(text: str, redacted: str) -> None:
+    assert Redactor(["production-token-4711"]).text(text) == redacted
+
+
 def test_a_tail_begins_with_a_whole_word() -> None:
     assert texts.end_of("my sec-ret-key is lost", 15) == "is lost"
     assert texts.end_of("my sec-ret-key", 11) == "sec-ret-key"

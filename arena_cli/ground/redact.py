@@ -16,8 +16,10 @@ MARK = "[redacted]"
 WITHHELD = "[withheld: a `redact` pattern takes too long on it]"
 PATTERNS = "arena.yaml: redact"
 
-# A text that was cut may end within a secret: so many of its first characters are redacted too.
-_LEAST_PIECE, _MOST_PIECE = 8, 24
+# A text that was cut may end within a secret: so many of its first characters are redacted too,
+# where the text ends after them, or a mark says that something is left out.
+_LEAST_PIECE, _MOST_PIECE = 12, 24
+_CUT_MARKS = ("…", "...", "*")
 
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]*")
 _HTML_SPECIAL = frozenset("&<>\"'")
@@ -139,7 +141,9 @@ class Redactor:
         for literal, least in self._beginnings:
             at = text.find(least)
             while at >= 0:
-                yield at, at + _common(literal, text, at)
+                end = at + _common(literal, text, at)
+                if end - at == len(literal) or _is_cut(text, end):
+                    yield at, end
                 at = text.find(least, at + 1)
         for pattern in self.patterns:
             yield from _matches(pattern, text)
@@ -161,6 +165,11 @@ def _common(literal: str, text: str, at: int) -> int:
     if text.startswith(literal, at):
         return len(literal)
     return next(i for i, char in enumerate(literal) if text[at + i : at + i + 1] != char)
+
+
+def _is_cut(text: str, end: int) -> bool:
+    """Return whether a text was cut there, as far as can be seen."""
+    return end == len(text) or text.startswith(_CUT_MARKS, end)
 
 
 def _matches(pattern: re.Pattern[str] | UserPattern, text: str) -> Iterator[tuple[int, int]]:
