@@ -7,7 +7,7 @@ doing it again, as after a crash, does nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from arena_cli.context import render, window
 from arena_cli.engine import asking, compaction, noting
@@ -149,8 +149,10 @@ def _unnoted(room: Room, chain: ChainState) -> Iterator[Message]:
             yield done.message
 
 
-def _take(drafts: Iterable[Draft], room: Room, recollection: Recollection) -> int:
+def _take(drafts: Sequence[Draft], room: Room, recollection: Recollection) -> int:
     """Make notes of what is worth one; how many. What cannot be written is told, and left out."""
+    if not drafts:
+        return 0
     own, *others = recollection.folders
     told = _turn(room).noted
     count = 0

@@ -22,19 +22,22 @@ class Journal:
 
     def write(self, make: Callable[[Stamp], E]) -> E:
         """Append the event that `make` builds around its stamp. Raises DiskRefused."""
-        return self.write_all([make])[0]
+        event = self._append(make)
+        self._on_event(event)
+        return event
 
     def write_all(
         self, makes: Sequence[Callable[[Stamp], E]], then: Callable[[], object] = lambda: None
     ) -> list[E]:
         """Append events in order, do what follows on them, and tell of them. Raises DiskRefused."""
-        events = []
-        for make in makes:
-            event = make(self.log.stamp())
-            self.log.append(event)
-            self.fold.apply(event)
-            events.append(event)
+        events = [self._append(make) for make in makes]
         then()
         for event in events:
             self._on_event(event)
         return events
+
+    def _append(self, make: Callable[[Stamp], E]) -> E:
+        event = make(self.log.stamp())
+        self.log.append(event)
+        self.fold.apply(event)
+        return event
