@@ -164,6 +164,7 @@ def test_what_is_kept_for_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     held = rescue.Held(100)
     for line in (b"aaaa\n", b"bbbb\n", b"cccc\n"):
         held.add(line)
+    held.trim(115)
     assert (held.start, list(held.lines())) == (105, [b"bbbb\n", b"cccc\n"])
 
 

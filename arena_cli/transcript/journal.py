@@ -22,7 +22,9 @@ class Journal:
 
     def write(self, make: Callable[[Stamp], E]) -> E:
         """Append the event that `make` builds around its stamp. Raises DiskRefused."""
-        event = self._append(make)
+        event = make(self.log.stamp())  # as `_append`: most events come this way
+        self.log.append(event)
+        self.fold.apply(event)
         self._on_event(event)
         return event
 

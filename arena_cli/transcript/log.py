@@ -85,7 +85,10 @@ class Log:
             raise _refused(self.path, error) from error
         self.size += len(line)
         self.seq = event.seq
-        self._held.add(line)
+        held = self._held
+        held.add(line)
+        if self.size - held.start > held.MOST_BYTES:
+            held.trim(self.size)
 
     def _check_file(self, line: bytes) -> None:
         """Raise TranscriptLost, with `line` rescued too, where the file is not as it was left.
@@ -96,7 +99,7 @@ class Log:
             raise self._lost
         try:
             state = os.lstat(self._name)
-            if state.st_size == self.size and _identity(state) == self._identity:
+            if state.st_size == self.size and (state.st_ino, state.st_dev) == self._identity:
                 return
         except (FileNotFoundError, NotADirectoryError):
             loss: rescue.Loss | None = "removed"

@@ -38,16 +38,15 @@ class Held:
     def __init__(self, start: int) -> None:
         self.start = start
         self._lines: deque[bytes] = deque()
-        self._size = 0
 
     def add(self, line: bytes) -> None:
-        """Keep a line, and let go of the oldest where they are too many."""
+        """Keep a line; `trim` bounds how many there are."""
         self._lines.append(line)
-        self._size += len(line)
-        while self._size > self.MOST_BYTES and len(self._lines) > 1:
-            oldest = len(self._lines.popleft())
-            self._size -= oldest
-            self.start += oldest
+
+    def trim(self, end: int) -> None:
+        """Let go of the oldest lines where they are too many; `end` is where the last one ends."""
+        while end - self.start > self.MOST_BYTES and len(self._lines) > 1:
+            self.start += len(self._lines.popleft())
 
     def lines(self) -> Iterator[bytes]:
         """Yield them in order."""
