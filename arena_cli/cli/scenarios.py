@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from arena_cli.cli import common, complete, interrupt, selection
+from arena_cli.cli import common, complete, interrupt
 from arena_cli.cli.interrupt import Interrupted
 from arena_cli.cli.screen import Screen
 from arena_cli.cli.streams import Stdout
@@ -159,6 +159,8 @@ def run(
     strict: Strict = False,
 ) -> None:
     """Play scenarios and check what they expect. Exits 1 where an expectation failed."""
+    from arena_cli.cli import selection
+
     context.obj.allow_outside |= allow_outside
     wanted = _wanted(replay=replay, live=live, record=record, update=update)
     chosen = selection.select(context, scenarios or [], tag or [], words)

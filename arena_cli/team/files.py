@@ -20,6 +20,8 @@ AGENTS = "agents"
 TEAMS = "agents/teams"
 JUDGE = "judge"
 SUFFIX = ".yaml"
+WORK = "work"
+"""The folder in which program agents have folders of their own; git ignores it."""
 
 Unsaved = Mapping[str, Document]
 """Files as they are to be, by path (`agents/dev.yaml`): read instead of those on disk."""

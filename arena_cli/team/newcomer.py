@@ -19,9 +19,6 @@ from arena_cli.team.model import AgentProfile
 from arena_cli.team.profiles import Kinds
 from arena_cli.team.workspace import Workspace
 
-WORK = "work"
-"""The folder in which program agents have folders of their own; git ignores it."""
-
 _SCHEMA_LINE = f"# yaml-language-server: $schema=../{init.SCHEMAS}/agent.json\n"
 _UNWRITTEN = " (not written)"
 _GIVE = {
@@ -201,7 +198,7 @@ def _in_own_folder(adapter: dict[str, Any], agent_id: str, before: Workspace) ->
     fields = getattr(shape, "model_fields", {})
     if "cwd" not in fields or "cwd" in {**_mapping(before.file.defaults.get(kind)), **adapter}:
         return adapter
-    own = f"{WORK}/{agent_id}"
+    own = f"{files.WORK}/{agent_id}"
     command = adapter.get("command")
     if isinstance(command, list):
         words = [_from_folder(word, own, before.root) for word in command[1:]]

@@ -18,7 +18,7 @@ from arena_cli.ground import ownfiles
 from arena_cli.ground import text as texts
 from arena_cli.ground.yamlfiles import excerpt
 from arena_cli.team.environ import INHERIT, is_open
-from arena_cli.team.newcomer import WORK
+from arena_cli.team.files import WORK
 
 _ALWAYS_GIVEN = frozenset({"PATH", "HOME", "USER", "LANG", "TMPDIR", "TERM"})
 _GIVEN_ON_WINDOWS = frozenset(
