@@ -157,7 +157,14 @@ def arena(workspace: Path, *arguments: str, **environ: str) -> Ran:
     done = subprocess.run(
         [*ARENA, "run", *arguments],
         cwd=workspace,
-        env={**kept, "ARENA_LANG": "en", "COLUMNS": "100", "PYTHONUTF8": "1", **environ},
+        env={
+            **kept,
+            "ARENA_TRUST": "1",
+            "ARENA_LANG": "en",
+            "COLUMNS": "100",
+            "PYTHONUTF8": "1",
+            **environ,
+        },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
