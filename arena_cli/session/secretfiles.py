@@ -16,6 +16,7 @@ _KEY_FILES = (
     *("*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore", "*.kdbx"),
     *("id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk"),
     *(".netrc", "_netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials"),
+    *("credentials.json", "credentials.yaml", "credentials.yml", "credentials.toml"),
 )
 # What is written to be read by all: `.env.example`.
 _EXAMPLES = ("*.example", "*.sample", "*.template", "*.dist")
@@ -36,7 +37,7 @@ def refuse(paths: Iterable[Path], option: str) -> None:
 
 def _reason(path: Path) -> str:
     for name in (path.name, Path(os.path.realpath(path)).name):
-        if reason := _reason_of_name(name.casefold()):
+        if reason := reason_of_name(name):
             return reason
     try:
         if not path.is_file():
@@ -48,7 +49,9 @@ def _reason(path: Path) -> str:
     return "it holds a private key" if holds_key else ""
 
 
-def _reason_of_name(name: str) -> str:
+def reason_of_name(name: str) -> str:
+    """Return why a file of that name is taken to hold secrets; empty where it is not."""
+    name = name.casefold()
     if _is_any(name, _EXAMPLES):
         return ""
     if _is_any(name, _ENV_FILES):

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from arena_cli.session import secretfiles
 from arena_cli.team.model import AgentProfile
 
 _Matcher = Callable[[str], object]
@@ -24,10 +25,6 @@ MOST_BYTES = 8 * 1024 * 1024
 MOST_FILES = 200
 """Where a glob matches more files, they get one hash together."""
 
-_SECRET = re.compile(
-    r"""(?ix) \.env.* | .*\.env | .*\.(pem|key|p12|pfx|jks|keystore) | id_(rsa|dsa|ecdsa|ed25519)
-    | \.netrc | \.npmrc | \.pypirc | credentials.* """
-)
 _WRITTEN = (".log", ".pid", ".lock", ".sock", ".tmp", ".pyc")
 _FOREIGN = frozenset(
     {".git", ".venv", "__pycache__", "node_modules", "recordings", "site-packages", "venv"}
@@ -169,7 +166,7 @@ def _is_kept(name: str) -> bool:
     path = PurePosixPath(name)
     if path.parts[0] == _SESSIONS or path.suffix.lower() in _WRITTEN:
         return False
-    return _FOREIGN.isdisjoint(path.parts) and not _SECRET.fullmatch(path.name)
+    return _FOREIGN.isdisjoint(path.parts) and not secretfiles.reason_of_name(path.name)
 
 
 def _hash(path: Path) -> str:
