@@ -221,6 +221,27 @@ def test_what_a_recording_ignores_is_an_error_of_the_scenario_with_its_line(tmp_
     assert not list(tmp_path.rglob("*.jsonl.part"))
 
 
+@pytest.mark.parametrize("title", ["slow", "another title"])
+def test_a_slow_ignore_stops_no_other_scenario_of_a_replay(tmp_path: Path, title: str) -> None:
+    stage = Stage(tmp_path).agent("dev", "hi")
+    stage.team()
+    quick = "scenario: quick\nsteps:\n  - {send: '@dev hi', expect: {replied: [dev]}}\n"
+    text = f"scenario: slow\nsteps:\n  - {{send: '@dev {TEXT}', expect: {{replied: [dev]}}}}\n"
+    recorded = stage.load(quick, text)
+    shelf = Shelf(recorded, "record", drift="fail")
+    asyncio.run(Runner(recorded, stage.place(), lambda _: None, shelf=shelf).run())
+    ignore = f"ignore: [{{regex: '{SLOW}'}}]\n"
+    scenarios = stage.load(quick, text.replace("slow", title, 1) + ignore)
+    results: list[ScenarioResult] = []
+    shelf = Shelf(scenarios, "replay", drift="fail", lenient=True)
+    sound = [one for one in scenarios if one.path not in shelf.faults]
+    asyncio.run(Runner(sound, stage.place(), results.append, shelf=shelf).run())
+    problems = [fault.what for faults in shelf.faults.values() for fault in faults]
+    problems += [result.steps[0].error or "" for result in results[1:]]
+    assert results[0].status == "passed"
+    assert any(TOLD in problem for problem in problems)
+
+
 def test_a_pattern_of_a_note_in_an_expectation_takes_no_time(tmp_path: Path) -> None:
     stage = Stage(tmp_path).agent("dev", "we decided x")
     stage.team()

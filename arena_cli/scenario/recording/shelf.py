@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from arena_cli.ground.errors import DiskRefused, Fault, FileFaults
-from arena_cli.ground.userpattern import UserPattern
+from arena_cli.ground.userpattern import PatternTimeout, UserPattern
 from arena_cli.scenario.load import select
 from arena_cli.scenario.load.scenario import Scenario
 from arena_cli.scenario.recording import files, step_matching
@@ -85,6 +86,8 @@ class Shelf:
                 volume.before = self._read(found, recording, volume.shown)
             except FileFaults as error:
                 self.faults[path] = list(error.faults)
+            except PatternTimeout as error:  # where its title does not tell whose recording it is
+                self.faults[path] = [Fault(volume.shown, 1, "", error.what, error.mend)]
         if wanted == "replay" and not self.faults:
             for path, fault in self._unrecorded(scenarios):
                 self.faults.setdefault(path, []).append(fault)
@@ -181,7 +184,8 @@ class Shelf:
         if mode != "record" and before is not None:
             recorded = before.cases.get(_case(scenario)) or CaseRecord(_case(scenario))
             ignoring = Ignoring(_ignored(scenario))
-            recorded = step_matching.renumber(recorded, scenario, ignoring)
+            with contextlib.suppress(PatternTimeout):  # playing it meets the pattern too
+                recorded = step_matching.renumber(recorded, scenario, ignoring)
         return Tape(
             recorded,
             live=mode == "record" or self._wanted == "missing",
