@@ -1,4 +1,4 @@
-"""What holds for every test: no waiting between retries, no network, one time zone."""
+"""What holds for every test: no waiting between retries, no network, no `CI`, one time zone."""
 
 from __future__ import annotations
 
@@ -33,6 +33,12 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARENA_TRUST", "1")
+
+
+@pytest.fixture(autouse=True)
+def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that is about CI sets the variable itself: live calls are refused where it is set."""
+    monkeypatch.delenv("CI", raising=False)
 
 
 @pytest.fixture(autouse=True)
