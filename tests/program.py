@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import inprocess
 from stage import Stage
 
 ROOT = Path(__file__).parent.parent
@@ -78,9 +79,13 @@ class Done:
 
 @dataclass
 class Program(Stage):
-    """arena in a folder of its own, with an environment that holds nothing of the tester's."""
+    """arena in its own folder, with an environment that holds nothing of the tester's.
+
+    With `real`, each run is a process: for signals, pipes, terminals, encodings, locks, start-up.
+    """
 
     env: dict[str, str] = field(default_factory=dict)
+    real: bool = False
 
     def file(self, path: str, content: str | bytes) -> Path:
         """Write a file of the workspace."""
@@ -129,11 +134,14 @@ class Program(Stage):
         encoding = self.env.get("PYTHONIOENCODING", "utf-8")
         return Done(out or b"", problems or b"", running.returncode, self.folder, encoding)
 
-    def run(self, *args: str, given: bytes | None = None, **options: Any) -> Done:
-        """Run it to its end; `given` comes by a pipe."""
-        if given is not None:
-            options["stdin"] = subprocess.PIPE
-        return self.finish(self.start(*args, **options), given)
+    def run(self, *args: str, given: bytes | None = None, cwd: str = "", **options: Any) -> Done:
+        """Run it to its end: in this process, or in its own where `real` or `options` need one."""
+        if self.real or options or any(name.startswith("PYTHON") for name in self.env):
+            if given is not None:
+                options["stdin"] = subprocess.PIPE
+            return self.finish(self.start(*args, cwd=cwd, **options), given)
+        ran = inprocess.run(args, self.folder / cwd, self.environment(), given or b"")
+        return Done(ran.stdout, ran.stderr, ran.code, self.folder)
 
     def transcript(self, session: str = "s") -> Path:
         return self.folder / "sessions" / session / "transcript.jsonl"

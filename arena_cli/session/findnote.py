@@ -79,10 +79,10 @@ def _by_path(name: str, root: Path, here: Path) -> Named | None:
 
 def _at(path: PurePath, root: Path) -> Named | None:
     match path.parts:
-        case ("sessions", remembering.KNOWLEDGE, _, *_, _):
+        case ("sessions", folder, _, *_, _) if folder == remembering.KNOWLEDGE:
             shelf = shelves.of(root, None)
             return _on(shelf, "/".join(path.parts[2:]).removesuffix(SUFFIX))
-        case ("sessions", session, remembering.KNOWLEDGE, file):
+        case ("sessions", session, folder, file) if folder == remembering.KNOWLEDGE:
             shelf = shelves.of(root, store.find(root, session))
             return _on(shelf, file.removesuffix(SUFFIX))
     return None
