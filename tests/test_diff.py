@@ -879,6 +879,7 @@ def test_files_are_compared_outside_of_a_workspace(program: Program, tmp_path: P
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no /dev/stdin")
 def test_a_pipe_is_read_once(program: Program) -> None:
+    program.real = True
     program.run("send", "--session", "s", "@dev roll back")
     done = program.run("diff", "/dev/stdin", "s", given=program.raw("s"))
     assert done.code == 0

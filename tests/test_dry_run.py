@@ -218,6 +218,7 @@ def test_where_nobody_would_be_asked(program: Program) -> None:
 
 
 def test_as_json_with_everything_that_can_be_sent(program: Program) -> None:
+    program.real = True
     program.run("send", "-q", "-s", "s", "hello").check()
     program.file("notes.txt", "attached")
     before = files(program.folder)
@@ -252,6 +253,7 @@ def test_as_json_with_everything_that_can_be_sent(program: Program) -> None:
 
 
 def test_a_chain_that_runs_is_not_one_that_was_cut_short(program: Program) -> None:
+    program.real = True
     program.run("send", "-q", "-s", "s", "hello").check()
     whole = program.raw().splitlines(keepends=True)
     program.transcript().write_bytes(b"".join(whole[:4]))

@@ -513,7 +513,10 @@ def test_failures_and_late_answers_are_replayed_as_they_were(program: Program) -
     )
     assert program.run("run", "--record", "--keep", "all").code == 0
     assert program.run("run", "--replay", "--keep", "all").code == 0
-    live, replayed = sorted(program.folder.glob("sessions/2*/transcript.jsonl"))
+    live, replayed = sorted(
+        program.folder.glob("sessions/2*/transcript.jsonl"),
+        key=lambda path: path.stat().st_mtime_ns,
+    )
     told = [
         [
             (one["agent"], one["status"], one["error"].partition("; asked")[0])

@@ -149,7 +149,7 @@ def test_the_program_never_hangs_on_what_is_named(
 
 
 def test_a_pipe_on_the_command_line_is_read(tmp_path: Path) -> None:
-    program = Program(tmp_path)
+    program = Program(tmp_path, real=True)
     program.agent("dev", "hello")
     for option in ("--file", "--attach"):
         words = [] if option == "--file" else ["see"]

@@ -124,6 +124,7 @@ def test_a_sessions_place_that_cannot_be_written(program: Program) -> None:
 
 
 def test_a_busy_session_exits_5_and_nothing_is_written(program: Program) -> None:
+    program.real = True
     program.run("send", "-s", "s", "-q", "hello").check()
     before = program.transcript().read_bytes()
     with InterProcessLock(program.folder / "sessions" / "s" / "transcript.lock"):

@@ -121,6 +121,7 @@ def test_c37_two_senders_to_one_session_lose_and_mix_nothing(program: Program) -
 
 
 def test_c37_who_waits_in_vain_is_told_and_wrote_nothing(program: Program) -> None:
+    program.real = True
     folder = program.folder / "sessions" / "s"
     folder.mkdir(parents=True)
     with InterProcessLock(folder / "transcript.lock"):
