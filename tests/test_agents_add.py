@@ -15,8 +15,8 @@ from program import SPEAK, Program
 from arena_cli.adapters import registry
 from arena_cli.adapters.acp import acp_presets
 from arena_cli.adapters.api import openai_presets
-from arena_cli.ground.yamlfiles import yamlfile, yamlwriting
 from arena_cli.team import joining, newcomer, workspace
+from arena_cli.yamlio import dump, loader
 
 ANSWERS = ["--adapter", "scripted", "--set", "replies=[ok]"]
 TEAM = """\
@@ -128,7 +128,7 @@ def test_what_its_kind_fills_from_the_environment_is_written_and_what_is_missing
 ) -> None:
     done = program.run("agents", "add", "bot", "--adapter", "anthropic", "--model", "m-1")
     done.check(stdout=None)
-    written = yamlfile.parse(files(program)["agents/bot.yaml"].decode(), "")
+    written = loader.parse(files(program)["agents/bot.yaml"].decode(), "")
     key = "${env:ANTHROPIC_API_KEY}"
     assert written.data["adapter"] == {"type": "anthropic", "model": "m-1", "api_key": key}
     assert "\nNOT OK bot · adapter.api_key: ANTHROPIC_API_KEY is not set; set " in done.stdout
@@ -142,7 +142,7 @@ def test_a_key_that_is_given_is_the_one_that_is_written(program: Program, key: s
     given = ["--model", "m", "--set", f"api_key={key}", "--set", "base_url=https://a.example"]
     for kind in ("anthropic", "openai"):
         assert program.run("agents", "add", kind, "--adapter", kind, *given).code == 0
-        written = yamlfile.parse(files(program)[f"agents/{kind}.yaml"].decode(), "")
+        written = loader.parse(files(program)[f"agents/{kind}.yaml"].decode(), "")
         assert written.data["adapter"]["api_key"] == key
 
 
@@ -155,7 +155,7 @@ def test_what_the_workspace_gives_all_of_a_kind_is_not_taken_back(program: Progr
     )
     for kind, options in (("anthropic", ["--model", "m"]), ("claude_code", [])):
         program.run("agents", "add", f"b-{kind}", "--adapter", kind, *options).check(stdout=None)
-        written = yamlfile.parse(files(program)[f"agents/b-{kind}.yaml"].decode(), "").data
+        written = loader.parse(files(program)[f"agents/b-{kind}.yaml"].decode(), "").data
         assert not {"api_key", "env"} & {*written["adapter"]}
 
 
@@ -203,7 +203,7 @@ def test_a_key_that_is_there_is_handed_on_to_claude_code_where_it_has_no_login(
     program.file(".claude/.credentials.json", '{"claudeAiOauth": {"accessToken": "x"}}')
     program.run("agents", "add", "in", "--adapter", "claude_code").check(stdout=None)
     given = {
-        name: yamlfile.parse(files(program)[f"agents/{name}.yaml"].decode(), "").data["adapter"]
+        name: loader.parse(files(program)[f"agents/{name}.yaml"].decode(), "").data["adapter"]
         for name in ("one", "two", "own", "key", "in")
     }
     assert given["one"] == {"type": "claude_code", "cwd": "work/one"}
@@ -220,7 +220,7 @@ def test_settings_are_dotted_and_yaml(program: Program) -> None:
     program.run("agents", "add", "bot", "--adapter", "cli", *options, *more, "--", "x").check(
         stdout=None
     )
-    written = yamlfile.parse(files(program)["agents/bot.yaml"].decode(), "").data["adapter"]
+    written = loader.parse(files(program)["agents/bot.yaml"].decode(), "").data["adapter"]
     assert written == {
         "type": "cli",
         "command": ["x"],
@@ -360,7 +360,7 @@ values = st.recursive(
 @given(values)
 def test_what_is_written_is_read_back_as_it_was(value: Any) -> None:
     data = {"agent_id": "bot", "adapter": {"type": "cli", "value": value}}
-    read = yamlfile.parse(yamlwriting.written(data), "")
+    read = loader.parse(dump.dump_yaml(data), "")
     assert read.faults == ()
     assert read.data == data
     assert repr(read.data) == repr(data)
@@ -408,7 +408,7 @@ def test_any_name_and_role_is_refused_or_loads_again(
 )
 def test_members_are_added_in_whatever_way_they_are_written(before: str, after: str) -> None:
     assert joining.with_member(before, "no") == after
-    read, was = yamlfile.parse(after, "").data, yamlfile.parse(before, "").data
+    read, was = loader.parse(after, "").data, loader.parse(before, "").data
     assert read == {**was, "members": [*was["members"], "no"]}
 
 

@@ -13,10 +13,10 @@ from stage import Stage
 from arena_cli.adapters import registry
 from arena_cli.ground import bounds, exits
 from arena_cli.ground.errors import FileFaults, UsageError
-from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.scenario.load import file, select
 from arena_cli.scenario.load.scenario import Scenario
 from arena_cli.team import workspace
+from arena_cli.yamlio import loader
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
 
@@ -236,8 +236,8 @@ def test_what_is_read_from_outside_is_never_quoted() -> None:
         "AKIA\x07: 1\n",
     ]
     for text in texts:
-        document = yamlfile.parse(text, "x.yaml", is_shown=False)
-        _, faults = yamlfile.validate(document, workspace.WorkspaceFile)
+        document = loader.parse(text, "x.yaml", is_shown=False)
+        _, faults = loader.validate(document, workspace.WorkspaceFile)
         for fault in (*faults, document.fault(("AKIA",), "unknown key `AKIA`", "write: AKIA")):
             assert "AKIA" not in str(fault), text
             assert "root" not in str(fault), text

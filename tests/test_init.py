@@ -15,10 +15,10 @@ from test_schema import schemas
 from arena_cli.adapters import registry
 from arena_cli.cli import workspace as command
 from arena_cli.ground.errors import UsageError
-from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.scenario.load import file as scenario_file
 from arena_cli.team import init, workspace
 from arena_cli.team.init import Template
+from arena_cli.yamlio import loader
 
 NAMES: tuple[Template, ...] = get_args(Template)
 REPOSITORY = Path(__file__).parents[1]
@@ -107,7 +107,7 @@ def test_the_scenarios_are_yaml_without_fault(name: Template) -> None:
     paths = [path for path in written if path.startswith("scenarios/")]
     assert len(paths) == 2
     for path in paths:
-        document = yamlfile.parse(written[path].decode(), path)
+        document = loader.parse(written[path].decode(), path)
         assert document.faults == ()
         assert Draft202012Validator(scenario_file.schema()).is_valid(document.data)
 
@@ -116,7 +116,7 @@ def test_the_scenarios_are_yaml_without_fault(name: Template) -> None:
 def test_no_catch_all_calls_anyone(name: Template) -> None:
     for path, content in init.template({}, name).items():
         if path.startswith("agents/") and "/teams/" not in path:
-            last = yamlfile.parse(content.decode(), path).data["adapter"]["replies"][-1]
+            last = loader.parse(content.decode(), path).data["adapter"]["replies"][-1]
             assert list(last) == (["fail"] if path == "agents/oncall.yaml" else ["say"])
             assert "@" not in last.get("say", "")
 

@@ -15,12 +15,12 @@ from program import Program
 
 from arena_cli.ground import dotenv, exits, regularfiles
 from arena_cli.ground.errors import ArenaError
-from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.memory.folder import Folder
 from arena_cli.scenario.expect import snapshots
 from arena_cli.scenario.recording import files as recordings
 from arena_cli.session import outgoing
 from arena_cli.transcript import read
+from arena_cli.yamlio import loader
 
 if sys.platform == "win32":
     pytest.skip("Windows has no FIFO in a folder", allow_module_level=True)
@@ -50,7 +50,7 @@ KINDS: dict[str, Callable[[Path], object]] = {
 
 READERS: dict[str, Callable[[Path], object]] = {
     "a file": regularfiles.read,
-    "YAML": lambda path: _raised(yamlfile.load(path, "x").faults),
+    "YAML": lambda path: _raised(loader.load(path, "x").faults),
     ".env": lambda path: dotenv.read(path, ".env"),
     "a transcript": lambda path: list(read.lines(path)),
     "its end": read.tail,

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from stage import Stage, broken, printed
 
 from arena_cli.ground.errors import FileFaults, UsageError
-from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.scenario.expect import kinds
 from arena_cli.scenario.load import file, placeholders, select
 from arena_cli.scenario.result import ScenarioResult
+from arena_cli.yamlio import loader
 
 
 @pytest.fixture
@@ -546,7 +546,7 @@ def test_words_that_cannot_be_read_are_wrong_use(words: str) -> None:
 
 @given(st.text(max_size=30).filter(lambda text: "${vars." not in text))
 def test_any_text_survives_as_a_var(text: str) -> None:
-    document = yamlfile.plain({"a": "<${vars.x}>", "profiles": {"b": "<${vars.x}>"}}, "x.yaml")
+    document = loader.from_data({"a": "<${vars.x}>", "profiles": {"b": "<${vars.x}>"}}, "x.yaml")
     filled, wrong, *_ = placeholders.with_vars(document, {"x": text})
     assert not wrong
     assert filled.data["a"] == f"<{text}>"
@@ -555,7 +555,7 @@ def test_any_text_survives_as_a_var(text: str) -> None:
 
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_any_text_survives_as_a_saved_value(var: str, saved: str) -> None:
-    document = yamlfile.plain({"steps": [{"send": "$${ ${vars.v}|${saved.s}"}]}, "x.yaml")
+    document = loader.from_data({"steps": [{"send": "$${ ${vars.v}|${saved.s}"}]}, "x.yaml")
     filled, *_ = placeholders.with_vars(document, {"v": var})
     (step,) = placeholders.with_saved(filled.data["steps"], {"s": saved})
     assert step["send"] == f"${{ {var}|{saved}"

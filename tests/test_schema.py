@@ -9,8 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it has no types
 
 from arena_cli.adapters import registry
-from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.team import init, schema
+from arena_cli.yamlio import loader
 
 
 @cache
@@ -24,7 +24,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def accepts(name: str, text: str) -> bool:
-    document = yamlfile.parse(text, "f.yaml")
+    document = loader.parse(text, "f.yaml")
     assert document.faults == ()
     return bool(Draft202012Validator(schemas()[name]).is_valid(document.data))
 

@@ -13,7 +13,7 @@ from program import SPEAK, Program
 
 from arena_cli.adapters import registry
 from arena_cli.adapters.processes import programs
-from arena_cli.ground.yamlfiles import yamlfile
+from arena_cli.yamlio import loader
 
 WHERE = [sys.executable, "-c", "import os; print(os.getcwd())"]
 PROGRAM_KINDS = {
@@ -43,7 +43,7 @@ def program(tmp_path: Path) -> Program:
 def written(program: Program, agent_id: str) -> dict[str, Any]:
     """The adapter in the profile that was written."""
     text = (program.folder / f"agents/{agent_id}.yaml").read_text(encoding="utf-8")
-    adapter: dict[str, Any] = yamlfile.parse(text, "").data["adapter"]
+    adapter: dict[str, Any] = loader.parse(text, "").data["adapter"]
     return adapter
 
 

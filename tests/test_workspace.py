@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict
 
 from arena_cli.adapters import registry
 from arena_cli.ground.errors import AgentUnavailable, FileFaults, UsageError
-from arena_cli.ground.yamlfiles import yamlfile
-from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.team import environ, ids, workspace
 from arena_cli.team.profiles import Kinds
 from arena_cli.team.workspace import Workspace
+from arena_cli.yamlio import loader
+from arena_cli.yamlio.document import Part
 
 
 class EchoSettings(BaseModel):
@@ -122,8 +122,8 @@ def test_a_team_file_gives_members_roles_humans_and_rules(tmp_path: Path) -> Non
     ]
     assert (team.description, team.humans[0].id) == ("d", "maya")
     assert (team.config.max_responders, team.config.turn_timeout_s) == (4, 9)
-    scenario = yamlfile.parse("config: {max_responders: 5, selection: ask}\n", "s.yaml")
-    line = Part(yamlfile.plain({"selection": "none"}, "command line"))
+    scenario = loader.parse("config: {max_responders: 5, selection: ask}\n", "s.yaml")
+    line = Part(loader.from_data({"selection": "none"}, "command line"))
     over = space.team("t", overrides=[Part(scenario, ("config",)), line], humans=[])
     assert (over.config.max_responders, over.config.selection, over.humans) == (5, "none", ())
     assert over.config.turn_timeout_s == 9
@@ -131,10 +131,10 @@ def test_a_team_file_gives_members_roles_humans_and_rules(tmp_path: Path) -> Non
 
 def test_wrong_overrides_are_told_where_they_stand(tmp_path: Path) -> None:
     space = loaded(tmp_path, {"agents/a.yaml": agent("a"), "agents/b.yaml": agent("b")})
-    scenario = yamlfile.parse("\nconfig:\n  default_responders: [bb]\n", "s.yaml")
+    scenario = loader.parse("\nconfig:\n  default_responders: [bb]\n", "s.yaml")
     with pytest.raises(FileFaults, match=r"s.yaml:3: config.default_responders\[0\]: .*[^$]*`b`"):
         space.team(overrides=[Part(scenario, ("config",))])
-    line = Part(yamlfile.plain({"selection": "nobody"}, "command line"))
+    line = Part(loader.from_data({"selection": "nobody"}, "command line"))
     with pytest.raises(FileFaults, match="command line: selection: must be one of"):
         space.team(overrides=[line])
 
@@ -149,7 +149,7 @@ def test_unknown_team_and_no_agents(tmp_path: Path) -> None:
 
 def test_a_team_of_named_agents(tmp_path: Path) -> None:
     space = loaded(tmp_path, {"agents/a.yaml": agent("a"), "agents/b.yaml": agent("b")})
-    scenario = yamlfile.parse("agents: [b, c]\n", "s.yaml")
+    scenario = loader.parse("agents: [b, c]\n", "s.yaml")
     part = Part(scenario, ("agents",))
     assert [one.id for one in space.team_of(["b"], part).members] == ["b"]
     with pytest.raises(FileFaults, match=r"s.yaml:1: agents\[1\]: there is no agent `c`"):
@@ -176,9 +176,6 @@ def test_every_fault_of_every_file_is_told_at_once(tmp_path: Path) -> None:
         ("agents/a.yaml:1", "agent_id"),
         ("agents/a.yaml:3", "nmae"),
         ("agents/c.yaml:1", "a value that starts with @ must be quoted"),
-        ("agents/c.yaml:1", "adapter"),
-        ("agents/c.yaml:1", "agent_id"),
-        ("agents/c.yaml:1", "message"),
         ("agents/teams/t.yaml:2", "members[1]"),
         ("agents/teams/t.yaml:3", "config.supervisor"),
         ("arena.yaml:2", "redact[0]"),
@@ -397,7 +394,7 @@ def test_profiles_of_a_scenario_are_merged_over(tmp_path: Path) -> None:
         "profiles:\n  a: {skills: [z], adapter: {type: other, model: m}}\n"
         "  b: {extends: a, name: 乙}\n  c: {adapter: {type: echo}}\n"
     )
-    document = yamlfile.parse(text, "s.yaml")
+    document = loader.parse(text, "s.yaml")
     over = space.with_profiles(document.data["profiles"], [Part(document, ("profiles",))])
     assert [one.id for one in over.team().members] == ["a", "b", "c"]
     (member,) = over.team("t").members
@@ -420,7 +417,7 @@ def test_profiles_of_a_scenario_are_merged_over(tmp_path: Path) -> None:
 )
 def test_faults_of_a_scenarios_profiles(tmp_path: Path, keys: str, told: str) -> None:
     space = loaded(tmp_path, {"agents/a.yaml": agent("a")})
-    document = yamlfile.parse(f"profiles:\n  a: {keys}\n", "s.yaml")
+    document = loader.parse(f"profiles:\n  a: {keys}\n", "s.yaml")
     with pytest.raises(FileFaults) as raised:
         space.with_profiles(document.data["profiles"], [Part(document, ("profiles",))])
     assert str(raised.value).startswith(told)

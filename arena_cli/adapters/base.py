@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict
 
 from arena_cli.ground.chat import Render, RenderChat
 from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.team.model import ModelFacts
+from arena_cli.yamlio.nodes import Loc
 
 
 class Endpoint(NamedTuple):

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from arena_cli.adapters import registry
 from arena_cli.adapters.base import Endpoint
-from arena_cli.ground import templates
+from arena_cli.ground import excerpt, templates
 from arena_cli.ground.redact import Redactor
-from arena_cli.ground.yamlfiles import excerpt
 from arena_cli.team import environ
 from arena_cli.team.model import AgentProfile, Embedding
 

@@ -40,7 +40,7 @@ from arena_cli.ground.protocol import (
     Usage,
 )
 from arena_cli.ground.userpattern import UserPattern
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
+from arena_cli.yamlio.nodes import Loc
 
 Failure = Literal["timeout", "error", "overloaded", "refused", "empty"]
 

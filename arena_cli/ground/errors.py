@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from arena_cli.ground import exits
+from arena_cli.ground import exits, text
 
 
 class ArenaError(Exception):
@@ -61,12 +61,9 @@ class Fault:
     column: int | None = dataclasses.field(default=None, compare=False)
 
     def __str__(self) -> str:
-        from arena_cli.ground import text  # noqa: PLC0415  # only on the way to a fault
-        from arena_cli.ground.yamlfiles import excerpt  # noqa: PLC0415  # only on the way to a fault
-
         place = f"{self.file}:{self.line}" if self.line else self.file
         field = f" {self.field}:" if self.field else ""
-        below = excerpt.rendered(self.source, self.column) if self.source.strip() else []
+        below = text.quote_line(self.source, self.column) if self.source.strip() else []
         below += self.mend.splitlines()
         lines = [f"{place}:{field} {self.what}", *(f"  {line}" for line in below)]
         return text.shown("\n".join(text.shown_line(line) for line in lines))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
+Loc = tuple[str | int, ...]
 
 _PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}\n]*)\}")
 

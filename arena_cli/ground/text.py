@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 REPLACEMENT = "\ufffd"
 MAX_DEPTH = 64
 TOO_DEEP = "[nested too deeply]"
 
+LINE_LIMIT = 76  # columns of a quoted line; a terminal's 80 without the indent
+
 _LONGEST_CLUSTER = 64
+_COLUMNS_BEFORE = 40  # before the place, in a quoted line that is cut
 
 # Controls, then what is invisible or turns the line around: bidi controls, fillers, zero-width
 # characters, separators of lines and paragraphs, annotation and tag characters, halves of
@@ -154,6 +157,50 @@ def end_of(text: str, limit: int) -> str:
         return end
     words = end.split(None, 1)
     return words[1] if len(words) == 2 and not end[0].isspace() else end
+
+
+def quote_line(line: str, column: int | None) -> list[str]:
+    """Return a line without indent, cut to `LINE_LIMIT` columns, and a `^` below the column."""
+    start = len(line) - len(line.lstrip(" \t"))
+    line = line.rstrip()
+    if column is not None and column < start:
+        start = column  # the indent itself is wrong
+    if column is None or column > len(line):
+        quoted, is_cut = _fit(shown_line(line[start:]), LINE_LIMIT)
+        return [quoted + ("…" if is_cut else "")]
+    before = shown_line(line[max(start, column - 4 * LINE_LIMIT) : column])
+    after = shown_line(line[column : column + 4 * LINE_LIMIT])
+    if display_width(before + after) > LINE_LIMIT and display_width(before) > _COLUMNS_BEFORE:
+        before = "…" + _fit(before[::-1], _COLUMNS_BEFORE)[0][::-1]
+    after, is_cut = _fit(after, LINE_LIMIT - display_width(before))
+    return [before + after + ("…" if is_cut else ""), " " * display_width(before) + "^"]
+
+
+def display_width(text: str) -> int:
+    """Return the number of columns that a text takes in a terminal."""
+    return sum(_columns(text))
+
+
+def _columns(text: str) -> Iterator[int]:
+    """Yield the columns of each character, 0 for one that joins another or is joined by it."""
+    before = ""
+    for char in text:
+        is_joined = before == "\u200d" or "\U0001f3fb" <= char <= "\U0001f3ff"
+        if is_joined or unicodedata.category(char) in ("Mn", "Me", "Cf"):
+            yield 0
+        else:
+            yield 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        before = char
+
+
+def _fit(text: str, limit: int) -> tuple[str, bool]:
+    """Return as much of a text as fits, and True if that is not all of it."""
+    used = 0
+    for index, columns in enumerate(_columns(text)):
+        used += columns
+        if used > limit:
+            return text[:index], True
+    return text, False
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -17,9 +17,9 @@ from pydantic import Field
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import Fault, FileFaults
 from arena_cli.ground.protocol import Shape
-from arena_cli.ground.yamlfiles import charset, yamlfile, yamlnodes, yamlwriting
-from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.memory.note import CATEGORIES, KINDS, Kind, Note, Status
+from arena_cli.yamlio import dump, loader, nodes
+from arena_cli.yamlio.document import Part
 
 LONGEST_BODY = 65_536
 """Characters of a note's text that are read; its file may hold more, and is kept as it is."""
@@ -92,7 +92,7 @@ def decoded(raw: bytes, file: str, *, is_cut: bool = False) -> str:
         if is_cut and error.end == len(raw) and len(raw) - error.start < 4:
             return raw[: error.start].decode("utf-8")
         line = raw.count(b"\n", 0, error.start) + 1
-    name, _ = charset.guess(raw)
+    name, _ = loader.guess_encoding(raw)
     like = f"; it looks like {name}" if name else ""
     raise NoteFault([Fault(file, line, "", f"is not UTF-8{like}", "save the file as UTF-8")])
 
@@ -213,11 +213,11 @@ def _closing(text: str, start: int) -> tuple[int, int] | None:
 
 def _front(front: str, file: str) -> _Front:
     # The line `---` before it counts, so that faults have the lines of the file.
-    document = yamlfile.parse("\n" + front, file)
+    document = loader.parse("\n" + front, file)
     data = document.data
     if isinstance(data, dict):
         data = {key: value for key, value in data.items() if value is not None}
-    instance, faults = yamlfile.validate_merged(data, _Front, [Part(document)])
+    instance, faults = loader.validate_merged(data, _Front, [Part(document)])
     told = [*document.faults, *faults]
     if told or instance is None:
         raise NoteFault(told)
@@ -247,16 +247,16 @@ def _entry(key: str, value: Any) -> str:
 
 def _value(key: str, value: Any, *, in_flow: bool = False) -> str:
     """The value as it stands after its key, in one line."""
-    entry = yamlwriting.written({key: value})
+    entry = dump.dump_yaml({key: value})
     shown = entry.removeprefix(f"{key}:").strip()
     # A text such as `“yes”` is plain YAML, and looks like a slip to whoever reads it.
-    if "\n" in shown or in_flow or yamlfile.parse(entry, "").faults:
+    if "\n" in shown or in_flow or loader.parse(entry, "").faults:
         return json.dumps(value, ensure_ascii=False)
     return shown
 
 
 def _with_field(front: str, key: str, value: Any, newline: str) -> str:
-    root = yamlnodes.compose(front)
+    root = nodes.compose(front)
     in_flow = isinstance(root, yaml.MappingNode) and bool(root.flow_style)
     found = _place(root, key)
     if found:

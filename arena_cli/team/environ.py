@@ -10,7 +10,7 @@ from typing import Any
 
 from arena_cli.ground import dotenv, templates
 from arena_cli.ground.errors import AgentUnavailable
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
+from arena_cli.yamlio.nodes import Loc
 
 SHORTEST_SECRET = 8
 INHERIT = "inherit"  # what stands under `env` for the value that arena itself has

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from arena_cli.ground import bounds, nearest, regularfiles
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlfiles import yamlfile
-from arena_cli.ground.yamlfiles.yamlfile import Document, Part
 from arena_cli.team import ids, teams
 from arena_cli.team.model import TeamConfig, WorkspaceFile
 from arena_cli.team.profiles import Kinds
 from arena_cli.team.teams import Draft
+from arena_cli.yamlio import loader
+from arena_cli.yamlio.document import Document, Part
 
 FILE = "arena.yaml"
 AGENTS = "agents"
@@ -44,7 +44,7 @@ def workspace_document(root: Path, *, anywhere: bool = False) -> Document:
     """`arena.yaml`, or an empty document where there is none; see `document` for `anywhere`."""
     if regularfiles.is_named(root / FILE):
         return document(root, FILE, anywhere=anywhere)
-    return yamlfile.plain({}, FILE)
+    return loader.from_data({}, FILE)
 
 
 def document(root: Path, shown: str, *, anywhere: bool) -> Document:
@@ -55,12 +55,12 @@ def document(root: Path, shown: str, *, anywhere: bool) -> Document:
     fault = bounds.link_fault(root / shown, shown, root)
     if fault is not None and not anywhere:
         return Document(shown, None, (fault,))
-    return yamlfile.load(root / shown, shown, is_shown=fault is None)
+    return loader.load(root / shown, shown, is_shown=fault is None)
 
 
 def workspace_file(document: Document, kinds: Kinds, faults: list[Fault]) -> WorkspaceFile | None:
     """`arena.yaml` checked, its `defaults` and patterns too; what is wrong goes to `faults`."""
-    file, wrong = yamlfile.validate(document, WorkspaceFile)
+    file, wrong = loader.validate(document, WorkspaceFile)
     faults += wrong
     patterns = Part(document, ("redact",)).data
     for index, pattern in enumerate(patterns if isinstance(patterns, list) else ()):
@@ -82,7 +82,7 @@ def _pattern_faults(pattern: object, document: Document, loc: tuple[str | int, .
 def _default_faults(key: str, document: Document, kinds: Kinds) -> list[Fault]:
     loc = ("defaults", key)
     if key == "config":
-        return yamlfile.validate_part(Part(document, loc), TeamConfig)[1]
+        return loader.validate_part(Part(document, loc), TeamConfig)[1]
     known = ["config", JUDGE, *kinds.known()]
     if key in known or key.startswith("x-"):
         return []

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from arena_cli.ground.yamlfiles import yamlfile, yamlnodes, yamlwriting
+from arena_cli.yamlio import dump, loader, nodes
 
 _MARK = "\ufeff"  # of the order of bytes
 
@@ -19,22 +19,22 @@ def with_member(text: str, agent_id: str) -> str | None:
     if text.startswith(_MARK):
         added = with_member(text.removeprefix(_MARK), agent_id)
         return None if added is None else _MARK + added
-    before = yamlfile.parse(text, "")
+    before = loader.parse(text, "")
     try:
-        members = _members(yamlnodes.compose(text))
+        members = _members(nodes.compose(text))
     except yaml.YAMLError:
         return None
     if before.faults or members is None or not members.value:
         return None
-    word = yamlwriting.written([agent_id]).strip()[1:-1]  # of `[id]`
+    word = dump.dump_yaml([agent_id]).strip()[1:-1]  # of `[id]`
     added = _in_brackets(text, members, word) if members.flow_style else _below(text, members, word)
-    after = yamlfile.parse(added, "")
+    after = loader.parse(added, "")
     expected = {**before.data, "members": [*before.data["members"], agent_id]}
     return added if not after.faults and _same(after.data, expected) else None
 
 
 def _members(root: yaml.Node | None) -> yaml.SequenceNode | None:
-    for key, _, value in yamlnodes.children(root) if isinstance(root, yaml.MappingNode) else ():
+    for key, _, value in nodes.children(root) if isinstance(root, yaml.MappingNode) else ():
         if key == "members" and isinstance(value, yaml.SequenceNode):
             return value
     return None

@@ -10,14 +10,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from arena_cli.ground import regularfiles, wholefile
+from arena_cli.ground import excerpt, regularfiles, wholefile
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import Fault, FileFaults, UsageError
-from arena_cli.ground.yamlfiles import excerpt, yamlfile, yamlwriting
 from arena_cli.team import environ, files, ids, init, joining, workspace
 from arena_cli.team.model import AgentProfile
 from arena_cli.team.profiles import Kinds
 from arena_cli.team.workspace import Workspace
+from arena_cli.yamlio import dump, loader
 
 _SCHEMA_LINE = f"# yaml-language-server: $schema=../{init.SCHEMAS}/agent.json\n"
 _UNWRITTEN = " (not written)"
@@ -51,7 +51,7 @@ class Newcomer:
     def written(self) -> AgentProfile:
         """Its profile without what `arena.yaml` adds to all of its kind."""
         profile = self.workspace.profiles[self.agent_id]
-        adapter = yamlfile.parse(self.text, self.path).data["adapter"]
+        adapter = loader.parse(self.text, self.path).data["adapter"]
         implied = self.workspace.kinds.implied(str(adapter["type"]), adapter)
         return profile.model_copy(update={"adapter": {**implied, **adapter}})
 
@@ -88,7 +88,7 @@ def _value(key: str, last: str, text: str) -> Any:
     text, _ = texts.clean(text)
     if not text or "\n" in text:
         return text
-    document = yamlfile.parse(f"{last}: {text}", f"--set {key}")
+    document = loader.parse(f"{last}: {text}", f"--set {key}")
     if document.faults or not isinstance(document.data, dict) or [*document.data] != [last]:
         raise FileFaults([replace(fault, line=0, field="") for fault in document.faults])
     return document.data[last]
@@ -130,15 +130,15 @@ def check(
     is_outside = is_outside and agent_id not in (one.id for one in before.team(joined).members)
     if not is_outside:
         _check_is_new(root, agent_id)
-    unsaved = {path: yamlfile.plain(dict(data), path)}
+    unsaved = {path: loader.from_data(dict(data), path)}
     team_file = None
     by_hand = ""
     if joined is not None:
-        by_hand = before.drafts[joined].part.document.shown
+        by_hand = before.drafts[joined].part.document.name
         text = joining.with_member(_text_of(root / by_hand), agent_id)
         if text is not None:
             team_file, by_hand = (by_hand, text), ""
-            unsaved[team_file[0]] = yamlfile.parse(text, team_file[0])
+            unsaved[team_file[0]] = loader.parse(text, team_file[0])
     try:
         after = workspace.load(root, kinds=kinds, unsaved=unsaved, anywhere=anywhere)
     except FileFaults as error:
@@ -247,8 +247,8 @@ def _as_asked(fault: Fault, path: str) -> Fault:
 
 
 def _written(root: Path, data: Mapping[str, Any], path: str) -> str:
-    text = yamlwriting.written(dict(data))
-    read = yamlfile.parse(text, path)
+    text = dump.dump_yaml(dict(data))
+    read = loader.parse(text, path)
     if read.faults:
         raise FileFaults([replace(fault, file=path + _UNWRITTEN) for fault in read.faults])
     has_schema = (root / init.SCHEMAS / "agent.json").is_file()

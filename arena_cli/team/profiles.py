@@ -11,10 +11,10 @@ from pydantic import BaseModel
 
 from arena_cli.ground import bounds, nearest, regularfiles
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlfiles import shapefaults, yamlfile
-from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.team import environ, ids
 from arena_cli.team.model import AgentProfile
+from arena_cli.yamlio import loader, schema_errors
+from arena_cli.yamlio.document import Part, find_holder
 
 IDENTITY = frozenset({"agent_id", "name", "aliases", "member", "extends"})
 
@@ -44,7 +44,7 @@ class Source:
 
     def fault(self, loc: tuple[str | int, ...], what: str, mend: str = "") -> Fault:
         """A fault of the nearest file that holds what is at `loc`."""
-        return yamlfile.holder(self.parts, loc).fault(loc, what, mend)
+        return find_holder(self.parts, loc).fault(loc, what, mend)
 
 
 class Loaded(NamedTuple):
@@ -150,7 +150,7 @@ def load(
     if isinstance(data.get("agent_id"), str):
         data["agent_id"] = ids.normal(data["agent_id"])
         faults += _id_faults(agent_id, data["agent_id"], source)
-    profile, shape_faults = yamlfile.validate_merged(data, AgentProfile, source.parts)
+    profile, shape_faults = loader.validate_merged(data, AgentProfile, source.parts)
     faults += shape_faults
     text, prompt_faults = _role_prompt(data.get("role_prompt"), source, root, anywhere=anywhere)
     faults += prompt_faults
@@ -203,20 +203,20 @@ def _of_kind(
         parts.append(below)
     adapter = {**kinds.implied(kind, adapter), **adapter}
     if any(part.document.has_free_keys for part in parts):
-        adapter = shapefaults.without_free_keys(adapter, shape)
-    _, faults = yamlfile.validate_merged(adapter, shape, parts, later=environ.is_open)
+        adapter = schema_errors.drop_free_keys(adapter, shape)
+    _, faults = loader.validate_merged(adapter, shape, parts, is_pending=environ.is_open)
     return adapter, faults
 
 
 def _adapter_as_text(adapter: str, source: Source, kinds: Kinds) -> Fault:
     """`adapter: scripted`."""
     loc = ("adapter",)
-    part = yamlfile.holder(source.parts, loc)
+    part = find_holder(source.parts, loc)
     what = f"must be a mapping of keys, not the text `{adapter[:40]}`"
     mend = f"write `adapter: {{type: ...}}`; known: {', '.join(kinds.known())}"
     if adapter in kinds.known():
         written = f"{{type: {adapter}}}"
-        mend = part.document.rewritten((*part.loc, *loc), written) or f"write {written}"
+        mend = part.document.hint_with((*part.loc, *loc), written) or f"write {written}"
     return source.fault(loc, what, mend)
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from arena_cli.ground import nearest
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlfiles import yamlfile
-from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.team import ids, mentions
 from arena_cli.team.model import Human, Member, MemberRef, Team, TeamConfig, TeamFile
 from arena_cli.team.profiles import Loaded
 from arena_cli.team.roster import Clash
+from arena_cli.yamlio import loader
+from arena_cli.yamlio.document import Part
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Findings:
 
 def read(stem: str, part: Part) -> tuple[TeamFile | None, list[Fault]]:
     """One team file, by its stem."""
-    file, faults = yamlfile.validate(part.document, TeamFile)
+    file, faults = loader.validate(part.document, TeamFile)
     if file is None:
         return None, faults
     name = ids.normal(file.team)
@@ -82,7 +82,7 @@ def build(
     if whole and len(found.faults) == before:
         errors, warnings = mentions.roster_conflicts(members, draft.humans)
         found.faults += [_clash(error, draft, loaded) for error in errors]
-        found.warnings += [f"{draft.part.document.shown}: {warning}" for warning in warnings]
+        found.warnings += [f"{draft.part.document.name}: {warning}" for warning in warnings]
     if not whole or len(found.faults) > before:
         return None
     return Team(
@@ -111,7 +111,7 @@ def _clash(clash: Clash, draft: Draft, loaded: Mapping[str, Loaded]) -> Fault:
         mend = f"write another name; this one is the id at {where}"
     both = [loaded[one].profile for one in (clash.owner, clash.other) if one in loaded]
     if not all(profile.member for profile in both):  # they meet in this team only
-        mend += f"; both are in {draft.part.document.shown}"
+        mend += f"; both are in {draft.part.document.name}"
     return tell(str(clash), mend)
 
 
@@ -167,7 +167,7 @@ def _rules(parts: Sequence[Part], found: Findings) -> tuple[dict[str, Any], dict
     rules: dict[str, Any] = {}
     setters: dict[str, Part] = {}
     for part in parts:
-        config, faults = yamlfile.validate_part(part, TeamConfig)
+        config, faults = loader.validate_part(part, TeamConfig)
         found.faults += faults
         for key in config.model_fields_set if config is not None else ():
             rules[key] = getattr(config, key)

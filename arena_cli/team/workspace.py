@@ -12,12 +12,12 @@ from typing import Any
 
 from arena_cli.ground import nearest, regularfiles
 from arena_cli.ground.errors import Fault, FileFaults, UsageError
-from arena_cli.ground.yamlfiles import yamlfile
-from arena_cli.ground.yamlfiles.yamlfile import Document, Part
 from arena_cli.team import files, ids, profiles, teams
 from arena_cli.team.model import AgentProfile, Human, Member, Team, WorkspaceFile
 from arena_cli.team.profiles import Kinds, Loaded, Source
 from arena_cli.team.teams import Draft, Findings
+from arena_cli.yamlio import loader
+from arena_cli.yamlio.document import Document, Part, find_holder
 
 VARIABLE = "ARENA_WORKSPACE"
 
@@ -164,7 +164,7 @@ class Workspace:
                 agent_id = ids.normal(key)
                 changed[agent_id] = self._overridden(agent_id, Source(keys, places), faults)
             else:
-                place = yamlfile.holder(parts, (key,))
+                place = find_holder(parts, (key,))
                 faults.append(place.fault((key,), "must be a mapping of keys"))
         loaded = dict(self.loaded)
         faults += _load_profiles(
@@ -290,5 +290,5 @@ def _load_profiles(
 def _everyone(loaded: Mapping[str, Loaded], document: Document) -> Draft:
     """The team of a workspace that names none."""
     agents = [agent_id for agent_id, one in loaded.items() if one.profile.member]
-    part = Part(yamlfile.plain(None, files.AGENTS))
+    part = Part(loader.from_data(None, files.AGENTS))
     return Draft(None, agents, part, rules=files.common_rules(document))

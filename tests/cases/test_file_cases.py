@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from arena_cli.ground.yamlfiles import yamlfile
 from arena_cli.team.model import AgentProfile
+from arena_cli.yamlio import loader
 
 TEXT = "agent_id: dev\nname: 开发\nadapter:\n  type: scripted\n  replies: [你好]\n"
 
 
 def test_c41_a_value_that_starts_with_at_must_be_quoted() -> None:
-    (fault,) = yamlfile.parse("step: 1\nmessage: @alice hi\n", "s.yaml").faults
+    (fault,) = loader.parse("step: 1\nmessage: @alice hi\n", "s.yaml").faults
     assert str(fault) == (
         "s.yaml:2: a value that starts with @ must be quoted\n"
         "  message: @alice hi\n"
@@ -23,7 +23,7 @@ def test_c41_a_value_that_starts_with_at_must_be_quoted() -> None:
 
 
 def test_c41_a_tab_cannot_indent() -> None:
-    (fault,) = yamlfile.parse("adapter:\n\ttype: cli\n", "a.yaml").faults
+    (fault,) = loader.parse("adapter:\n\ttype: cli\n", "a.yaml").faults
     assert str(fault) == (
         "a.yaml:2: a tab cannot indent in YAML\n  \\ttype: cli\n  ^\n  indent with spaces"
     )
@@ -31,15 +31,15 @@ def test_c41_a_tab_cannot_indent() -> None:
 
 @pytest.mark.parametrize("text", ["no", "1:30", "2026-11-28", "on", "yes", "off"])
 def test_c41_what_looks_like_a_text_stays_a_text(text: str) -> None:
-    document = yamlfile.parse(f"{TEXT}avatar: {text}\n", "dev.yaml")
-    profile, faults = yamlfile.validate(document, AgentProfile)
+    document = loader.parse(f"{TEXT}avatar: {text}\n", "dev.yaml")
+    profile, faults = loader.validate(document, AgentProfile)
     assert faults == []
     assert profile is not None
     assert profile.avatar == text
 
 
 def test_c42_a_key_that_stands_twice_is_told_with_both_lines() -> None:
-    (fault,) = yamlfile.parse(f"{TEXT}  model: a\n  model: b\n", "dev.yaml").faults
+    (fault,) = loader.parse(f"{TEXT}  model: a\n  model: b\n", "dev.yaml").faults
     assert str(fault) == (
         "dev.yaml:7: adapter.model: stands twice; first on line 6\n"
         "  model: b\n"
@@ -62,6 +62,6 @@ def test_c42_a_key_that_stands_twice_is_told_with_both_lines() -> None:
 def test_c42_bom_and_line_endings_make_no_difference(tmp_path: Path, raw: bytes) -> None:
     path = tmp_path / "dev.yaml"
     path.write_bytes(raw)
-    read, plain = yamlfile.load(path, "dev.yaml"), yamlfile.parse(TEXT, "dev.yaml")
+    read, plain = loader.load(path, "dev.yaml"), loader.parse(TEXT, "dev.yaml")
     assert (read.data, read.faults) == (plain.data, ())
     assert read.line(("adapter", "replies", 0)) == plain.line(("adapter", "replies", 0)) == 5

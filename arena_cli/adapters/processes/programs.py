@@ -14,9 +14,8 @@ from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
 from arena_cli.adapters.base import Endpoint, Settings
-from arena_cli.ground import ownfiles
+from arena_cli.ground import excerpt, ownfiles
 from arena_cli.ground import text as texts
-from arena_cli.ground.yamlfiles import excerpt
 from arena_cli.team.environ import INHERIT, is_open
 from arena_cli.team.files import WORK
 

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal, NoReturn
 from pydantic import AfterValidator, Field
 
 from arena_cli.ground.bounds import OutsideError
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import checks, json_schema, json_values
 from arena_cli.scenario.expect.checks import NoVerdict, Verdict
 from arena_cli.scenario.expect.conversation import Subject
 from arena_cli.scenario.expect.folders import Folders
 from arena_cli.scenario.expect.json_schema import CannotTell, NotASchema
 from arena_cli.team.model import FileShape
+from arena_cli.yamlio.nodes import Loc
 
 # JSON begins right behind a fence and its word, or in the next line. In a span of code within a
 # line only a whole object or list counts: `true` in prose is no answer.

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from arena_cli.ground import text as texts
 from arena_cli.ground.userpattern import PatternTimeout
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import language, patterns
 from arena_cli.scenario.expect.conversation import Conversation
 from arena_cli.team import letters
+from arena_cli.yamlio.nodes import Loc
 
 EXCERPT = 160  # characters of a text that a verdict shows
 REASON = 2000  # characters of a reason that somebody else gives

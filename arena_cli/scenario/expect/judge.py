@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from arena_cli.ground import text as texts
-from arena_cli.ground.yamlfiles import yamlnodes
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import judging, keys, walk
 from arena_cli.scenario.expect.checks import Check, NoVerdict, Verdict
 from arena_cli.scenario.expect.conversation import FAILED, Call, Conversation
 from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.scenario.expect.verdicts import NOT_YET, Consulted, JudgeError, Question
 from arena_cli.scenario.result import CheckResult, Failure, Status
+from arena_cli.yamlio import nodes
+from arena_cli.yamlio.nodes import Loc
 
 Locate = Callable[[Loc], tuple[str, int]]
 """The file and the line of what stands at a place of a scenario."""
@@ -79,7 +79,7 @@ def result(
     """A verdict about what stands at `below` of what stands at `loc`; `judge` gave it, if any."""
     return CheckResult(
         place=functools.partial(locate, (*loc, *below)),
-        field=yamlnodes.dotted(below),
+        field=nodes.dotted(below),
         status=status,
         expected=texts.clean(verdict.expected)[0],
         actual=texts.clean(verdict.actual)[0],

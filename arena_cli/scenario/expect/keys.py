@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import carried, counts, patterns, remembered, rows, said
 from arena_cli.scenario.expect.checks import Check, Verdict
 from arena_cli.scenario.expect.conversation import Conversation
@@ -20,6 +19,7 @@ from arena_cli.scenario.expect.shapes import (
     Range,
     Replied,
 )
+from arena_cli.yamlio.nodes import Loc
 
 Checks = Iterable[Check]
 

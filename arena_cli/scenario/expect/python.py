@@ -18,12 +18,12 @@ from pydantic import AfterValidator
 
 from arena_cli.ground import nearest, regularfiles
 from arena_cli.ground.bounds import OutsideError
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import own
 from arena_cli.scenario.expect.checks import Verdict
 from arena_cli.scenario.expect.conversation import Subject
 from arena_cli.scenario.expect.folders import Folders
 from arena_cli.scenario.expect.own import OwnCheckError, Reply, Run
+from arena_cli.yamlio.nodes import Loc
 
 _TARGET = re.compile(r"(?P<file>.+\.py):(?P<name>[^\W\d]\w*)", re.IGNORECASE)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import checks, counts, kinds, patterns
 from arena_cli.scenario.expect.checks import Check, Verdict
 from arena_cli.scenario.expect.conversation import Conversation, Subject
 from arena_cli.scenario.expect.shapes import DeviationRow, Noted, NoteRow, NotesShown, Range
 from arena_cli.transcript.events import Deviation, NoteEvent
+from arena_cli.yamlio.nodes import Loc
 
 NOTHING = "nothing was noted"
 

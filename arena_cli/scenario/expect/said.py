@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import checks, kinds
 from arena_cli.scenario.expect.check_shapes import TextCheck, key_of
 from arena_cli.scenario.expect.checks import Check, Verdict
 from arena_cli.scenario.expect.conversation import Call, Conversation, Subject
 from arena_cli.scenario.expect.shapes import EVERYBODY, Which
+from arena_cli.yamlio.nodes import Loc
 
 
 class _Texts(NamedTuple):

@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple
 from arena_cli.ground import regularfiles, wholefile
 from arena_cli.ground import text as texts
 from arena_cli.ground.errors import DiskRefused
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import checks, patterns
 from arena_cli.scenario.expect.checks import NoVerdict, Verdict
 from arena_cli.scenario.expect.conversation import Subject
 from arena_cli.scenario.expect.folders import Folders
+from arena_cli.yamlio.nodes import Loc
 
 FOLDER = "recordings"
 SUFFIX = ".snapshots.json"

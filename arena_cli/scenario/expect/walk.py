@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect.check_shapes import CheckKeys, key_of
 from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.team.model import FileShape
+from arena_cli.yamlio.nodes import Loc
 
 
 class Given(NamedTuple):

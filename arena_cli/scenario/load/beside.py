@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import as_json, python, snapshots, walk
 from arena_cli.scenario.expect.folders import Folders
 from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.scenario.load.shapes import ScenarioFile
+from arena_cli.yamlio.nodes import Loc
 
 Wrong = tuple[Loc, str, str]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from arena_cli.ground import nearest
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlfiles import yamlfile
-from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.scenario.load.parts import below, below_all, tried
 from arena_cli.scenario.load.shapes import TeamPart
 from arena_cli.team import ids
 from arena_cli.team.model import Team
 from arena_cli.team.workspace import Workspace
+from arena_cli.yamlio import loader
+from arena_cli.yamlio.document import Part, find_holder
 
 
 def team_of(
@@ -24,12 +24,12 @@ def team_of(
     `keys` are those of `TeamPart`, as they stand in `parts`. Without a team and a fault, the
     shape's faults tell why.
     """
-    part, _ = yamlfile.validate_merged(keys, TeamPart, parts)
+    part, _ = loader.validate_merged(keys, TeamPart, parts)
     if part is None:
         return None, workspace, []
     faults: list[Fault] = []
     if part.team is not None and part.agents is not None:
-        place = yamlfile.holder(parts, ("agents",))
+        place = find_holder(parts, ("agents",))
         what, mend = "`team` and `agents` are both given", "take one of them out"
         return None, workspace, [place.fault(("agents",), what, mend)]
     changed = workspace
@@ -44,12 +44,12 @@ def team_of(
     # The nearest has the last word.
     rules = [below(one, ("config",)) for one in reversed(parts) if one.holds(("config",))]
     agents, humans, name = part.agents, part.humans, part.team or workspace.file.team
-    their_part = None if humans is None else yamlfile.holder(parts, ("humans",))
+    their_part = None if humans is None else find_holder(parts, ("humans",))
 
     def made() -> Team:
         if agents is None:
             return changed.team(name, overrides=rules, humans=humans, humans_part=their_part)
-        members = below(yamlfile.holder(parts, ("agents",)), ("agents",))
+        members = below(find_holder(parts, ("agents",)), ("agents",))
         return changed.team_of(
             agents, members, overrides=rules, humans=humans, humans_part=their_part
         )
@@ -72,6 +72,6 @@ def _strangers(
         members = [member.id for member in team.members]
         near = nearest.of(agent_id, members)
         mend = f"did you mean `{near}`?" if near else "a new agent plays if `agents:` names it"
-        place = yamlfile.holder(parts, ("profiles", agent_id))
+        place = find_holder(parts, ("profiles", agent_id))
         what = f"`{agent_id}` is no agent of the workspace, and not in the team"
         yield place.fault(("profiles", agent_id), what, mend)

@@ -9,10 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from arena_cli.ground.errors import Fault, FileFaults
-from arena_cli.ground.yamlfiles import yamlfile, yamlnodes
-from arena_cli.ground.yamlfiles.document import Document
-from arena_cli.ground.yamlfiles.yamlfile import Part
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import snapshots
 from arena_cli.scenario.expect.folders import Folders
 from arena_cli.scenario.load import (
@@ -36,6 +32,9 @@ from arena_cli.session import outgoing
 from arena_cli.team import schema as schemas
 from arena_cli.team.model import Team
 from arena_cli.team.workspace import Workspace
+from arena_cli.yamlio import loader, nodes
+from arena_cli.yamlio.document import Document, Part, find_holder
+from arena_cli.yamlio.nodes import Loc
 
 _VAR = {"type": "string", "pattern": r"^\$\{vars\.[^{}]*\}$"}
 _JUDGED = frozenset({"expect", "check"})
@@ -172,8 +171,8 @@ def _same_stems(chains: Mapping[Path, list[Document]]) -> Iterator[tuple[Path, F
         if stem in known:
             what = f"`{path.stem}` is the name of {known[stem]} too"
             mend = "a scenario's recording is named after its file: rename one of them"
-            yield path, Fault(document.shown, 1, "", what, mend)
-        known.setdefault(stem, document.shown)
+            yield path, Fault(document.name, 1, "", what, mend)
+        known.setdefault(stem, document.name)
 
 
 def _cases(documents: Sequence[Document]) -> tuple[list[Case | None], list[Fault]]:
@@ -187,13 +186,13 @@ def _cases(documents: Sequence[Document]) -> tuple[list[Case | None], list[Fault
     if not keys:
         return [None], []
     parts = [Part(document) for document in documents]
-    frame, faults = yamlfile.validate_merged(keys, Frame, parts)
+    frame, faults = loader.validate_merged(keys, Frame, parts)
     if frame is None:
         return [], faults
     seen: set[str] = set()
     for index, case in enumerate(frame.cases):
         if case.id in seen:
-            place = yamlfile.holder(parts, ("cases", index))
+            place = find_holder(parts, ("cases", index))
             faults.append(place.fault(("cases", index, "id"), f"`{case.id}` stands twice"))
         seen.add(case.id)
     return list(frame.cases) or [None], faults
@@ -237,12 +236,14 @@ class _Filled:
             return isinstance(value, str) and value in self.unknown
 
         def check() -> tuple[ScenarioFile | None, list[Fault]]:
-            return yamlfile.validate_merged(self.data, ScenarioFile, self.parts, later=is_unknown)
+            return loader.validate_merged(
+                self.data, ScenarioFile, self.parts, is_pending=is_unknown
+            )
 
         file, faults = check()
         if file is None and self.typed:
             wrong = {fault.field for fault in faults}
-            texts = {loc for loc in self.typed if yamlnodes.dotted(loc) in wrong}
+            texts = {loc for loc in self.typed if nodes.dotted(loc) in wrong}
             self.data = placeholders.as_texts(self.data, texts)
             file, faults = check()
         return file, faults
@@ -359,7 +360,7 @@ class _Loader:
 
 
 def _faults(wrong: Iterable[beside.Wrong], parts: Sequence[Part]) -> list[Fault]:
-    return [yamlfile.holder(parts, loc).fault(loc, what, mend) for loc, what, mend in wrong]
+    return [find_holder(parts, loc).fault(loc, what, mend) for loc, what, mend in wrong]
 
 
 def _in_cases(fault: Fault, cases: Sequence[str], of: int) -> Fault:

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.scenario.load import past
 from arena_cli.scenario.load.include import Reader
 from arena_cli.scenario.load.parts import tried
@@ -16,6 +15,7 @@ from arena_cli.scenario.load.shapes import Given
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import PastPart
 from arena_cli.team.model import Team
+from arena_cli.yamlio.document import Part
 
 
 class Pasts:

@@ -9,8 +9,8 @@ from typing import Any
 
 from arena_cli.ground import bounds, ownfiles
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlfiles import yamlfile
-from arena_cli.ground.yamlfiles.yamlfile import Document
+from arena_cli.yamlio import loader
+from arena_cli.yamlio.document import Document
 
 KEY = "include"
 
@@ -44,7 +44,7 @@ class Reader:
         if not (is_inside or is_chosen or self.anywhere):
             what = f"is a link that leads out of the workspace: {shown}"
             return Document(shown, None, (Fault(self._link_to(path), 0, "", what, bounds.HINT),))
-        return yamlfile.load(path, shown, is_shown=is_inside or is_chosen)
+        return loader.load(path, shown, is_shown=is_inside or is_chosen)
 
     def _link_to(self, path: Path) -> str:
         """A link in the workspace that leads to a file outside, as the user is shown it."""
@@ -83,7 +83,7 @@ class Reader:
                 faults.append(document.fault(loc, f"there is no file `{name}`", mend))
             elif target in (*above, path):
                 circle = " → ".join(
-                    self.document(one).shown for one in (*_from(target, (*above, path)), target)
+                    self.document(one).name for one in (*_from(target, (*above, path)), target)
                 )
                 faults.append(document.fault(loc, f"includes itself: {circle}", "take one out"))
             elif target not in found:

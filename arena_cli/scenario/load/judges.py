@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from arena_cli.ground import nearest
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import judging, walk
 from arena_cli.scenario.expect.judging import JudgeCheck
 from arena_cli.scenario.load import beside
@@ -13,6 +12,7 @@ from arena_cli.scenario.load.named import Wrong
 from arena_cli.scenario.load.shapes import ScenarioFile
 from arena_cli.team.model import Member, Team
 from arena_cli.team.profiles import Loaded
+from arena_cli.yamlio.nodes import Loc
 
 DEFAULT = "defaults: {judge: ID}"
 

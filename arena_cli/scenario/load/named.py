@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from arena_cli.ground import nearest
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import keys
 from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.scenario.load.shapes import ScenarioFile
 from arena_cli.session.outgoing import USER
 from arena_cli.team import mentions
 from arena_cli.team.model import Team
+from arena_cli.yamlio.nodes import Loc
 
 Wrong = tuple[Loc, str, str]
 

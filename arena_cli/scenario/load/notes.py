@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 from arena_cli.ground import filenames, ownfiles, regularfiles, wholefile
 from arena_cli.ground.errors import DiskRefused, Fault, FileFaults, UsageError
-from arena_cli.ground.yamlfiles import yamlfile
-from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.memory import reading
 from arena_cli.memory.folder import SUFFIX
 from arena_cli.memory.note import Note
 from arena_cli.scenario.load.include import Reader
 from arena_cli.scenario.load.shapes import Given
+from arena_cli.yamlio.document import Part, find_holder
 
 
 class GivenNote(NamedTuple):
@@ -53,12 +52,12 @@ def of(
             faults += error.faults
             continue
         except UsageError as error:
-            faults.append(yamlfile.holder(parts, loc).fault(loc, error.what, error.mend))
+            faults.append(find_holder(parts, loc).fault(loc, error.what, error.mend))
             continue
         folded = unicodedata.normalize("NFC", note.name).casefold()
         if folded in found:
             what = f"`{note.name}` is the name of two notes: a session has one of a name"
-            faults.append(yamlfile.holder(parts, loc).fault(loc, what, "rename one of the files"))
+            faults.append(find_holder(parts, loc).fault(loc, what, "rename one of the files"))
         found.setdefault(folded, note)
     return tuple(found.values())
 

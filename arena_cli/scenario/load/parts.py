@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from arena_cli.ground.errors import Fault, FileFaults, UsageError
-from arena_cli.ground.yamlfiles import yamlfile
-from arena_cli.ground.yamlfiles.yamlfile import Part
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
+from arena_cli.yamlio.document import Part, find_holder
+from arena_cli.yamlio.nodes import Loc
 
 T = TypeVar("T")
 
@@ -30,6 +29,6 @@ def tried(make: Callable[[], T], parts: Sequence[Part], loc: Loc, faults: list[F
     except FileFaults as error:
         faults += error.faults
     except UsageError as error:
-        place = yamlfile.holder(parts, loc)
+        place = find_holder(parts, loc)
         faults.append(place.fault(loc, error.what, error.mend))
     return None

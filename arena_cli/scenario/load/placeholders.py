@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from arena_cli.ground import nearest, templates
 from arena_cli.ground.errors import Fault
-from arena_cli.ground.yamlfiles.yamlfile import Document
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
+from arena_cli.yamlio.document import Document
+from arena_cli.yamlio.nodes import Loc
 
 PROFILES = "profiles"
 

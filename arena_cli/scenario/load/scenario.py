@@ -10,9 +10,6 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from arena_cli.ground.errors import Fault, FileFaults, UsageError
-from arena_cli.ground.yamlfiles import yamlfile
-from arena_cli.ground.yamlfiles.yamlfile import Part
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect.shapes import Expect
 from arena_cli.scenario.load import placeholders
 from arena_cli.scenario.load.include import Reader
@@ -24,6 +21,9 @@ from arena_cli.session.outgoing import Outgoing, PastPart, Planted
 from arena_cli.team.model import Member, Team
 from arena_cli.team.profiles import Loaded
 from arena_cli.team.workspace import Workspace
+from arena_cli.yamlio import loader
+from arena_cli.yamlio.document import Part, find_holder
+from arena_cli.yamlio.nodes import Loc
 
 S = TypeVar("S", bound=BaseModel)
 Sent = Outgoing | Planted | None
@@ -69,7 +69,7 @@ class Scenario:
     @property
     def shown(self) -> str:
         """The file's path as the user is shown it."""
-        return self.parts[0].document.shown
+        return self.parts[0].document.name
 
     @property
     def skip(self) -> str | None:
@@ -92,8 +92,8 @@ class Scenario:
 
     def place(self, loc: Loc) -> tuple[str, int]:
         """The file and the line of what stands at `loc`."""
-        document = yamlfile.holder(self.parts, loc).document
-        return document.shown, document.line(loc)
+        document = find_holder(self.parts, loc).document
+        return document.name, document.line(loc)
 
     def sent_with(self, index: int, saved: Mapping[str, str]) -> Sent:
         """What a step sends once all that it waits for is saved.
@@ -118,7 +118,7 @@ class Scenario:
         return self._as(Expect, placeholders.with_saved(raw, saved), loc)
 
     def _as(self, shape: type[S], raw: Any, loc: Loc) -> S:
-        instance, faults = yamlfile.validate_merged(raw, shape, below_all(self.parts, loc))
+        instance, faults = loader.validate_merged(raw, shape, below_all(self.parts, loc))
         if instance is None:
             raise FileFaults(faults)
         return instance

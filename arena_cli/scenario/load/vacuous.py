@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import as_json, patterns, walk
 from arena_cli.scenario.expect.folders import Folders
 from arena_cli.scenario.load import beside
 from arena_cli.scenario.load.beside import Wrong
 from arena_cli.scenario.load.shapes import ScenarioFile
+from arena_cli.yamlio.nodes import Loc
 
 
 def errors(file: ScenarioFile) -> Iterator[Wrong]:

@@ -14,7 +14,6 @@ from arena_cli.ground.clock import HastyClock
 from arena_cli.ground.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.ground.protocol import Usage
 from arena_cli.ground.userpattern import PatternTimeout
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.expect import conversation, judge
 from arena_cli.scenario.expect.checks import Verdict
 from arena_cli.scenario.expect.conversation import Conversation
@@ -48,6 +47,7 @@ from arena_cli.transcript.events import (
     NoteEvent,
     SessionEvent,
 )
+from arena_cli.yamlio.nodes import Loc
 
 Keep = Literal["failed", "all", "none"]
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 
 from arena_cli.ground import text as texts
-from arena_cli.ground.yamlfiles import yamlfile
-from arena_cli.ground.yamlfiles.yamlnodes import Loc, dotted
 from arena_cli.scenario.expect import checks
 from arena_cli.scenario.load.scenario import Scenario
 from arena_cli.scenario.result import CheckResult
+from arena_cli.yamlio.document import find_holder
+from arena_cli.yamlio.nodes import Loc, dotted
 
 KIND = "scripted"
 
@@ -32,9 +32,9 @@ def unused(scenario: Scenario, used: Sequence[Mapping[str, set[int]]]) -> list[C
 def _unused(scenario: Scenario, agent: str, index: int, entry: object) -> CheckResult:
     loc: Loc = ("adapter", "replies", index)
     parts = scenario.profiles[agent].source.parts
-    part = yamlfile.holder(parts, loc)
+    part = find_holder(parts, loc)
     return CheckResult(
-        place=lambda: (part.document.shown, part.document.line((*part.loc, *loc))),
+        place=lambda: (part.document.name, part.document.line((*part.loc, *loc))),
         field=dotted((*part.loc, *loc)),
         status="failed",
         expected=f"the script of {agent} is used up (strict)",

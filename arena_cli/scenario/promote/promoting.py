@@ -18,8 +18,6 @@ from arena_cli.ground import filenames
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.redact import Redactor
 from arena_cli.ground.text import shown_line
-from arena_cli.ground.yamlfiles import yamlfile
-from arena_cli.ground.yamlfiles.yamlfile import Part
 from arena_cli.scenario.load import file, select
 from arena_cli.scenario.load.include import Reader
 from arena_cli.scenario.load.select import Selected
@@ -40,6 +38,8 @@ from arena_cli.team import files as team_files
 from arena_cli.team.model import Human, Team
 from arena_cli.team.workspace import Workspace
 from arena_cli.transcript.events import MessageEvent, ReplyFinished
+from arena_cli.yamlio import loader
+from arena_cli.yamlio.document import Part
 
 _NOT_IN_A_NAME = re.compile(r"[\s!-,/:-@\[-^`{-~]+")
 """What a shell would take for something else, or want in quotes."""
@@ -196,7 +196,7 @@ def _who_plays(taken: Taken, workspace: Workspace) -> tuple[dict[str, Any], Team
     else:  # without a key it would be that one
         agents = [member.id for member in session.members]
         keys = {"agents": agents}
-        part = Part(yamlfile.plain(agents, taken.session.session))
+        part = Part(loader.from_data(agents, taken.session.session))
         team = workspace.team_of(agents, part)
     humans = {human.id: human for human in team.humans}
     for human in _humans(taken):

@@ -10,7 +10,6 @@ from typing import Any
 from arena_cli.ground import filenames, templates, text
 from arena_cli.ground.errors import UsageError
 from arena_cli.ground.protocol import Attachment, Message
-from arena_cli.ground.yamlfiles import yamlwriting
 from arena_cli.scenario.expect import conversation
 from arena_cli.scenario.load import past
 from arena_cli.scenario.load.include import Reader
@@ -22,6 +21,7 @@ from arena_cli.team import init, mentions
 from arena_cli.team.model import Team
 from arena_cli.transcript import attachments, events
 from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished, StatusReported
+from arena_cli.yamlio import dump
 
 FIXTURES = "fixtures"
 PAST = "past.jsonl"
@@ -77,7 +77,7 @@ class Writer:
             **({"given": given} if given else {}),
             "steps": [self._step(piece) for piece in pieces],
         }
-        text = self._head() + yamlwriting.written(data)
+        text = self._head() + dump.dump_yaml(data)
         return Written(title, text, self._files, pieces, self._notes)
 
     def _head(self) -> str:

@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from arena_cli.ground import templates
-from arena_cli.ground.yamlfiles import yamlfile
-from arena_cli.ground.yamlfiles.yamlfile import Part
-from arena_cli.ground.yamlfiles.yamlnodes import Loc
 from arena_cli.scenario.load.scenario import Scenario
 from arena_cli.scenario.recording import settings
 from arena_cli.scenario.result import Drift
 from arena_cli.team import ids
+from arena_cli.yamlio.document import Part, find_holder
+from arena_cli.yamlio.nodes import Loc
 
 _OF_WORKSPACE = ("models", "memory")
 
@@ -97,9 +96,9 @@ def _shown(parts: Sequence[Part], loc: Loc) -> str:
     """Return the place of the nearest part that holds `loc`, or as much of it as any does."""
     if not parts:
         return ""
-    part = yamlfile.holder(parts, loc)
+    part = find_holder(parts, loc)
     document = part.document
-    return f"{document.shown}:{document.line((*part.loc, *loc))}"
+    return f"{document.name}:{document.line((*part.loc, *loc))}"
 
 
 def _rubric(drift: Drift, scenario: Scenario) -> str:

@@ -1,7 +1,7 @@
 """YAML nodes to plain data, as the core schema of YAML 1.2 reads them.
 
-https://yaml.org/spec/1.2.2/#103-core-schema, with merge keys (`<<`) beside it. PyYAML itself reads
-YAML 1.1, where `no`, `1:30` and `2026-11-28` are not texts; so it gives the nodes only.
+https://yaml.org/spec/1.2.2/#103-core-schema, and merge keys (`<<`) as well. PyYAML itself reads
+YAML 1.1, where `no`, `1:30` and `2026-11-28` are no strings; so only its nodes are used.
 """
 
 from __future__ import annotations
@@ -12,28 +12,30 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from arena_cli.yamlio import lines
+
 Loc = tuple[str | int, ...]
 Node = yaml.Node
 
 MAX_DEPTH = 100
 MISSING: Any = object()
-MAX_EXPANDED = 100_000  # nodes that aliases may stand for, all together
+MAX_EXPANDED = 100_000  # nodes that all aliases together may stand for
 
 _CORE = "tag:yaml.org,2002:"
 _STR = _CORE + "str"
 _SCALAR = yaml.ScalarNode
-_MAY_BE_NO_TEXT = frozenset("~nNtTfF-+.0123456789")
+_MAY_BE_NO_STRING = frozenset("~nNtTfF-+.0123456789")
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _CoreLoader(_Base):  # type: ignore[misc]  # to mypy its base, in C where it can be, is Any
+class _CoreLoader(_Base):  # type: ignore[misc]  # mypy sees its base, in C if available, as Any
     """Composes nodes; a plain scalar gets the tag that the core schema gives it."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # PyYAML fills it per class
 
     def resolve(self, kind: type[Node], value: str | None, implicit: Any) -> Any:
-        """The tag of a node; most are texts, which a look at the first character tells."""
-        if kind is _SCALAR and value and value[0] not in _MAY_BE_NO_TEXT:
+        """Return the tag of a node; the first character shows that most are strings."""
+        if kind is _SCALAR and value and value[0] not in _MAY_BE_NO_STRING:
             return _STR
         return super().resolve(kind, value, implicit)
 
@@ -52,11 +54,27 @@ for _name, _pattern, _first in (
     _CoreLoader.add_implicit_resolver(_CORE + _name, re.compile(rf"(?:{_pattern})\Z"), _first)
 
 CORE_RESOLVERS = _CoreLoader.yaml_implicit_resolvers
-"""By first character: (tag, pattern) of the plain scalars that are no texts."""
+"""By first character: (tag, pattern) of the plain scalars that are no strings."""
+
+
+class Finding(NamedTuple):
+    """An error at a line (from 1) and, where it is known, a column (from 0) of a text.
+
+    `fixed` is the line as it should be. `dropped` are the places of values that leave the data: no
+    further error is reported about them.
+    """
+
+    line: int
+    problem: str
+    hint: str = ""
+    column: int | None = None
+    fixed: str | None = None
+    loc: Loc = ()
+    dropped: tuple[Loc, ...] = ()
 
 
 def compose(text: str) -> Node | None:
-    """The one document of `text` as nodes, None where it is empty; raises `yaml.YAMLError`."""
+    """Return the one document of `text` as nodes, None if it is empty; raise `yaml.YAMLError`."""
     loader = _CoreLoader(text)
     try:
         node: Node | None = loader.get_single_node()
@@ -65,44 +83,12 @@ def compose(text: str) -> Node | None:
         loader.dispose()
 
 
-def tokens(text: str) -> Iterator[yaml.Token]:
-    """The tokens of `text`, up to what is no YAML."""
-    loader = _CoreLoader(text)
-    try:
-        while loader.check_token():
-            yield loader.get_token()
-    except yaml.YAMLError:
-        return
-    finally:
-        loader.dispose()
-
-
-def open_bracket(text: str) -> tuple[int, int] | None:
-    """Line and column, from 0, of the last { or [ that nothing closes."""
-    waiting: list[tuple[int, int]] = []
-    for token in tokens(text):
-        if isinstance(token, (yaml.FlowMappingStartToken, yaml.FlowSequenceStartToken)):
-            waiting.append((token.start_mark.line, token.start_mark.column))
-        elif isinstance(token, (yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)) and waiting:
-            waiting.pop()
-    return waiting[-1] if waiting else None
-
-
-def quoted_until(text: str, line: int, column: int) -> tuple[int, int] | None:
-    """Line and column, from 0, where the quoted text begins that ends at a line and column."""
-    for token in tokens(text):
-        end = token.end_mark
-        if isinstance(token, yaml.ScalarToken) and (end.line, end.column) == (line, column):
-            return token.start_mark.line, token.start_mark.column
-    return None
-
-
 def children(
-    node: Node, inside: frozenset[int] = frozenset()
+    node: Node, open_ids: frozenset[int] = frozenset()
 ) -> Iterator[tuple[str | int, Node, Node]]:
-    """(key or index, the node whose line shows it, value) of a mapping or a list.
+    """Yield (key or index, the node whose line shows it, value) of a mapping or a list.
 
-    What is merged in comes after the mapping's own keys; `inside` are those being merged already.
+    Merged values follow the mapping's own; `open_ids` are the mappings being merged already.
     """
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
@@ -115,35 +101,44 @@ def children(
             elif isinstance(key, yaml.ScalarNode):
                 yield key.value, key, value
         for base in merged:
-            if id(base) not in inside:
-                yield from children(base, inside | {id(node)})
+            if id(base) not in open_ids:
+                yield from children(base, open_ids | {id(node)})
+
+
+def walk(root: Node) -> Iterator[tuple[Loc, yaml.ScalarNode | None, Node]]:
+    """Yield every value with its place and the node of its key, each node once."""
+    seen: set[int] = set()
+    waiting: list[tuple[Loc, yaml.ScalarNode | None, Node]] = [((), None, root)]
+    while waiting:
+        loc, key, node = waiting.pop()
+        yield loc, key, node
+        if id(node) in seen or len(loc) > MAX_DEPTH:
+            continue
+        seen.add(id(node))
+        below_node: list[tuple[Loc, yaml.ScalarNode | None, Node]] = []
+        if isinstance(node, yaml.SequenceNode):
+            below_node = [((*loc, index), None, item) for index, item in enumerate(node.value)]
+        elif isinstance(node, yaml.MappingNode):
+            below_node = [
+                ((*loc, name.value), name, value)
+                for name, value in node.value
+                if isinstance(name, yaml.ScalarNode)
+            ]
+        waiting += reversed(below_node)
 
 
 def _is_merge(key: Node) -> bool:
     return isinstance(key, yaml.ScalarNode) and key.value == "<<" and not key.style
 
 
-class Finding(NamedTuple):
-    """Something wrong at a line (from 1) and, where it is known, a column (from 0) of a text.
-
-    `fixed` is the line as it should be, `mended` the whole text to go on reading with, if certain.
-    `pieces` are the places of what leaves the data: keys that are pieces of a text, and the like.
-    """
-
-    line: int
-    what: str
-    mend: str = ""
-    column: int | None = None
-    fixed: str | None = None
-    loc: Loc = ()
-    mended: str | None = None
-    pieces: tuple[Loc, ...] = ()
+class TooLarge(Exception):
+    """The aliases of a file stand for more values than are read; see `Builder.findings`."""
 
 
 class Builder:
-    """Builds plain data from one file's nodes and collects what is wrong with them.
+    """Builds plain data from one file's nodes and collects the errors in them.
 
-    Aliases share one value; what they would be if written out is counted against `MAX_EXPANDED`.
+    Aliases share one value; their size if written out is counted against `MAX_EXPANDED`.
     """
 
     def __init__(self, text: str) -> None:
@@ -157,7 +152,7 @@ class Builder:
         self._expanded = 0
 
     def build(self, node: Node, loc: Loc = ()) -> Any:
-        """The node as dict, list, str, int, float, bool or None; keys are texts as written."""
+        """Return the node as dict, list, str, int, float, bool or None; keys as written."""
         if isinstance(node, _SCALAR):
             self._size += 1
             return node.value if node.tag == _STR else self._scalar(node, loc)
@@ -166,22 +161,22 @@ class Builder:
             self._expand(node, loc, known[1])
             return known[0]
         if id(node) in self._open:
-            return self._find(node, loc, "an alias (`*...`) stands inside what it names")
+            return self._add(node, loc, "an alias (`*...`) stands inside what it names")
         if len(loc) > MAX_DEPTH:
-            return self._find(node, loc[:3], f"nested deeper than {MAX_DEPTH} levels")
+            return self._add(node, loc[:3], f"nested deeper than {MAX_DEPTH} levels")
         self._open.add(id(node))
-        before = self._size
+        size_before = self._size
         self._size += 1
         value = self._list(node, loc) if node.tag == _CORE + "seq" else self._mapping(node, loc)
         self._open.discard(id(node))
-        self._built[id(node)] = (value, self._size - before)
+        self._built[id(node)] = (value, self._size - size_before)
         return value
 
     def _expand(self, node: Node, loc: Loc, size: int) -> None:
         self._size += size
         self._expanded += size
         if self._expanded > MAX_EXPANDED:
-            self._find(node, loc, f"its aliases stand for more than {MAX_EXPANDED} values")
+            self._add(node, loc, f"its aliases stand for more than {MAX_EXPANDED} values")
             raise TooLarge
 
     def _list(self, node: Node, loc: Loc) -> Any:
@@ -197,12 +192,12 @@ class Builder:
         merged: list[Node] = []
         for key_node, value_node in node.value:
             if not isinstance(key_node, _SCALAR):
-                self._find(key_node, loc, "a key must be a text, not a list or a mapping")
+                self._add(key_node, loc, "a key must be a text, not a list or a mapping")
                 continue
             key = key_node.value
             if key in keys:
-                what = f"stands twice; first on line {keys[key].start_mark.line + 1}"
-                self._find(key_node, (*loc, key), what, "take one of them out")
+                problem = f"stands twice; first on line {keys[key].start_mark.line + 1}"
+                self._add(key_node, (*loc, key), problem, "take one of them out")
                 continue
             keys[key] = key_node
             if key == "<<" and _is_merge(key_node):
@@ -220,7 +215,7 @@ class Builder:
             if isinstance(base, dict):
                 data = {**base, **data}
             else:
-                self._find(base_node, (*loc, "<<"), "merges a mapping, or a list of mappings")
+                self._add(base_node, (*loc, "<<"), "merges a mapping, or a list of mappings")
         return data
 
     def _scalar(self, node: yaml.ScalarNode, loc: Loc) -> Any:
@@ -232,32 +227,26 @@ class Builder:
             return self._unknown_tag(node, loc)
         except ValueError:
             kind = node.tag.removeprefix(_CORE)
-            return self._find(node, loc, f"`{node.value[:40]}` cannot be read as !!{kind}")
+            return self._add(node, loc, f"`{node.value[:40]}` cannot be read as !!{kind}")
 
     def _unknown_tag(self, node: Node, loc: Loc) -> None:
-        from arena_cli.ground.yamlfiles import yamllines  # noqa: PLC0415  # only on the way to a fault
-
         start, end = node.start_mark, node.end_mark
         fixed = None
         if start.line == end.line:
-            line = yamllines.at(self._text, start.line)
-            fixed = yamllines.with_value(line, start.column, end.column)
+            line = lines.line_at(self._text, start.line)
+            fixed = lines.quote_span(line, start.column, end.column)
         tag = node.tag.replace(_CORE, "!!")
-        what = f"`{tag}` is a YAML tag that is not read here"
-        mend = "a value that starts with ! must be quoted"
-        self.findings.append(Finding(start.line + 1, what, mend, start.column, fixed, loc))
+        problem = f"`{tag}` is a YAML tag that is not read here"
+        hint = "a value that starts with ! must be quoted"
+        self.findings.append(Finding(start.line + 1, problem, hint, start.column, fixed, loc))
 
-    def _find(self, node: Node, loc: Loc, what: str, mend: str = "") -> None:
+    def _add(self, node: Node, loc: Loc, problem: str, hint: str = "") -> None:
         mark = node.start_mark
-        self.findings.append(Finding(mark.line + 1, what, mend, mark.column, loc=loc))
-
-
-class TooLarge(Exception):
-    """The aliases of a file stand for more than can be read; its fault is in `Builder.faults`."""
+        self.findings.append(Finding(mark.line + 1, problem, hint, mark.column, loc=loc))
 
 
 def _core_value(tag: str, text: str) -> Any:
-    """Raises KeyError for a tag outside the core schema, ValueError for a text it cannot be."""
+    """Raise KeyError for a tag outside the core schema, ValueError for a text it cannot be."""
     kind = tag.removeprefix(_CORE)
     if kind in ("str", "!"):
         return text
@@ -279,21 +268,21 @@ def _flag(text: str) -> bool:
     return text.lower() == "true"
 
 
-def below(value: Any, part: str | int) -> Any:
-    """What plain data holds at a key or an index, or `MISSING`."""
+def below(value: Any, step: str | int) -> Any:
+    """Return the value of plain data at a key or an index, or `MISSING`."""
     if isinstance(value, dict):
-        return value.get(part, MISSING)
-    if isinstance(value, list) and isinstance(part, int) and part < len(value):
-        return value[part]
+        return value.get(step, MISSING)
+    if isinstance(value, list) and isinstance(step, int) and step < len(value):
+        return value[step]
     return MISSING
 
 
 def dotted(loc: Loc) -> str:
-    """`("steps", 0, "expect")` as `steps[0].expect`."""
-    shown = ""
-    for part in loc:
-        if isinstance(part, int):
-            shown += f"[{part}]"
+    """Return `("steps", 0, "expect")` as `steps[0].expect`."""
+    path = ""
+    for step in loc:
+        if isinstance(step, int):
+            path += f"[{step}]"
         else:
-            shown += f".{part}" if shown else part
-    return shown
+            path += f".{step}" if path else step
+    return path

@@ -1,4 +1,4 @@
-"""Plain data as the YAML that a person would write, which `yamlfile` reads back as it was."""
+"""Write plain data as the YAML that a person would write, and that reads back unchanged."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import yaml
 
-from arena_cli.ground.yamlfiles import yamlnodes
+from arena_cli.yamlio import nodes
 
 _LINES_APART = 1 << 20  # columns: no text is broken into lines where it has none
 
-# Line ends of YAML 1.1, and placeholders, which stand in quotes everywhere.
+# Line ends of YAML 1.1, and placeholders, which are quoted everywhere.
 _NEEDS_QUOTES = re.compile("[\r\x85\u2028\u2029\ufeff]|\\$\\{")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Blocks, but short lists in brackets and texts of several lines after `|`.
+    """Writes blocks, but short lists in brackets and texts of several lines after `|`.
 
     A text is quoted where YAML 1.1 or 1.2 would read it as something else.
     """
@@ -24,13 +24,13 @@ class _Dumper(yaml.SafeDumper):
     yaml_implicit_resolvers = {
         first: [
             *yaml.SafeDumper.yaml_implicit_resolvers.get(first, []),
-            *yamlnodes.CORE_RESOLVERS.get(first, []),
+            *nodes.CORE_RESOLVERS.get(first, []),
         ]
-        for first in {*yaml.SafeDumper.yaml_implicit_resolvers, *yamlnodes.CORE_RESOLVERS}
+        for first in {*yaml.SafeDumper.yaml_implicit_resolvers, *nodes.CORE_RESOLVERS}
     }
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - PyYAML's
-        """Lists stand deeper than their key."""
+        """Indent lists deeper than their key."""
         super().increase_indent(flow, False)
 
 
@@ -52,8 +52,8 @@ _Dumper.add_representer(str, _text)
 _Dumper.add_representer(list, _list)
 
 
-def written(data: Any) -> str:
-    """Data of dicts, lists, texts, numbers, booleans and null as YAML, keys in their order."""
+def dump_yaml(data: Any) -> str:
+    """Return dicts, lists, strings, numbers, booleans and null as YAML, keys in their order."""
     return yaml.dump(
         data,
         Dumper=_Dumper,

@@ -1,0 +1,474 @@
+"""Check plain data against a pydantic shape and explain in plain words what does not fit.
+
+A shape may name in `not_built: ClassVar[frozenset[str]]` parts of the format that are not built
+yet: a key (`"supervisor"`) or one value of a key (`"on_failure: replan"`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from arena_cli.ground import excerpt, nearest
+from arena_cli.ground.errors import Fault
+from arena_cli.yamlio import lines, nodes, shapes
+from arena_cli.yamlio.nodes import Loc
+
+T = TypeVar("T", bound=BaseModel)
+
+_MAPPING = "a mapping of keys"
+_KINDS = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "set_type": "a list",
+    "frozen_set_type": "a list",
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+}
+_BOUNDS = {
+    "greater_than": ("gt", "must be more than"),
+    "greater_than_equal": ("ge", "must be at least"),
+    "less_than": ("lt", "must be less than"),
+    "less_than_equal": ("le", "must be at most"),
+}
+_FLAG_WORDS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+_REASONS = (("skip",), ("xfail",))  # their value is a reason, any text
+
+
+class Place(Protocol):
+    """The place of data: makes the faults of its values, and the fixes of its lines."""
+
+    def fault(self, loc: Loc, problem: str, hint: str = "", *, at_key: bool = False) -> Fault:
+        """Return a fault of the value, or of the key, at `loc`."""
+
+    def is_reported(self, loc: Loc, *, with_below: bool) -> bool:
+        """Return True if reading found a fault at `loc`, or around it, or if asked, below it."""
+
+    def raw(self, loc: Loc) -> str | None:
+        """Return the value at `loc` as it is written in one line, None if it takes more or none."""
+
+    def hint_with(self, loc: Loc, value: str) -> str:
+        """Return the hint to write the line with `value` at `loc`, "" if that is no short line."""
+
+
+def check(
+    data: Any,
+    shape: type[T],
+    place: Place,
+    is_pending: Callable[[Any], bool] = lambda _: False,
+) -> tuple[T | None, list[Fault]]:
+    """Return `data` as `shape`, or None and every fault.
+
+    Types are strict as in JSON: no text is a number, no number a text; a list may become a tuple.
+    The error of a value that `is_pending` is no fault yet.
+    """
+    data = {} if data is None else data
+    if not isinstance(data, dict):
+        return None, [_no_mapping(data, shape, place)]
+    try:
+        return shape.model_validate_json(json.dumps(data), strict=True), []
+    except ValidationError as error:
+        errors = [_Error.locate(raw, data) for raw in error.errors(include_url=False)]
+    now = [e for e in errors if e.kind == "extra_forbidden" or not is_pending(e.value)]
+    explainer = _Explainer(shape, place)
+    faults: dict[Fault, None] = {}
+    for group in _group_by_union(explainer.keep_causes(now)):
+        faults.update(dict.fromkeys(explainer.explain(group)))
+    return None, list(faults)
+
+
+def drop_free_keys(data: Any, annotation: Any) -> Any:
+    """Return `data` without the `x-...` keys of every mapping that has a shape of ours."""
+    if isinstance(data, list):
+        items = [arg for leaf in shapes.leaves(annotation) for arg in shapes.item_types(leaf)]
+        return [drop_free_keys(item, shapes.union(items)) for item in data] if items else data
+    if not isinstance(data, dict):
+        return data
+    leaves = list(shapes.leaves(annotation))
+    models = [leaf for leaf in leaves if shapes.is_model(leaf)]
+    if not models and not any(get_origin(leaf) in (dict, Mapping) for leaf in leaves):
+        return data
+    return {
+        key: drop_free_keys(value, shapes.union(shapes.types_below(leaves, key)))
+        for key, value in data.items()
+        if not (models and str(key).startswith("x-"))
+    }
+
+
+class _Error:
+    """One of pydantic's errors. `path` is its place in the data; if it lies in one branch of a
+    union, `union` is the union's place and `branch` the branch's label.
+    """
+
+    def __init__(self, kind: str, path: Loc, union: Loc | None, branch: str, raw: Any) -> None:
+        self.kind = kind
+        self.path = path
+        self.union = union
+        self.branch = branch
+        self.value = raw["input"]
+        self.context: dict[str, Any] = raw.get("ctx", {})
+        self.message: str = raw["msg"]
+
+    @property
+    def is_of_type(self) -> bool:
+        """True if it is the type of the value, or its word, that is wrong."""
+        return self.kind in _KINDS or self.kind in ("literal_error", "enum", "none_required")
+
+    @classmethod
+    def locate(cls, raw: Any, data: Any) -> _Error:
+        """Tell keys from names of union branches, both in pydantic's locations, by the data."""
+        kind, loc = raw["type"], raw["loc"]
+        path: list[str | int] = []
+        union: Loc | None = None
+        branch = ""
+        value = data
+        for position, step in enumerate(loc):
+            is_missing = kind == "missing" and position == len(loc) - 1
+            inner = nodes.below(value, step)
+            if inner is not nodes.MISSING or is_missing:
+                value = inner
+                path.append(step)
+            elif union is None:
+                union, branch = tuple(path), str(step)
+        return cls(kind, tuple(path), union, branch, raw)
+
+
+def _group_by_union(errors: Sequence[_Error]) -> Iterator[list[_Error]]:
+    """Yield the errors of one union together, all others alone."""
+    unions: dict[Loc, list[_Error]] = {}
+    for error in errors:
+        if error.union is None:
+            yield [error]
+        else:
+            unions.setdefault(error.union, []).append(error)
+    yield from unions.values()
+
+
+def _no_mapping(data: Any, shape: type[BaseModel], place: Place) -> Fault:
+    problem = f"the file must be a mapping of keys, not {_describe(data)}"
+    if isinstance(data, list):
+        return place.fault((), problem, "its keys stand at the left edge, without `- `")
+    return place.fault((), problem, _as_mapping(data, shapes.keys_at(shape, ()), "", place, ()))
+
+
+class _Explainer:
+    """Explains pydantic's errors about the data of one shape."""
+
+    def __init__(self, shape: type[BaseModel], place: Place) -> None:
+        self._shape = shape
+        self._place = place
+
+    def keep_causes(self, errors: Sequence[_Error]) -> list[_Error]:
+        """Return the errors without those that another one explains: a required key that is
+        misspelt, a value that reading reported, an empty key whose values are less indented.
+        """
+        misspelt = {
+            (*error.path[:-1], nearest.of(str(error.path[-1]), self._keys(error.path[:-1])))
+            for error in errors
+            if error.kind == "extra_forbidden"
+        }
+        left_out = {
+            (*error.path[:-1], parent)
+            for error in errors
+            if error.kind == "extra_forbidden"
+            for parent in self._parents(str(error.path[-1]), error.path[:-1])
+        }
+        is_reported = self._place.is_reported
+        new = [e for e in errors if not is_reported(e.path, with_below=e.kind == "value_error")]
+        # Of a union one branch was meant; if that is reported, it fits no other either.
+        reported = {e.union for e in errors if e not in new and e.union is not None}
+        return [
+            error
+            for error in new
+            if not (error.kind == "missing" and error.path in misspelt)
+            and not (error.value is None and error.path in left_out)
+            and not (error.union in reported and error.path == error.union and error.is_of_type)
+        ]
+
+    def explain(self, group: Sequence[_Error]) -> list[Fault]:
+        """Return the faults of one error, or of a union: those of the branch that was meant."""
+        branches: dict[str, list[_Error]] = {}
+        for error in group:
+            branches.setdefault(error.branch, []).append(error)
+        if len(branches) == 1:
+            return [self._fault(error) for error in _innermost(group)]
+        place = group[0].union or ()
+        for error in group:
+            if error.path == place and error.kind == "list_type" and self._is_item(error):
+                return [self._wrong_kind(place, "a list", error.value)]
+        meant = [
+            errors
+            for errors in branches.values()
+            if not any(error.path == place and error.is_of_type for error in errors)
+        ]
+        if meant:
+            return [self._fault(error) for error in _innermost(min(meant, key=len))]
+        kinds = dict.fromkeys(
+            self._wanted(error) for error in group if error.path == place and error.is_of_type
+        )
+        wanted = " or ".join(kind for kind in kinds if kind)
+        return [self._wrong_kind(place, wanted, group[0].value)]
+
+    def _keys(self, path: Loc) -> list[str]:
+        return shapes.keys_at(self._shape, path)
+
+    def _is_item(self, error: _Error) -> bool:
+        """Return True if a mapping is an item of the list that is wanted, without the list."""
+        if not isinstance(error.value, dict) or not error.value:
+            return False
+        item, other = self._keys((*error.path, 0)), self._keys(error.path)
+        return all(key in item and key not in other for key in error.value)
+
+    def _wanted(self, error: _Error) -> str:
+        if error.kind in ("literal_error", "enum"):
+            return " or ".join(_split_words(error.context.get("expected", "")))
+        if error.kind == "none_required":
+            return ""
+        wanted = _KINDS[error.kind]
+        if wanted == _MAPPING and (keys := self._keys(error.path)):
+            return f"a mapping with {', '.join(f'`{key}`' for key in keys[:6])}"
+        return wanted
+
+    def _fault(self, error: _Error) -> Fault:
+        kind, path = error.kind, error.path
+        if kind == "missing":
+            key = str(path[-1])
+            parent = self._place.fault(path[:-1], "is missing", f"add a line `{key}: ...`")
+            field = f"{parent.field}.{key}" if parent.field else key
+            return replace(parent, field=field, column=None)
+        if kind == "extra_forbidden":
+            return self._unknown_key(path)
+        if kind in ("literal_error", "enum", "union_tag_invalid"):
+            return self._wrong_word(error)
+        if kind in _KINDS:
+            return self._wrong_kind(path, _KINDS[kind], error.value)
+        return self._place.fault(path, _explain_value(error, is_secret=_is_secret(path)))
+
+    def _unknown_key(self, path: Loc) -> Fault:
+        key = str(path[-1])
+        if key in self._not_built(path[:-1]):
+            return self._place.fault(path, "is not built yet", "take it out", at_key=True)
+        known = self._keys(path[:-1])
+        hint = nearest.hint(key, known)
+        if not nearest.of(key, known):
+            if home := self._home(key, path[:-1]):
+                hint = f"`{key}` stands {home}"
+            elif later := [k for k in known if key in self._not_built((*path[:-1], k))]:
+                hint = f"`{key}` stands under `{later[0]}`, and is not built yet; take it out"
+        return self._place.fault(path, "unknown key", hint, at_key=True)
+
+    def _home(self, key: str, path: Loc) -> str:
+        """Return the place of a key that is not known at `path`: below a key there, or above."""
+        parents = self._parents(key, path)
+        if parents:
+            return f"under {' or '.join(f'`{parent}`' for parent in parents[:3])}, indented more"
+        for end in range(len(path) - 1, -1, -1):
+            if key in self._keys(path[:end]):
+                above = nodes.dotted(path[:end])
+                return f"in `{above}`, indented less" if above else "at the left edge"
+        return ""
+
+    def _parents(self, key: str, path: Loc) -> list[str]:
+        """Return the keys known at `path` below which `key` is known."""
+        return [
+            sibling
+            for sibling in self._keys(path)
+            if key in self._keys((*path, sibling)) + self._keys((*path, sibling, 0))
+        ]
+
+    def _wrong_word(self, error: _Error) -> Fault:
+        path, value = error.path, error.value
+        if path and f"{path[-1]}: {value}" in self._not_built(path[:-1]):
+            return self._place.fault(path, f"`{value}` is not built yet")
+        if error.kind == "union_tag_invalid":
+            key = str(error.context["discriminator"]).strip("'")
+            path, value = (*path, key), error.context["tag"]
+        words = _split_words(error.context.get("expected") or error.context["expected_tags"])
+        listed = ", ".join(words)
+        if not isinstance(value, str):
+            return self._wrong_kind(path, f"one of {listed}", value)
+        near = nearest.of(value, words)
+        hint = f"did you mean `{near}`?" if near else ""
+        return self._place.fault(path, f"must be one of {listed}, not `{value[:60]}`", hint)
+
+    def _wrong_kind(self, path: Loc, wanted: str, value: Any) -> Fault:
+        raw = self._place.raw(path)
+        empty = f", not `{raw}`" if raw else "; nothing stands here"
+        actual = empty if value is None else f", not {_describe(value)}"
+        problem = f"must be {wanted}{actual}"
+        if wanted == "a list" and isinstance(value, dict) and value:
+            return self._no_items(path, problem, value)
+        if _is_secret(path) and value is not None:
+            return self._place.fault(path, f"must be {wanted}")
+        return self._place.fault(path, problem, self._kind_hint(path, wanted, value, raw))
+
+    def _no_items(self, path: Loc, problem: str, value: Mapping[str, Any]) -> Fault:
+        """Return the fault of a mapping in place of a list, at its first key."""
+        first = next(iter(value))
+        fault = self._place.fault(path, problem, "write `- ` before the first key of each item")
+        below = self._place.fault((*path, first), problem, at_key=True)
+        if below.line <= fault.line or not below.source:
+            raw = self._place.raw(path)
+            hint = self._place.hint_with(path, f"[{raw}]") if len(value) == 1 else ""
+            return replace(fault, mend=hint or fault.mend)
+        hint = f"write: - {below.source.strip()}"
+        if len(value) > 1 or self._place.raw((*path, first)) is None:
+            hint = "write `- ` before it, and indent the lines of this item below it by two more"
+        return replace(below, field=fault.field, mend=hint)
+
+    def _kind_hint(self, path: Loc, wanted: str, value: Any, raw: str | None) -> str:
+        if value is None:
+            return self._empty_hint(path, wanted)
+        if isinstance(value, bool) and path[-1:] in _REASONS:
+            return "write why, as a text" if value else "leave the key out"
+        key = path[-1] if path else ""
+        fix = self._as_check(path, wanted, value, raw) or _as_wanted(wanted, value, raw or "", key)
+        if fix:
+            return self._place.hint_with(path, fix) or f"write {fix}"
+        if "a list" in wanted and isinstance(value, str):
+            return "write `- ` before each item"
+        if wanted == _MAPPING and isinstance(value, list):
+            return "take the `- ` away"
+        is_mapping = "a mapping" in wanted
+        return _as_mapping(value, self._keys(path), raw, self._place, path) if is_mapping else ""
+
+    def _empty_hint(self, path: Loc, wanted: str) -> str:
+        kind = wanted.partition(" or ")[0] if wanted != "true or false" else wanted
+        models = shapes.models_at(self._shape, path[:-1])
+        is_required = bool(path) and any(path[-1] in shapes.required_keys(m) for m in models)
+        return f"write {kind}" + ("" if is_required else ", or leave the key out")
+
+    def _as_check(self, path: Loc, wanted: str, value: Any, raw: str | None) -> str:
+        """Return a text in the place of checks on one as the check that it is contained."""
+        is_list = "a list" in wanted and self._has_checks((*path, 0))
+        if not is_list and not ("a mapping" in wanted and self._has_checks(path)):
+            return ""
+        if not raw or isinstance(value, bool) or not isinstance(value, str | int | float):
+            return ""
+        if not is_list and _as_mapping(value, self._keys(path), raw, self._place, path):
+            return ""
+        is_bare = value == raw and re.fullmatch(r"[\w ]+", raw)
+        text = raw if is_bare or raw[0] in "'\"" else lines.quote(raw)
+        return f"[{{contains: {text}}}]" if is_list else f"{{contains: {text}}}"
+
+    def _has_checks(self, path: Loc) -> bool:
+        """Return True if checks on a text belong there, and no row with its agent."""
+        keys = self._keys(path)
+        return "contains" in keys and "agent" not in keys
+
+    def _not_built(self, path: Loc) -> set[str]:
+        models = shapes.models_at(self._shape, path)
+        return {word for model in models for word in getattr(model, "not_built", ())}
+
+
+def _as_mapping(value: Any, known: Sequence[str], raw: str | None, place: Place, path: Loc) -> str:
+    """Return the hint for `send:hello`, `send "hello"`: a key without its colon, or its space."""
+    if not isinstance(value, str):
+        return ""
+    error = lines.find_bad_key(value)
+    key = error.fixed.partition(":")[0] if error else ""
+    if error is None or key not in known:
+        return ""
+    if raw is None:
+        return error.problem
+    return place.hint_with(path, error.fixed) or f"write `{error.fixed}`"
+
+
+def _as_wanted(wanted: str, value: Any, raw: str, key: str | int) -> str:
+    """Return a value as it is written in the kind that is wanted, "" if that is unknown."""
+    fix = ""
+    if wanted.startswith("a text") and raw:
+        fix = lines.quote(raw)
+    elif wanted == "true or false":
+        fix = _FLAG_WORDS.get(str(value).lower(), "")
+    elif "number" in wanted and isinstance(value, str):
+        bare = value.rstrip(",;")
+        fix = bare if _is_number(bare) else ""
+    elif "a list" in wanted and key == "command" and isinstance(value, str):
+        fix = _as_command(value)
+    elif "a list" in wanted and raw and isinstance(value, str | int | float):
+        is_bare = value == raw and any(mark in raw for mark in "[]{}")
+        fix = f"[{lines.quote(raw) if is_bare else raw}]"
+    return fix
+
+
+def _as_command(line: str) -> str:
+    """Return a program and its arguments in one text as the list that is wanted."""
+    try:
+        words = line.split() if "\\" in line else shlex.split(line)
+    except ValueError:
+        words = line.split()
+    return f"[{', '.join(w if w.isalnum() else lines.quote(w) for w in words)}]"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _describe(value: Any) -> str:
+    """Return a value in a few words: `the number 3`, `a list`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return f"the text `{value if len(value) <= 40 else value[:39] + '…'}`"
+    return "a list" if isinstance(value, list) else "a mapping"
+
+
+def _explain_value(error: _Error, *, is_secret: bool) -> str:
+    """Return the problem of a value whose type is right, without repeating a secret."""
+    if error.kind in _BOUNDS:
+        key, words = _BOUNDS[error.kind]
+        actual = "" if is_secret else f", not {error.value}"
+        return f"{words} {error.context[key]:g}{actual}"
+    if error.kind == "finite_number":
+        return "must be a finite number"
+    if error.kind in ("too_short", "string_too_short"):
+        return f"needs at least {error.context['min_length']}"
+    if error.kind in ("too_long", "string_too_long"):
+        return f"may have at most {error.context['max_length']}"
+    message = error.message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return message.replace("Input should", "must")
+
+
+def _split_words(listed: str) -> list[str]:
+    """Return pydantic's `'skip', 'retry' or 'abort'` as words."""
+    return [word.strip().strip("'") for word in listed.replace(" or ", ", ").split(",")]
+
+
+def _innermost(errors: Sequence[_Error]) -> list[_Error]:
+    """Return the errors but for a wrong kind of value that has another error within it."""
+    # In a union within a union, as a list of words or mappings, branches have no label.
+    return [
+        error
+        for error in errors
+        if not error.is_of_type
+        or not any(
+            len(other.path) > len(error.path) and other.path[: len(error.path)] == error.path
+            for other in errors
+        )
+    ]
+
+
+def _is_secret(path: Loc) -> bool:
+    return any(isinstance(step, str) and excerpt.is_secret(step) for step in path)

@@ -1,0 +1,499 @@
+"""Explain what in a text is no YAML, and how to fix it.
+
+The parser says where it gave up. `_CAUSES` lists the mistakes that people make: what the parser
+says of one, what its line looks like, its cause in plain words, and the line to write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import yaml
+
+from arena_cli.yamlio import lines
+from arena_cli.yamlio.nodes import Finding
+
+_COMMENT = "a `#` after a space begins a comment: the rest of this line is lost"
+_HASH = r"(?:^|[\s\[{,])(?P<at>#)(?=[^\s#!])"
+_TEXT_HEADER = re.compile(r"(?P<lead> *(?:- +)*)(?:[^\s#'\"{\[|>-][^#'\"]*:[ ]+)?[|>][-+0-9]*\s*$")
+_MUST_BE_QUOTED = "a {kind} that starts with {at} must be quoted"
+
+Lines = Iterator[tuple[int, int | None]]  # lines to look at, and the columns, if known
+
+
+class _Place(NamedTuple):
+    """The place where the parser gave up, and where the value began; lines and columns from 0."""
+
+    lines: list[str]
+    line: int
+    column: int
+    start_line: int
+    start_column: int
+    error: str
+
+    def text(self, number: int) -> str:
+        return self.lines[number] if number < len(self.lines) else ""
+
+    def above(self, number: int) -> int:
+        """Return the nearest line above with text; the line itself if there is none."""
+        for other in range(min(number, len(self.lines)) - 1, -1, -1):
+            text = self.lines[other].strip()
+            if text and not text.startswith("#"):
+                return other
+        return number
+
+    def is_continued(self, number: int) -> bool:
+        """Return True if the next line with text belongs to the value on this one."""
+        below = next((text for text in self.lines[number + 1 :] if text.strip()), "")
+        keys = re.match(r"\s*(?:-\s+)*", self.lines[number])
+        return keys is not None and lines.indent_of(below) > keys.end()
+
+
+class _Cause(NamedTuple):
+    """A mistake: the parser's words, the pattern of its line, its cause in plain words, the fix.
+
+    The pattern is searched in each line of `where`, or matched at the column. Its group `at` is the
+    place of the mistake; without one it is the column.
+    """
+
+    error: str
+    where: Callable[[_Place], Lines]
+    pattern: str
+    problem: str
+    hint: str = ""
+    fix: Callable[[_Place, int, re.Match[str]], str | None] | None = None
+
+    def find(self, place: _Place) -> Finding | None:
+        """Return the finding if this is the cause."""
+        if re.search(self.error, place.error) is None:
+            return None
+        pattern = re.compile(self.pattern)
+        for number, column in self.where(place):
+            text = place.text(number)
+            match = pattern.search(text) if column is None else pattern.match(text, column)
+            if match is None:
+                continue
+            names = _describe_place(place) | match.groupdict()
+            at = match.start("at") if "at" in match.groupdict() else column or 0
+            names["at"] = lines.ODD_SPACES.get(names.get("at", ""), names.get("at", ""))
+            names["kind"] = "key" if _key_end(text, at) else "value"
+            fixed = self.fix(place, number, match) if self.fix else None
+            problem, hint = self.problem.format(**names), self.hint.format(**names)
+            return Finding(number + 1, problem, hint, at, fixed or None)
+        return None
+
+
+def _describe_place(place: _Place) -> dict[str, Any]:
+    """Return the words that problems and hints may have: lines, counted from 1, and indents."""
+    above = place.above(place.line)
+    earlier = range(min(place.line, len(place.lines)) - 1, -1, -1)
+    item = next((n for n in earlier if place.text(n).lstrip().startswith("- ")), above)
+    until = f"not closed before line {place.line + 1}"
+    if not "".join(place.lines[place.line :]).strip():
+        until = "never closed"
+    elif place.line == place.start_line:
+        until = f"not closed before the {place.text(place.line)[place.column : place.column + 1]}"
+    return {
+        "until": until,
+        "start": place.start_line + 1,
+        "above": above + 1,
+        "item": item + 1,
+        "indent_start": _indent_like(place.text(place.start_line)),
+        "indent_above": _indent_like(place.text(above)),
+        "indent_item": _indent_like(" " * lines.indent_of(place.text(item))),
+    }
+
+
+def _indent_like(line: str) -> str:
+    """Return what to do so that a line begins at the column of the keys of another."""
+    keys = re.match(r"\s*(?:-\s+)*", line)
+    count = keys.end() if keys else 0
+    if not count:
+        return "take the spaces before it away"
+    return f"indent it with {count} space{'s' if count > 1 else ''}"
+
+
+def _key_end(line: str, column: int) -> int:
+    """Return the end of the key that begins at a column, 0 if none does."""
+    key = re.compile(r"[^\s:,{}\[\]]+(?=:(?:\s|$))").match(line, column)
+    before = line[:column].rstrip()
+    return key.end() if key and (not before or before[-1] in "{,-") else 0
+
+
+def _at_mark(place: _Place) -> Lines:
+    yield place.line, place.column
+
+
+def _at_start(place: _Place) -> Lines:
+    yield place.start_line, place.start_column
+
+
+def _in_line(place: _Place) -> Lines:
+    yield place.line, None
+
+
+def _in_line_above(place: _Place) -> Lines:
+    above = place.above(place.line)
+    if lines.indent_of(place.text(place.line)) > lines.indent_of(place.text(above)):
+        yield above, None
+
+
+def _in_lines_near(place: _Place) -> Lines:
+    for number in dict.fromkeys((place.start_line, place.line, place.above(place.line))):
+        yield number, None
+
+
+def _in_lines_up(place: _Place) -> Lines:
+    for number in range(min(place.line, len(place.lines) - 1), -1, -1):
+        yield number, None
+
+
+def _quote(place: _Place, number: int, match: re.Match[str]) -> str | None:
+    """Quote the key or value at the place; in {} and [] up to the next comma."""
+    line, column = match.string, match.start("at")
+    end = _key_end(line, column)
+    if not end and place.is_continued(number):
+        return None
+    return lines.quote_span(line, column, end or lines.value_end(line, column))
+
+
+def _quote_value(place: _Place, number: int, match: re.Match[str]) -> str | None:
+    """Quote the whole value of the line."""
+    line = match.string
+    start = lines.value_start(line)
+    if place.is_continued(number) or lines.in_flow(line, match.start("at")) > lines.in_flow(
+        line, start
+    ):
+        return None
+    end = lines.value_end(line, max(start, match.start("at")), flow=False)
+    value = line[start:end]
+    quote = value[:1]
+    if (
+        quote in ("'", '"')
+        and value[-1:] == quote
+        and (quote == "'" or value[1:2] == value[-2:-1] == quote)
+    ):
+        value = value[1:-1].strip('"')
+    return line[:start] + lines.quote(value) + line[end:]
+
+
+def _quote_in_brackets(_: _Place, __: int, match: re.Match[str]) -> str:
+    """Quote the text inside {} or [], with brackets of its own."""
+    line = match.string
+    return lines.quote_span(line, *lines.flow_value(line, match.start("at")))
+
+
+def _write_key(_: _Place, __: int, match: re.Match[str]) -> str:
+    return lines.write_key(match)
+
+
+def _write_ascii(_: _Place, __: int, match: re.Match[str]) -> str:
+    line, column = match.string, match.start("at")
+    return line[:column] + lines.write_ascii_marks(line[column:])
+
+
+def _write_single_quotes(_: _Place, __: int, match: re.Match[str]) -> str:
+    body = match["body"].replace('\\"', '"').replace("'", "''")
+    return f"{match.string[: match.start()]}'{body}'{match.string[match.end() :]}"
+
+
+def _remove(_: _Place, __: int, match: re.Match[str]) -> str:
+    return match.string[: match.start("at")] + match.string[match.end("at") :]
+
+
+def _close_quote(place: _Place, number: int, match: re.Match[str]) -> str | None:
+    """Close the quote at the end of its line if the next line begins a key or an item."""
+    line, quote = match.string, match["at"]
+    if quote in line[match.end("at") :] or lines.in_flow(line, match.start("at")):
+        return None
+    below = next((text for text in place.lines[number + 1 :] if text.strip()), "- ")
+    return line.rstrip() + quote if re.match(r"\s*(?:- |[\w.-]+:(?:\s|$))", below) else None
+
+
+def _find_less_indented(place: _Place) -> Finding | None:
+    """Find a line of a text below a `|` that is indented less than the text's first line."""
+    for number in dict.fromkeys((place.start_line, place.line)):
+        column = lines.indent_of(place.text(number))
+        if place.text(number)[column : column + 1] in ("", "#"):
+            continue
+        lowest = 1_000_000
+        for header in range(min(number, len(place.lines)) - 1, -1, -1):
+            text = place.lines[header]
+            match = _TEXT_HEADER.match(text)
+            if match and len(match["lead"]) < lowest and header < number - 1:
+                first = next(below for below in place.lines[header + 1 :] if below.strip())
+                if not len(match["lead"]) < column < lines.indent_of(first):
+                    break
+                problem = f"this line is indented less than the text from line {header + 2}"
+                hint = _indent_like(" " * lines.indent_of(first))
+                return Finding(number + 1, f"{problem}, and ends it", hint, column)
+            if text.strip():
+                lowest = min(lowest, lines.indent_of(text))
+    return None
+
+
+def _find_text_after_quote(place: _Place) -> Finding | None:
+    """Find `say: "no" he said`, `say: 'it's'`, and a quote that one on a later line closes."""
+    line = place.text(place.line)
+    column = len(line[: place.column].rstrip()) - 1
+    quote = line[column : column + 1]
+    if "did not find expected" not in place.error or quote not in ("'", '"'):
+        return None
+    match = re.compile(f"(?P<at>{quote})").match(line, column)
+    if line[:column].count(quote) % 2:
+        fixed = match and _quote_value(place, place.line, match)
+        problem = f"text goes on after the {quote} that closes it; quote the whole value"
+        hint = "put single quotes around it" if quote == '"' else "put double quotes around it"
+        return Finding(place.line + 1, problem, hint, column, fixed)
+    for number in range(place.line - 1, -1, -1):
+        if place.lines[number].count(quote) % 2:
+            opening = place.lines[number].rindex(quote)
+            match = re.compile(f"(?P<at>{quote})").match(place.lines[number], opening)
+            problem = f"the {quote} that opens here is closed only on line {place.line + 1}"
+            fixed = match and _close_quote(place, number, match)
+            return Finding(number + 1, problem, "close it", opening, fixed)
+    return None
+
+
+# In their order: the first that fits explains the error.
+_CAUSES: tuple[_Cause | Callable[[_Place], Finding | None], ...] = (
+    _Cause("nesting depth", _at_mark, "", "nested too deep to be read"),
+    _Cause("", _in_line, r"^ *(?P<at>\t)", "a tab cannot indent in YAML", "indent with spaces"),
+    _find_less_indented,
+    # Full-width marks and spaces in place of YAML's own.
+    *(_Cause("", _in_lines_near, *row, fix=_write_key) for row in lines.WIDE_KEYS),
+    _Cause(
+        "",
+        _in_lines_near,
+        r"(?:[:,\-\[{] |^)(?P<at>[｛［])",
+        "`{at}` is full-width, which YAML reads as text",
+        fix=_write_ascii,
+    ),
+    _Cause(
+        "mapping values|flow",
+        _in_lines_near,
+        r"(?:[:,\-\[{] |[\[{])(?P<at>[“‘])[^“”‘’]*[”’](?=\s*(?:[,\]}]|#|$))",
+        'the quotes of YAML are ", not “ ” or ‘ ’',
+        fix=lambda _, __, match: lines.quote_span(match.string, match.start("at"), match.end()),
+    ),
+    # Quotes.
+    _Cause(
+        "quoted scalar.*Unicode",
+        _in_line,
+        r"(?P<at>\\[uU][0-9a-fA-F]+)",
+        "`{at}` is no character",
+        "write the character itself, or take it out",
+    ),
+    _Cause(
+        "quoted scalar.*(?:escape|hexdecimal)",
+        _at_start,
+        r'"(?P<body>(?:[^"\\]|\\["\\/nrt0])*(?P<at>\\[^"\\nrt0/])(?:[^"\\]|\\.)*)"',
+        "`{at}` means nothing between double quotes",
+        "use single quotes",
+        _write_single_quotes,
+    ),
+    _Cause(
+        "quoted scalar.*(?:escape|hexdecimal)",
+        _in_line,
+        r"(?P<at>\\[^\\nrt0/])",
+        "`{at}` means nothing between double quotes",
+        "use single quotes",
+    ),
+    _Cause(
+        "quoted scalar",
+        _at_start,
+        r"(?P<at>')",
+        "the {at} that opens here is never closed",
+        "close it; an apostrophe inside single quotes is written twice: 'it''s'",
+        _close_quote,
+    ),
+    _Cause(
+        "quoted scalar",
+        _at_start,
+        r'(?P<at>")',
+        "the {at} that opens here is never closed",
+        "close it",
+        _close_quote,
+    ),
+    # A comment that is meant as text.
+    _Cause("flow", _in_lines_up, r"[{\[].*?" + _HASH, _COMMENT, "quote it", _quote_in_brackets),
+    _Cause(
+        "block",
+        _in_line_above,
+        _HASH,
+        _COMMENT,
+        "quote the whole text, or write it below a `|`",
+    ),
+    _Cause("duplicate anchor", _at_mark, "", "the anchor of line {start} stands twice"),
+    # A first character that YAML uses itself.
+    _Cause(
+        "cannot start any token|mapping keys are not allowed",
+        _at_mark,
+        r"(?P<at>\S)",
+        _MUST_BE_QUOTED,
+        "quote it",
+        _quote,
+    ),
+    _Cause(
+        "alias|anchor|tag",
+        _at_start,
+        r"(?P<at>[&*!])",
+        _MUST_BE_QUOTED,
+        "quote it",
+        _quote,
+    ),
+    _Cause("directive", _at_start, "", "a line that starts with % must be quoted", "quote it"),
+    _Cause(
+        "block scalar",
+        _at_start,
+        r"(?P<at>[|>])",
+        _MUST_BE_QUOTED + ", or its text begin on the next line",
+        "quote it",
+        _quote,
+    ),
+    _Cause(
+        "block sequence entries are not allowed",
+        _in_line,
+        r"^\s*(?:- +)*[^\s:#]+:\s+(?P<at>-)",
+        _MUST_BE_QUOTED + ", or the list begin on the next line",
+        "quote it",
+        _quote,
+    ),
+    # Text after a bracket or a quote, brackets inside others.
+    _Cause(
+        "did not find expected",
+        _at_mark,
+        r"(?<=[}\]'\"])(?P<at>[,;}\]])(?=\s*(?:[}\]]|#|$))",
+        "this {at} does not belong here",
+        "take it away",
+        _remove,
+    ),
+    _Cause(
+        "block.*did not find expected",
+        _in_line,
+        r"^\s*(?:- +)*(?:[^\s:#]+:\s+)?(?P<at>[{\[]).*[}\]]\s*[^\s,;}\]]",
+        "a text that starts with {at} must be quoted",
+        "quote it",
+        _quote_value,
+    ),
+    _Cause(
+        "mapping values are not allowed",
+        _in_line,
+        r"^\s*(?:- +)*(?:\"[^\"]*\"|'[^']*'|[^\s'\"{\[#&*!|>@`%:][^:]*):[ \t]+"
+        r"[^\s{\[].*?(?P<at>:)(?:\s|$)",
+        "a value with a colon and a space in it must be quoted",
+        "quote it",
+        _quote_value,
+    ),
+    _Cause(
+        "could not find expected ':'",
+        _at_start,
+        r"[^{\[]*(?P<at>[{\[])[^}\]]*$",
+        "the {at} that opens here is never closed",
+        "close it, or quote the text if it is one",
+    ),
+    *(
+        _Cause("mapping values are|find expected ':'", _in_lines_near, *row, fix=_write_key)
+        for row in lines.BAD_KEYS
+    ),
+    _Cause(
+        "could not find expected ':'",
+        _at_start,
+        "",
+        "this line has no colon, so it is no `key: value`",
+        "complete it, or indent it if it goes on a text above",
+    ),
+    _find_text_after_quote,
+    _Cause(
+        "flow",
+        _at_mark,
+        r"(?P<at>[{\[])",
+        "a text with `{at}` in it must be quoted inside {{}} and []",
+        "quote the text if it is one",
+        _quote_in_brackets,
+    ),
+    _Cause(
+        "flow",
+        _at_start,
+        r"(?P<at>[{\[])",
+        "the {at} that opens here is {until}",
+        "close it, or quote the text if it is one",
+    ),
+    _Cause(
+        "flow",
+        _in_lines_up,
+        r"(?P<at>[{\[])[^}\]]*$",
+        "the {at} that opens here is {until}",
+        "close it, or quote the text if it is one",
+    ),
+    # Documents, keys and items at the wrong place.
+    _Cause(
+        "found another document",
+        _at_mark,
+        "",
+        "a second document starts here (`---`)",
+        "a file holds one",
+    ),
+    _Cause(
+        "did not find expected node content",
+        _at_mark,
+        r"(?P<at>\S)",
+        _MUST_BE_QUOTED,
+        "quote it",
+        _quote,
+    ),
+    _Cause(
+        "mapping values are not allowed",
+        _in_line,
+        r"^\s*(?P<at>)",
+        "this key is indented more than the keys beside it, from line {above}",
+        "{indent_above}",
+    ),
+    _Cause(
+        "block",
+        _in_line,
+        r"^\s*(?P<at>)- ",
+        "this item is not indented like the one on line {item}",
+        "{indent_item}",
+    ),
+    _Cause(
+        "expected '-' indicator|block collection",
+        _in_line,
+        r"^\s*(?P<at>)",
+        "this line stands among the list items from line {start}",
+        "start it with `- `, or {indent_above}, to belong to line {above}",
+    ),
+    _Cause(
+        "block mapping",
+        _in_line,
+        r"^\s*(?P<at>)",
+        "this line does not fit the keys from line {start}",
+        "{indent_start}",
+    ),
+    _Cause(
+        "document start",
+        _in_line,
+        r"^\s*(?P<at>)",
+        "this line does not fit the keys from line {above}",
+        "{indent_above}",
+    ),
+)
+
+
+def explain(error: yaml.YAMLError, text: str) -> Finding:
+    """Return the cause of a syntax error in `text`, whose lines end in `\\n`."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    start: Any = getattr(error, "context_mark", None) or mark
+    if mark is None:
+        return Finding(1, f"this is not YAML: {error}")
+    problem, context = (getattr(error, name, "") or "" for name in ("problem", "context"))
+    source = text.split("\n")
+    line, start_line = (min(number, len(source) - 1) for number in (mark.line, start.line))
+    place = _Place(source, line, mark.column, start_line, start.column, f"{context}; {problem}")
+    for cause in _CAUSES:
+        finding = cause.find(place) if isinstance(cause, _Cause) else cause(place)
+        if finding is not None:
+            return finding
+    return Finding(line + 1, f"this is not YAML: {problem}", context, mark.column)

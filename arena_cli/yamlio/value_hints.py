@@ -1,0 +1,183 @@
+"""Find what is YAML, but most likely not what its writer meant.
+
+Most files have none of the marks of such mistakes; then their nodes are not walked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import yaml
+
+from arena_cli.yamlio import lines, nodes
+from arena_cli.yamlio.lines import LineError
+from arena_cli.yamlio.nodes import Finding, Loc, Node
+
+_MARKS = (":{", ":[", ':"', ":'", "：", "－", "\u3000", "\xa0", " #", " &", "“", "‘", "\\")
+# Keys of prose: a `#3` in their values is the number of an issue, not a comment.
+_PROSE = frozenset(
+    {"contains", "description", "equals", "judge", "keywords", "name", "not_contains", "regex"}
+    | {"replies", "role", "role_prompt", "say", "scenario", "send", "skills", "skip"}
+    | {"starts_with", "step", "system", "text", "user", "xfail"}
+)
+_PATTERNS = frozenset({"regex", "redact"})
+_CONTROLS = re.compile("[\x00\x07\x08\x0b\x0c\x1b\x85\u2028\u2029]")
+_DASH = r"^(?P<lead> *)(?P<dash>-|－[ \u3000]*)(?=[^\W\d_][\w.-]*:)"
+
+
+def needs_look(text: str) -> bool:
+    """Return True if a text has a mark of what may be meant otherwise than YAML reads it."""
+    return any(mark in text for mark in _MARKS) or re.search(r"(?:\A|\n) *-\w", text) is not None
+
+
+def find_bad_keys(root: Node, text: str) -> list[Finding]:
+    """Return the keys that are none: `expect:{...}`, `-send: x`, a full-width space before one."""
+    source = text.split("\n")
+    findings: dict[int, Finding] = {}
+    for _, key, _ in nodes.walk(root):
+        if key is not None and not key.style:
+            number = key.start_mark.line
+            error = _explain_key(key, source[number])
+            if error is not None:
+                finding = Finding(number + 1, error.problem, "", error.column, error.fixed or None)
+                findings.setdefault(number, finding)
+    return list(findings.values())
+
+
+def _explain_key(key: yaml.ScalarNode, line: str) -> LineError | None:
+    column = key.start_mark.column
+    dash = re.match(_DASH, line)
+    if dash and dash.end("lead") == column:
+        problem = f"`{line[column]}` needs a space after it to begin a list item"
+        if line[column] != "-":
+            problem = "the dash of a list item is full-width (－); YAML's is `- `"
+        return LineError(problem, column, f"{dash['lead']}- {line[dash.end() :]}")
+    is_odd = any(char in lines.ODD_SPACES for char in key.value)
+    is_first = not line[:column].strip(" -")
+    if not is_odd and not (is_first and (":" in key.value or "：" in key.value)):
+        return None
+    return lines.find_bad_key(line)
+
+
+def find_slips(root: Node, text: str) -> Iterator[Finding]:
+    """Yield values that lost a part, or are something else than they seem to be."""
+    source = [*text.split("\n"), ""]
+    for loc, _, value in nodes.walk(root):
+        if isinstance(value, yaml.MappingNode) and value.flow_style:
+            yield from _find_bare_keys(value, source, loc)
+        elif isinstance(value, yaml.ScalarNode):
+            finding = _explain_value(loc, value, source[value.start_mark.line], text)
+            if finding is not None:
+                yield finding
+
+
+def _explain_value(loc: Loc, value: yaml.ScalarNode, line: str, text: str) -> Finding | None:
+    key = next((step for step in reversed(loc) if isinstance(step, str)), "")
+    start, end = value.start_mark, value.end_mark
+    if value.style == '"':
+        return _find_control(loc, value, line) if key in _PATTERNS else None
+    if value.style or start.line != end.line:
+        return None
+    anchor = re.compile(r"&(\S+) +\S").match(line, start.column)
+    if anchor and f"*{anchor[1]}" not in text:
+        fixed = lines.quote_span(line, start.column, lines.value_end(line, start.column))
+        problem = f"`&{anchor[1]}` names a value, and nothing uses the name"
+        hint = "a value that starts with & must be quoted"
+        return Finding(start.line + 1, problem, hint, start.column, fixed)
+    if lines.is_curly(value.value):
+        fixed = lines.quote_span(line, start.column, end.column)
+        left, right = value.value[0], value.value[-1]
+        problem = f'{left} {right} are no quotes of YAML; to keep them, put " around them'
+        hint = f"take them away, or quote it: {lines.quote(value.value)}"
+        return Finding(start.line + 1, problem, hint, start.column, fixed, loc)
+    comment = re.compile(r"\s*(?<=\s)(?P<at>#)(?=[^\s#!])").match(line, end.column)
+    if comment and key in _PROSE and value.tag.endswith((":str", ":null")):
+        first = start.column if value.value else comment.start("at")
+        fixed = lines.quote_span(line, first, len(line.rstrip()))
+        problem = "a `#` after a space begins a comment: the rest of this line is lost"
+        problem += " (a comment has a space after its #)"
+        return Finding(end.line + 1, problem, "quote the text", comment.start("at"), fixed, loc)
+    return None
+
+
+def _find_control(loc: Loc, value: yaml.ScalarNode, line: str) -> Finding | None:
+    """Find `regex: "\\bfoo\\b"`, where each `\\b` is a backspace."""
+    if _CONTROLS.search(value.value) is None:
+        return None
+    start, end = value.start_mark, value.end_mark
+    escape = re.compile(r"\\[bfvae0NLPxuU]").search(line, start.column)
+    column = escape.start() if escape else start.column
+    problem = f"`{escape[0]}`" if escape else "a backslash"
+    problem += " between double quotes is a control character, not part of a regex"
+    fixed = None
+    if start.line == end.line:
+        body = line[start.column + 1 : end.column - 1].replace('\\"', '"').replace("'", "''")
+        fixed = f"{line[: start.column]}'{body}'{line[end.column :]}"
+    return Finding(start.line + 1, problem, "use single quotes", column, fixed, loc)
+
+
+def _find_bare_keys(node: yaml.MappingNode, source: list[str], loc: Loc) -> Iterator[Finding]:
+    """Find `{say: hi, there}`, which is read as two keys, and `{name}`, a key without a value."""
+    bare = [index for index, pair in enumerate(node.value) if _is_bare(pair, source)]
+    start, end = node.start_mark, node.end_mark
+    if bare and loc and len(bare) == len(node.value) and ":" not in node.value[0][0].value:
+        problem = (
+            f"{{}} makes a mapping here, and `{node.value[0][0].value}` is a key without a value"
+        )
+        hint = "write `key: value` in it, or quote it if it is a text"
+        fixed = None
+        if " " not in node.value[0][0].value and start.line == end.line:
+            fixed = lines.quote_span(source[start.line], start.column, end.column)
+        yield Finding(start.line + 1, problem, hint, start.column, fixed, loc)
+        return
+    for index in bare:
+        key = node.value[index][0]
+        line = source[key.start_mark.line]
+        if ":" in key.value:
+            yield _explain_missing_space(key, line, (*loc, key.value))
+        elif index == 0 or index - 1 not in bare:
+            yield _explain_comma(node, index, bare, line, loc)
+
+
+def _is_bare(pair: tuple[Node, Node], source: list[str]) -> bool:
+    key, value = pair
+    if not isinstance(value, yaml.ScalarNode) or not isinstance(key, yaml.ScalarNode):
+        return False
+    start, end = value.start_mark, value.end_mark
+    if key.style or value.style or (start.line, start.column) != (end.line, end.column):
+        return False
+    if key.end_mark.line != start.line:
+        return False
+    return ":" not in source[start.line][key.end_mark.column : start.column + 1]
+
+
+def _explain_missing_space(key: yaml.ScalarNode, line: str, loc: Loc) -> Finding:
+    name, _, value = key.value.partition(":")
+    problem = f"`{key.value}` has no space after its colon, so it is a key without a value"
+    fixed = f"{line[: key.start_mark.column]}{name}: {value}{line[key.end_mark.column :]}"
+    column = key.start_mark.column + len(name)
+    return Finding(key.start_mark.line + 1, problem, "", column, fixed, loc, dropped=(loc,))
+
+
+def _explain_comma(
+    node: yaml.MappingNode, index: int, bare: list[int], line: str, loc: Loc
+) -> Finding:
+    """Explain the keys between commas from `index` on, up to the next one with a value."""
+    last = index
+    while last + 1 in bare:
+        last += 1
+    keys = [pair[0] for pair in node.value[index : last + 1]]
+    dropped = tuple((*loc, key.value) for key in keys)
+    problem = f"a comma inside {{}} ends a text: `{keys[0].value}` is read as a key without a value"
+    hint = "a comma inside {} must be quoted: quote the whole text"
+    number, column = keys[0].start_mark.line, keys[0].start_mark.column
+    if not index:
+        return Finding(number + 1, problem, hint, column, None, dropped[0], dropped)
+    key, value = node.value[index - 1]
+    start, end = value.start_mark, keys[-1].end_mark
+    fixed = None
+    is_plain = isinstance(value, yaml.ScalarNode) and not value.style
+    if is_plain and start.line == number == end.line and " " not in key.value:
+        fixed = lines.quote_span(line, start.column, end.column)
+    return Finding(number + 1, problem, hint, column, fixed, (*loc, key.value), dropped)
