@@ -1,1 +1,1 @@
-"""What every layer stands on: the protocol's shapes, errors, YAML files, text, time and ids."""
+"""The base of all layers: the protocol's shapes, errors, text, files, time and redaction."""

@@ -1,8 +1,8 @@
-"""Terminal control sequences, taken out of a program's output.
+"""Remove terminal control sequences from a program's output.
 
 The forms are those of ECMA-48 and of xterm that begin with `ESC`: CSI, the strings (OSC, DCS, SOS,
 PM, APC) and other escapes. The C1 controls (U+0080 to U+009F) begin none: in UTF-8 they are seldom
-sent, and more often what is left of a wrong encoding, which must not swallow the text behind it. A
+sent, and more often the result of a wrong encoding, which must not swallow the text behind it. A
 string that is never closed ends with its line, for the same reason.
 """
 
@@ -27,36 +27,36 @@ _LONGEST_HELD = 4096
 
 
 def strip(text: str) -> str:
-    """The text without control sequences, and with `\\n` where it had `\\r\\n`."""
+    r"""Return the text without control sequences, and with `\n` for `\r\n`."""
     return _SEQUENCE.sub("", text) if "\x1b" in text or "\r" in text else text
 
 
 class Stripper:
-    """`strip` for text that comes in pieces, wherever these were cut."""
+    """Applies `strip` to text that comes in pieces, wherever these were cut."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """What of the text so far is certain and was not returned before."""
+        """Return the text that has become certain with this piece."""
         text = self._held + piece
         start, self._held = _unfinished(text)
         return strip(text[:start])
 
     def finish(self) -> str:
-        """The rest, when no more pieces come."""
+        """Return the rest, when no more pieces come."""
         held, self._held = self._held, ""
         return strip(held)
 
 
 def _unfinished(text: str) -> tuple[int, str]:
-    """Where a sequence begins that the next piece may go on with, and what to keep of it.
+    """Return the start of a sequence that the next piece may continue, and the text to keep of it.
 
-    What stands in a string is dropped anyway, so that of an unfinished one only its ends are kept.
+    The text of a string is dropped anyway, so only the ends of an unfinished one are kept.
     """
     for introducer in _INTRODUCER.finditer(text):
-        found = _UNFINISHED.match(text, introducer.start())
-        if found:
-            held = found[1] + found[2] if found[1] else found[0]
-            return (found.start(), held) if len(held) <= _LONGEST_HELD else (len(text), "")
+        match = _UNFINISHED.match(text, introducer.start())
+        if match:
+            held = match[1] + match[2] if match[1] else match[0]
+            return (match.start(), held) if len(held) <= _LONGEST_HELD else (len(text), "")
     return len(text), ""

@@ -1,7 +1,7 @@
-"""Where files lie that a workspace or a scenario names: in the workspace, links resolved.
+"""Keep the files that a workspace or a scenario names in the workspace, links resolved.
 
-A workspace may come from anywhere; what it names is read, and sent to agents. A scenario that the
-user names from elsewhere may name files in its own folder, with which it came.
+A workspace may come from anywhere; the files it names are read, and sent to agents. A scenario that
+the user names from elsewhere may name files in its own folder, with which it came.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ HINT = f"Copy it into the workspace, or allow it: `arena {OPTION} ...`, `arena r
 
 
 class OutsideError(UsageError):
-    """A file that lies outside the workspace was named in it."""
+    """A file outside the workspace was named in it."""
 
 
 def is_inside(path: Path, root: Path) -> bool:
-    """Return whether a path leads to a place in that folder, or to itself."""
+    """Return True if a path leads to a place in that folder, or to itself."""
     try:
         return path.resolve().is_relative_to(root.resolve())
     except (OSError, ValueError, RuntimeError):  # a NUL in it, or links in a circle
@@ -32,10 +32,10 @@ def is_inside(path: Path, root: Path) -> bool:
 def locate(
     name: str, folders: Iterable[Path], *, root: Path, scenario: Path | None, anywhere: bool
 ) -> Path | None:
-    """Return the first file of that name in `folders`, resolved; None where there is none.
+    """Return the first file of that name in `folders`, resolved; None if there is none.
 
-    Raises OutsideError where all that there is lies neither in `root` nor, if the scenario lies
-    outside it, in the scenario's folder.
+    Raise OutsideError if every such file is outside `root` and, for a scenario outside it, outside
+    the scenario's folder.
     """
     allowed = [root.resolve()]
     if scenario is not None and not is_inside(scenario, root):
@@ -46,7 +46,7 @@ def locate(
             path = (folder / name).resolve()
             if not regularfiles.is_named(path):
                 continue
-            if anywhere or any(path.is_relative_to(one) for one in allowed):
+            if anywhere or any(path.is_relative_to(allowed_folder) for allowed_folder in allowed):
                 return path
             refused = refused or path
     if refused is not None:
@@ -54,14 +54,17 @@ def locate(
     return None
 
 
-def link_fault(path: Path, shown: str, root: Path) -> Fault | None:
-    """Return what is wrong with a file of the workspace that a link leads out of it."""
+def link_fault(path: Path, name: str, root: Path) -> Fault | None:
+    """Return the fault of a file of the workspace that a link leads out of it."""
     if not any(map(ownfiles.is_link, _up_to(path, root))) or is_inside(path, root):
         return None
-    what = f"is a link that leads out of the workspace: {path.resolve()}"
-    return Fault(shown, 0, "", what, HINT)
+    problem = f"is a link that leads out of the workspace: {path.resolve()}"
+    return Fault(name, 0, "", problem, HINT)
 
 
 def _up_to(path: Path, root: Path) -> Iterable[Path]:
-    """The path and the folders it lies in, below `root`."""
-    return [path, *(one for one in path.parents if one != root and one.is_relative_to(root))]
+    """Return the path and the folders above it, below `root`."""
+    return [
+        path,
+        *(folder for folder in path.parents if folder != root and folder.is_relative_to(root)),
+    ]

@@ -1,4 +1,4 @@
-"""An input as turns of user and assistant, for agents whose protocol has them."""
+"""Shapes of an input as turns of user and assistant, for agents whose protocol has them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Render = Callable[[AgentInput], tuple[str, str]]
 
 
 class ChatTurn(NamedTuple):
-    """What one side says before the other speaks again; no part of it is empty."""
+    """The parts that one side says before the other speaks again; none is empty."""
 
     role: Literal["user", "assistant"]
     parts: list[Part]
@@ -23,9 +23,9 @@ class ChatTurn(NamedTuple):
 class Chat(NamedTuple):
     """System text and turns, which alternate; the first and the last are the user's.
 
-    Each message is a part of its own, its attachments follow it. The last part is what is asked
-    now. All before it is the same in the agent's next call, as long as no message leaves the
-    window: what a provider can keep in its cache.
+    Each message is a part of its own, its attachments follow it. The last part is the request. All
+    before it is the same in the agent's next call, as long as no message leaves the window, so a
+    provider can keep it in its cache.
     """
 
     system: str
@@ -33,13 +33,13 @@ class Chat(NamedTuple):
 
 
 class RenderChat(Protocol):
-    """An input as a chat; with `pass_tool`, the agent passes by calling the tool of that name."""
+    """Renders an input as a chat; with `pass_tool`, the agent passes by calling that tool."""
 
     def __call__(self, input: AgentInput, *, pass_tool: str = "") -> Chat: ...
 
 
 class Renderer(NamedTuple):
-    """How an input is made text, and how a chat."""
+    """The functions that render an input as text and as a chat."""
 
     text: Render
     chat: RenderChat

@@ -1,4 +1,4 @@
-"""Time, ids and chance, passed in so that a run can be told again byte for byte."""
+"""Time, ids and chance, passed in so that a run can be repeated byte for byte."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where time and chance come from."""
+    """The source of time and chance."""
 
     def now(self) -> datetime:
-        """The wall clock, with its zone."""
+        """Return the wall clock, with its zone."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only grow; only differences mean anything."""
+        """Return seconds that only grow; only differences mean anything."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Let so many seconds go by."""
+        """Wait for a number of seconds."""
         ...
 
     def jitter(self) -> float:
-        """A fraction in [0, 1)."""
+        """Return a fraction in [0, 1)."""
         ...
 
     def token(self, digits: int) -> str:
-        """So many hexadecimal digits that nobody had before."""
+        """Return a number of hexadecimal digits, different each time."""
         ...
 
 
 class SystemClock:
-    """The machine's own."""
+    """The machine's clock."""
 
     def now(self) -> datetime:
-        """The time of the machine, in UTC."""
+        """Return the time of the machine, in UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Seconds since some moment before; setting the machine's time does not change them."""
+        """Return the seconds since a fixed moment; setting the machine's time changes nothing."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -50,16 +50,16 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
     def jitter(self) -> float:
-        """A fraction in [0, 1), in millionths."""
+        """Return a fraction in [0, 1), in millionths."""
         return secrets.randbelow(1_000_000) / 1_000_000
 
     def token(self, digits: int) -> str:
-        """So many random hexadecimal digits."""
+        """Return a number of random hexadecimal digits."""
         return secrets.token_hex((digits + 1) // 2)[:digits]
 
 
 class HastyClock:
-    """Another clock, in whose time nobody waits."""
+    """A clock whose `sleep` returns at once; else the same as another one."""
 
     def __init__(self, clock: Clock) -> None:
         self.now = clock.now
@@ -68,10 +68,10 @@ class HastyClock:
         self.token = clock.token
 
     async def sleep(self, seconds: float) -> None:
-        """It is over at once."""
+        """Return at once."""
 
 
 def timestamp(moment: datetime) -> str:
-    """UTC in ISO 8601 with milliseconds and `Z`: `2026-11-28T09:30:00.125Z`."""
+    """Return UTC in ISO 8601 with milliseconds and `Z`: `2026-11-28T09:30:00.125Z`."""
     utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
     return utc.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

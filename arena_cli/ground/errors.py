@@ -1,16 +1,16 @@
-"""The one tree of errors. Only `arena_cli.cli` turns them into text and an exit code.
+"""The tree of errors. Only `arena_cli.cli` turns them into text and an exit code.
 
 ArenaError
-├── UsageError            2   wrong use, said before anything ran
+├── UsageError            2   wrong use, reported before anything ran
 │   └── FileFaults        2   every fault of every file that was read, each with file:line
 ├── SessionBusy           5   another process holds the session
-├── DiskRefused           5   a write did not reach the file; what was there is whole
+├── DiskRefused           5   a write did not reach the file; its former content is intact
 └── AgentError            -   one call of one agent failed; the engine makes it a reply's status
     ├── AgentTimeout          no answer within the limit
     ├── AgentRefused          the agent, or its provider, said no
-    ├── AgentOverloaded       try again later (`retry_after` seconds, where it was said)
+    ├── AgentOverloaded       try again later (`retry_after` seconds, if it was given)
     ├── AgentUnavailable      it could not be started or reached
-    └── AgentProtocolError    it answered something that is not an answer
+    └── AgentProtocolError    its answer does not follow the protocol
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from arena_cli.ground import exits, text
 
 
 class ArenaError(Exception):
-    """Something that the user is told in one message, without a traceback.
+    """An error that is reported to the user in one message, without a traceback.
 
-    `what` says what happened, `mend` what to do about it.
+    `what` is the problem, `mend` what to do about it.
     """
 
     exit_code = exits.NOT_HELD
@@ -45,11 +45,11 @@ class UsageError(ArenaError):
 
 @dataclass(frozen=True, order=True)
 class Fault:
-    """One thing that is wrong in one file.
+    """An error at a place of a file.
 
     `file` is the path as it is shown to the user, `line` counts from 1 (0: the file as a whole),
     `field` is the dotted path of the key (`response.threshold`), `mend` is what to do. `source` is
-    the line as it may be shown, without secrets, `column` the place in it, from 0, where known.
+    the line as it may be shown, without secrets, `column` the place in it, from 0, if known.
     """
 
     file: str
@@ -61,11 +61,11 @@ class Fault:
     column: int | None = dataclasses.field(default=None, compare=False)
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.line else self.file
+        location = f"{self.file}:{self.line}" if self.line else self.file
         field = f" {self.field}:" if self.field else ""
         below = text.quote_line(self.source, self.column) if self.source.strip() else []
         below += self.mend.splitlines()
-        lines = [f"{place}:{field} {self.what}", *(f"  {line}" for line in below)]
+        lines = [f"{location}:{field} {self.what}", *(f"  {line}" for line in below)]
         return text.shown("\n".join(text.shown_line(line) for line in lines))
 
 
@@ -90,12 +90,12 @@ class DiskRefused(ArenaError):
 
 
 class AgentError(ArenaError):
-    """One call of one agent failed.
+    """A failed call of an agent.
 
-    `agent_id` is who was called, `what` what happened, `asked` what it was asked for (a command
-    line, a URL), `came` what it gave instead (an exit code, the last lines of stderr), `mend` what
-    to do. `metadata` is kept with the reply (raw output, within a limit). `again` is False where
-    the call must not be tried again, whatever the team's `on_failure` says.
+    `agent_id` is the agent, `what` the problem, `asked` the request (a command line, a URL), `came`
+    the response instead of an answer (an exit code, the last lines of stderr), `mend` what to do.
+    `metadata` is kept with the reply (raw output, within a limit). `again` is False if the call
+    must not be tried again, whatever the team's `on_failure` says.
     """
 
     kind = "error"
@@ -119,14 +119,14 @@ class AgentError(ArenaError):
         self.again = again
 
     def __str__(self) -> str:
-        parts = [f"{self.agent_id}: {self.what}"]
+        pieces = [f"{self.agent_id}: {self.what}"]
         if self.asked:
-            parts.append(f"asked: {self.asked}")
+            pieces.append(f"asked: {self.asked}")
         if self.came:
-            parts.append(f"came: {self.came}")
+            pieces.append(f"came: {self.came}")
         if self.mend:
-            parts.append(self.mend)
-        return "; ".join(parts)
+            pieces.append(self.mend)
+        return "; ".join(pieces)
 
 
 class AgentTimeout(AgentError):
@@ -136,9 +136,9 @@ class AgentTimeout(AgentError):
 
 
 class AgentRefused(AgentError):
-    """The agent, or whoever serves it, will not answer this; trying again does not help.
+    """The agent, or its provider, will not answer this; trying again does not help.
 
-    `overflow`: what it was shown is more than its model takes; shown less, it may answer.
+    `overflow`: the input is more than its model takes; shown less, it may answer.
     """
 
     kind = "refused"
@@ -146,7 +146,7 @@ class AgentRefused(AgentError):
 
 
 class AgentOverloaded(AgentError):
-    """Busy or rate-limited. `retry_after` is in seconds, None where nothing was said."""
+    """Busy or rate-limited. `retry_after` is in seconds, None if unknown."""
 
     kind = "overloaded"
 
@@ -175,6 +175,6 @@ class AgentUnavailable(AgentError):
 
 
 class AgentProtocolError(AgentError):
-    """The agent answered, but not with an answer."""
+    """The agent's answer does not follow the protocol."""
 
     kind = "protocol"

@@ -1,4 +1,4 @@
-"""File names that every platform takes, made of names that anybody may have chosen."""
+"""Make file names that every platform takes, from names that anybody may have chosen."""
 
 from __future__ import annotations
 
@@ -21,36 +21,38 @@ _DEVICES = frozenset(
 
 
 def is_device(name: str) -> bool:
-    """Whether Windows takes it for a device, such as `CON`, whatever its ending."""
+    """Return True if Windows takes it for a device, such as `CON`, whatever its ending."""
     return name.split(".", maxsplit=1)[0].rstrip(" ").casefold() in _DEVICES
 
 
 def size(name: str) -> int:
-    """Its length in bytes of UTF-8."""
+    """Return its length in bytes of UTF-8."""
     return len(name.encode("utf-8", "surrogatepass"))
 
 
 def safe(name: str) -> str:
-    """A file name that stays in its folder on every platform, as near to `name` as can be."""
+    """Return a file name that stays in its folder on every platform, close to `name`."""
     last = unicodedata.normalize("NFC", name).replace("\\", "/").rsplit("/", 1)[-1]
-    kept = "".join("_" if c in FORBIDDEN or not c.isprintable() else c for c in last)
+    cleaned = "".join("_" if c in FORBIDDEN or not c.isprintable() else c for c in last)
     # Its end is kept, where it says what kind of file it is.
-    kept = kept.strip(" .")[-LONGEST:].encode("utf-8")[-LONGEST_BYTES:].decode("utf-8", "ignore")
-    stem = kept.lstrip(" .")
+    cleaned = (
+        cleaned.strip(" .")[-LONGEST:].encode("utf-8")[-LONGEST_BYTES:].decode("utf-8", "ignore")
+    )
+    stem = cleaned.lstrip(" .")
     if not stem:
         return "attachment"
     return f"_{stem}" if is_device(stem) else stem
 
 
-def unique(name: str, taken: set[str]) -> str:
-    """The name, with a number before its ending if it is taken already; then it is taken."""
+def unique(name: str, used: set[str]) -> str:
+    """Return the name, with a number before its ending if it is used already; then add it."""
     stem, dot, ending = name.rpartition(".")
     if not stem:
         stem, dot, ending = name, "", ""
     free = name
     count = 1
-    while free.casefold() in taken:
+    while free.casefold() in used:
         count += 1
         free = f"{stem}-{count}{dot}{ending}"
-    taken.add(free.casefold())
+    used.add(free.casefold())
     return free

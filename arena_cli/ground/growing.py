@@ -1,10 +1,9 @@
-"""Text that is shown while it grows, redacted: what may be the beginning of a secret is held back.
+"""Redact text while it grows, and hold back what may be the beginning of a secret.
 
-A secret is whole, or nothing of it is shown: a literal one is held from where its beginning stands
-at the end of the text; a known key shape, which is one run of letters, digits and `._~+/=-`, while
-that run may go on; a private key until its end. With `redact` patterns of the workspace only whole
-lines are shown, and nothing at all if one of them could match a line end, or looks at where the
-text begins or ends.
+Of a secret nothing is shown: a literal one is held from its beginning at the end of the text on; a
+known key shape, which is one run of letters, digits and `._~+/=-`, while that run may continue; a
+private key until its end. With `redact` patterns of the workspace only whole lines are shown, and
+nothing at all if one of them could match a line end, or looks at where the text begins or ends.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ _IN_ONE_LINE = re.compile(
 
 
 class GrowingText:
-    """Takes text piece by piece; the end of what of it is certain is `tail`, redacted.
+    """Takes text piece by piece; the end of its certain part is `tail`, redacted.
 
-    What was told, all together, is always the beginning of the whole text redacted. Each piece is
-    read once, and what is held back again.
+    The results, all together, are always the beginning of the redacted text. Each piece is read
+    once, and text that is held back again.
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -52,7 +51,7 @@ class GrowingText:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """What has become certain, redacted; empty where nothing has."""
+        """Return the text that has become certain, redacted."""
         if self._silent:
             return ""
         text = self._held + piece
@@ -60,12 +59,12 @@ class GrowingText:
         self._held = text[certain:]
         if len(self._held) > MOST_HELD:
             self._silent, self._held = True, ""
-        told = self._redactor.text(texts.clean(text[:certain])[0])
-        self.tail = (self.tail + told)[-TAIL:]
-        return told
+        redacted = self._redactor.text(texts.clean(text[:certain])[0])
+        self.tail = (self.tail + redacted)[-TAIL:]
+        return redacted
 
     def _certain(self, text: str) -> int:
-        """How much of the text no later piece can change."""
+        """Return the length of the text that no later piece can change."""
         begun = (_begun(text, literal) for literal in self._literals)
         certain = self._boundary(text, min(_key(text), *begun))
         while certain:
@@ -75,34 +74,34 @@ class GrowingText:
             certain = self._boundary(text, crossed)
         return certain
 
-    def _boundary(self, text: str, at: int) -> int:
-        """The last place up to `at` behind which text is read the same without what is before."""
+    def _boundary(self, text: str, limit: int) -> int:
+        """Return the last position up to `limit` after which no text depends on that before."""
         if self._by_line:
-            return text.rfind("\n", 0, at) + 1
-        end = len(text[:at].rstrip(_RUN))
+            return text.rfind("\n", 0, limit) + 1
+        end = len(text[:limit].rstrip(_RUN))
         while text.endswith(_LABEL, 0, end):
             end = len(text[: end - 1].rstrip(_RUN))
         return end
 
 
 def _begun(text: str, literal: str) -> int:
-    """Where, at the end of the text, a literal may have begun."""
-    at = max(len(text) - len(literal) + 1, 0)
-    while (at := text.find(literal[0], at)) >= 0:
-        if literal.startswith(text[at:]):
-            return at
-        at += 1
+    """Return the position, at the end of the text, where a literal may have begun."""
+    index = max(len(text) - len(literal) + 1, 0)
+    while (index := text.find(literal[0], index)) >= 0:
+        if literal.startswith(text[index:]):
+            return index
+        index += 1
     return len(text)
 
 
 def _key(text: str) -> int:
-    """Where a private key begins that has not ended."""
-    at = text.rfind(_BEGIN)
-    if at >= 0 and _KEY_BEGINS.match(text, at) and not _KEY_ENDS.search(text, at):
-        return at
+    """Return the position of a private key that has not ended."""
+    index = text.rfind(_BEGIN)
+    if index >= 0 and _KEY_BEGINS.match(text, index) and not _KEY_ENDS.search(text, index):
+        return index
     return len(text)
 
 
-def _crossed(spans: Iterable[tuple[int, int]], at: int) -> int:
-    """Where the first of the secrets begins that `at` stands within; else `at`."""
-    return min((start for start, end in spans if start < at < end), default=at)
+def _crossed(spans: Iterable[tuple[int, int]], index: int) -> int:
+    """Return the start of the first secret that `index` is within; else `index`."""
+    return min((start for start, end in spans if start < index < end), default=index)

@@ -1,4 +1,4 @@
-"""How arena is installed with what it needs for some of its features."""
+"""Commands that install arena with what some of its features need."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Files and folders that arena writes below `sessions/`: through no link, for their owner only.
+"""Write arena's own files below `sessions/`: through no link, for their owner only.
 
-A workspace may come from anywhere, and a link in it may lead anywhere: what arena appends, cuts or
-replaces must be its own. `below` is the folder from which on no part of a path may be a link; it
-may itself be reached through one. On POSIX new files have the mode 0600, new folders 0700; what is
-there already keeps its mode.
+A workspace may come from anywhere, and a link in it may lead anywhere: every file that arena
+appends to, cuts or replaces must be its own. `below` is the folder from which on no part of a path
+may be a link; it may itself be reached through one. On POSIX new files have the mode 0600, new
+folders 0700; existing ones keep their mode.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class LinkRefused(OSError):
     """A path that arena would write to is a link, or leads through one."""
 
     def __init__(self, path: Path) -> None:
-        what = f"{path} is a link, and arena writes through none"
-        super().__init__(errno.ELOOP, what, os.fspath(path))
+        problem = f"{path} is a link, and arena writes through none"
+        super().__init__(errno.ELOOP, problem, os.fspath(path))
 
 
 def hint(error: BaseException, otherwise: str) -> str:
@@ -41,7 +41,7 @@ def hint(error: BaseException, otherwise: str) -> str:
 
 
 def is_link(path: Path) -> bool:
-    """Return whether the path itself is a symbolic link or a junction."""
+    """Return True if the path itself is a symbolic link or a junction."""
     try:
         state = os.lstat(path)
     except (OSError, ValueError):
@@ -50,23 +50,23 @@ def is_link(path: Path) -> bool:
 
 
 def check(path: Path, *, below: Path) -> None:
-    """Raise LinkRefused where the path, or a folder between it and `below`, is a link."""
+    """Raise LinkRefused if the path, or a folder between it and `below`, is a link."""
     folder = below
-    for part in path.relative_to(below).parts:
-        folder = folder / part
+    for name in path.relative_to(below).parts:
+        folder = folder / name
         if is_link(folder):
             raise LinkRefused(folder)
 
 
 def make_folder(path: Path, *, below: Path) -> list[Path]:
-    """Make a folder and those between it and `below`, which are there or not. Raises OSError.
+    """Make a folder and those between it and `below`, if they do not exist. Raise OSError.
 
-    Returns the folders that hold a new name.
+    Return the folders that hold a new name.
     """
     changed: list[Path] = []
     folder = below
-    for part in path.relative_to(below).parts:
-        folder = folder / part
+    for name in path.relative_to(below).parts:
+        folder = folder / name
         if is_link(folder):
             raise LinkRefused(folder)
         if folder.is_dir():
@@ -78,17 +78,17 @@ def make_folder(path: Path, *, below: Path) -> list[Path]:
 
 
 def open_file(path: Path, flags: int, *, below: Path) -> int:
-    """Open a regular file that is no link, and return its descriptor; as `os.open` else.
+    """Open a regular file that is no link, and return its descriptor; else as `os.open`.
 
-    With `os.O_TRUNC` it is cut only once it is known for what it is. Raises OSError.
+    With `os.O_TRUNC` it is cut only after these checks. Raise OSError.
     """
     check(path.parent, below=below)
     try:
-        before = os.lstat(path)
+        old_state = os.lstat(path)
     except FileNotFoundError:
-        before = None
-    if before is not None:
-        _refuse(path, before)
+        old_state = None
+    if old_state is not None:
+        _refuse(path, old_state)
     try:
         descriptor = os.open(path, (flags & ~os.O_TRUNC) | _FLAGS, FILE_MODE)
     except OSError as error:
@@ -96,7 +96,7 @@ def open_file(path: Path, flags: int, *, below: Path) -> int:
     try:
         state = os.fstat(descriptor)
         # Where the system opens through links, a file that was put there meanwhile is another.
-        if before is not None and not os.path.samestat(before, state):
+        if old_state is not None and not os.path.samestat(old_state, state):
             _refuse(path, os.lstat(path))
         _refuse(path, state)
         if flags & os.O_TRUNC:
@@ -110,7 +110,7 @@ def open_file(path: Path, flags: int, *, below: Path) -> int:
 def write(
     path: Path, content: bytes, *, below: Path, is_new: bool = False, sync: bool = False
 ) -> None:
-    """Put the content into a file, which must not be there if `is_new`. Raises OSError.
+    """Write the content to a file, which must not exist if `is_new`. Raise OSError.
 
     With `sync` the content is on the disk.
     """
@@ -120,22 +120,22 @@ def write(
 
 
 def make_file(path: Path, *, below: Path) -> None:
-    """See that there is a file, empty if it is new, for what opens it by its path itself."""
+    """Make an empty file if there is none, for code that opens it by its path."""
     os.close(open_file(path, os.O_RDWR | os.O_CREAT, below=below))
 
 
 def write_part(
-    part: Path, content: bytes, *, instead_of: Path | None = None, sync: bool = False
+    path: Path, content: bytes, *, instead_of: Path | None = None, sync: bool = False
 ) -> None:
-    """Write a file that is renamed over another one once it is whole. Raises OSError.
+    """Write a file that is renamed over another one once it is complete. Raise OSError.
 
     `instead_of` is the file of arena's own that it will replace, whose mode it gets; without one
-    the mode is the user's usual one. What lies at `part` is removed: nobody else has that name.
-    With `sync` the content is on the disk.
+    the mode is the user's usual one. A file at `path` is removed: the name is this process's. With
+    `sync` the content is on the disk.
     """
-    part.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
     mode = 0o666 if instead_of is None else _mode_of(instead_of)
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode)
     with os.fdopen(descriptor, "wb") as file:
         if instead_of is not None and hasattr(os, "fchmod"):
             os.fchmod(descriptor, mode)

@@ -41,7 +41,7 @@ class Shape(BaseModel):
 
 
 class StatusEvent(Shape):
-    """What an agent is doing now. `progress` runs from 0 to 1."""
+    """An agent's current activity. `progress` runs from 0 to 1."""
 
     status: Status
     detail: str = ""
@@ -52,7 +52,7 @@ class Attachment(Shape):
     """A file that goes with a message.
 
     On its way in or out `data` holds the content (text; base64 for an image). In a transcript and
-    in an `AgentInput` the content lies at `path` (relative to the workspace), `size` in bytes.
+    in an `AgentInput` the content is at `path` (relative to the workspace), `size` in bytes.
     """
 
     type: Literal["file", "code", "json", "image"] = "file"
@@ -63,7 +63,7 @@ class Attachment(Shape):
     sha256: str | None = None
 
     def picture(self) -> bytes | None:
-        """The content of an image that comes as base64; None for all else."""
+        """Return the content of an image that comes as base64; None for all else."""
         if self.type != "image" or not isinstance(self.data, str):
             return None
         import base64  # noqa: PLC0415 - few messages carry a picture
@@ -114,7 +114,7 @@ class Usage(Shape):
 
     @cached_property
     def refused_cost(self) -> float | None:
-        """The cost that was set aside; None where there was none."""
+        """The cost that was set aside; None if there was none."""
         return None
 
     def of_one_call(self) -> tuple[Usage, float | None]:
@@ -125,26 +125,26 @@ class Usage(Shape):
         return self.model_copy(update={"cost_usd": None}), cost
 
     @classmethod
-    def total(cls, parts: Iterable[Usage]) -> Usage:
-        """The sum; its cost is known only if every part's is, and it is estimated if one is."""
-        whole = list(parts)
-        costs = [part.cost_usd for part in whole if part.cost_usd is not None]
-        known = bool(whole) and len(costs) == len(whole)
+    def total(cls, usages: Iterable[Usage]) -> Usage:
+        """Return the sum; its cost is known only if all costs are, and estimated if one is."""
+        items = list(usages)
+        costs = [usage.cost_usd for usage in items if usage.cost_usd is not None]
+        is_known = bool(items) and len(costs) == len(items)
         summed = cls(
-            input_tokens=sum([part.input_tokens for part in whole]),
-            output_tokens=sum([part.output_tokens for part in whole]),
-            cache_read_tokens=sum([part.cache_read_tokens for part in whole]),
-            cache_write_tokens=sum([part.cache_write_tokens for part in whole]),
-            cost_usd=round(sum(costs), 10) if known else None,
-            estimated=any(part.estimated for part in whole),
+            input_tokens=sum([usage.input_tokens for usage in items]),
+            output_tokens=sum([usage.output_tokens for usage in items]),
+            cache_read_tokens=sum([usage.cache_read_tokens for usage in items]),
+            cache_write_tokens=sum([usage.cache_write_tokens for usage in items]),
+            cost_usd=round(sum(costs), 10) if is_known else None,
+            estimated=any(usage.estimated for usage in items),
         )
-        refused = [cost for part in whole if (cost := part.__dict__.get("refused_cost"))]
+        refused = [cost for usage in items if (cost := usage.__dict__.get("refused_cost"))]
         summed.__dict__.update({"refused_cost": refused[0]} if refused else {})
         return summed
 
 
 class Message(Shape):
-    """One message of a session, as the transcript keeps it. Its `id` is `m<seq>`."""
+    """A message of a session, as the transcript keeps it. Its `id` is `m<seq>`."""
 
     id: str
     turn_id: str | None = None
@@ -162,12 +162,12 @@ class Message(Shape):
 
     @property
     def seq(self) -> int:
-        """The seq of the event that carries it, 0 where its id tells none."""
+        """The seq of the event that carries it, 0 if its id has none."""
         return seq_of(self.id)
 
 
 def seq_of(message_id: str) -> int:
-    """The seq of the event that carries the message of that id, 0 where it tells none."""
+    """Return the seq of the event that carries the message of that id, 0 if it has none."""
     digits = message_id.removeprefix("m")
     return int(digits) if digits.isascii() and digits.isdigit() else 0
 
@@ -199,15 +199,16 @@ class AgentSession(Shape):
 
 
 class AgentInput(Shape):
-    """One call of one agent.
+    """A call of an agent.
 
     `turn` counts the chain's turns from 1; `call` is 1 + this agent's finished calls in the
     session; `trigger` names the turn's new messages; `deadline_s` is the time left, in seconds.
-    `memory_context` is what the team remembers: the summary of what stands before the messages,
-    which seldom changes, then the notes that bear on this call; `memory_stable` is how many
-    characters of it the first part is. `own_session` is where an agent that keeps a session may go
-    on, None where it is to begin afresh. `input_hash` is the hash of all that is shown
-    (`context.digest`). These last three are in no dump, so in no hash and no recording.
+
+    `memory_context` is the team's memory: the summary of the messages before, which seldom changes,
+    then the notes that bear on this call; `memory_stable` is the number of characters of the first
+    part. `own_session` is the session that the agent may continue, None if it is to begin a new
+    one. `input_hash` is the hash of all that is shown (`context.digest`). These last three are in
+    no dump, so in no hash and no recording.
     """
 
     session_id: str
@@ -230,11 +231,11 @@ class AgentInput(Shape):
     input_hash: str = Field(default="", exclude=True)
 
     def afresh(self) -> AgentInput:
-        """The same call without a session to go on in: the agent is shown everything."""
+        """Return the same call without a session to continue: the agent is shown everything."""
         return self.model_copy(update={"own_session": None})
 
     def unseen(self) -> list[ShownMessage]:
-        """The messages that the agent's own session does not hold yet; all, where it has none."""
+        """Return the messages that the agent's own session lacks; all, if it has none."""
         if self.own_session is None:
             return self.messages
         upto = self.own_session.upto_seq
@@ -245,13 +246,13 @@ class AgentInput(Shape):
         ]
 
     def triggers(self) -> list[ShownMessage]:
-        """The messages that `trigger` names, in order."""
-        wanted = set(self.trigger)
-        return [message for message in self.messages if message.id in wanted]
+        """Return the messages that `trigger` names, in order."""
+        trigger_ids = set(self.trigger)
+        return [message for message in self.messages if message.id in trigger_ids]
 
 
 def decision(value: object) -> bool | None:
-    """What a model wrote for a yes or no, read by a table; None where it is neither."""
+    """Return a model's yes or no as a bool, read by a table; None if it is neither."""
     word = str(value).strip().casefold()
     if isinstance(value, (bool, int, float, str)):
         if word in TRUE_WORDS or value == 1:
@@ -262,10 +263,10 @@ def decision(value: object) -> bool | None:
 
 
 class AgentOutput(Shape):
-    """What an agent answered.
+    """An agent's answer.
 
     `should_respond` is read by `decision`; None is a decision that could not be read. Unknown keys,
-    here and in the parts, are moved into `metadata` under the place where they stood.
+    here and in the parts, are moved into `metadata` under the place that they had.
     """
 
     content: str = ""
@@ -283,41 +284,41 @@ class AgentOutput(Shape):
         if not isinstance(data, dict):
             return data
         metadata = data.get("metadata", {})
-        kept = dict(metadata) if isinstance(metadata, dict) else {"metadata": metadata}
-        known = _known_keys(cls, data, "", kept)
-        parts: dict[str, type[Shape]] = {
+        extra = dict(metadata) if isinstance(metadata, dict) else {"metadata": metadata}
+        fields = _known_keys(cls, data, "", extra)
+        nested: dict[str, type[Shape]] = {
             "status_updates": StatusEvent,
             "attachments": Attachment,
             "structured": StructuredContent,
         }
-        for key, shape in parts.items():
-            if isinstance(known.get(key), list):
-                known[key] = [
-                    _known_keys(shape, item, f"{key}[{index}].", kept)
-                    for index, item in enumerate(known[key])
+        for key, shape in nested.items():
+            if isinstance(fields.get(key), list):
+                fields[key] = [
+                    _known_keys(shape, item, f"{key}[{index}].", extra)
+                    for index, item in enumerate(fields[key])
                 ]
-            elif known.get(key, ()) is None:
-                known.pop(key)
-        if isinstance(known.get("usage"), dict):
-            known["usage"] = _known_keys(Usage, known["usage"], "usage.", kept)
+            elif fields.get(key, ()) is None:
+                fields.pop(key)
+        if isinstance(fields.get("usage"), dict):
+            fields["usage"] = _known_keys(Usage, fields["usage"], "usage.", extra)
         for key in ("content", "next_mentions"):
-            if known.get(key, "") is None:
-                known.pop(key)
-        if "should_respond" in known:
-            said = known["should_respond"]
-            known["should_respond"] = decision(said)
-            if known["should_respond"] is None:
-                kept["should_respond"] = said
-        known["metadata"] = kept
-        return known
+            if fields.get(key, "") is None:
+                fields.pop(key)
+        if "should_respond" in fields:
+            answer = fields["should_respond"]
+            fields["should_respond"] = decision(answer)
+            if fields["should_respond"] is None:
+                extra["should_respond"] = answer
+        fields["metadata"] = extra
+        return fields
 
 
-def _known_keys(shape: type[Shape], data: Any, place: str, aside: dict[str, Any]) -> Any:
+def _known_keys(shape: type[Shape], data: Any, prefix: str, extra: dict[str, Any]) -> Any:
     if not isinstance(data, dict):
         return data
     for key in data:
         if key not in shape.model_fields:
-            aside[f"{place}{key}"] = data[key]
+            extra[f"{prefix}{key}"] = data[key]
     return {key: value for key, value in data.items() if key in shape.model_fields}
 
 
@@ -326,30 +327,30 @@ class TextDelta(str):
 
 
 class CallNote(dict[str, Any]):
-    """What an adapter knows of a call before it has an answer; merged into the reply's metadata."""
+    """Facts about a call that an adapter has before the answer, for the reply's metadata."""
 
 
 class SessionId(str):
     """The id of the session that an agent keeps for itself, in which this call was made.
 
-    `state` is what its adapter needs to know when it goes on there, as plain JSON.
+    `state` is what its adapter needs to continue there, as plain JSON.
     """
 
     state: Mapping[str, Any]
 
     def __new__(cls, value: str, state: Mapping[str, Any] | None = None) -> SessionId:
-        made = super().__new__(cls, value)
-        made.state = state or {}
-        return made
+        instance = super().__new__(cls, value)
+        instance.state = state or {}
+        return instance
 
 
 Told = StatusEvent | TextDelta | CallNote | SessionId | Usage
 
 
 class Emit(Protocol):
-    """What an adapter tells while it works.
+    """Receives what an adapter reports while it works.
 
-    A `Usage` is what a call that fails, or is cut off, had used; an answer carries its own.
+    A `Usage` is that of a call that fails, or is cut off; an answer carries its own.
     """
 
     def __call__(self, item: Told, /) -> None: ...

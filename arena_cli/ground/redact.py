@@ -1,4 +1,4 @@
-"""Secrets are taken out of text once, at the edge, before it is shown, stored or hashed."""
+"""Remove secrets from text once, at the edge, before it is shown, stored or hashed."""
 
 from __future__ import annotations
 
@@ -68,19 +68,23 @@ class Redactor:
     """Replaces secrets, matches of the workspace's `redact` patterns and known key shapes.
 
     `secrets` are literal texts (also found as JSON writes them), `patterns` regular expressions;
-    raises `re.error` where one is none. What overlaps becomes one `[redacted]`. Redacting twice
-    gives the same as once. What redacts raises PatternTimeout where a pattern takes too long.
+    raise `re.error` for a wrong one. Overlapping matches become one `[redacted]`. Redacting twice
+    gives the same as once. All methods raise PatternTimeout if a pattern takes too long.
     """
 
     def __init__(
         self, secrets: Iterable[str] = (), patterns: Iterable[re.Pattern[str] | str] = ()
     ) -> None:
-        self.patterns = tuple(UserPattern(one, where=PATTERNS) for one in patterns)
-        self.literals = tuple(sorted({form for one in secrets if one for form in _forms(one)}))
-        self._beginnings = tuple((one, one[: _recognisable(one)]) for one in self.literals)
+        self.patterns = tuple(UserPattern(source, where=PATTERNS) for source in patterns)
+        self.literals = tuple(
+            sorted({form for source in secrets if source for form in _forms(source)})
+        )
+        self._beginnings = tuple(
+            (source, source[: _recognisable(source)]) for source in self.literals
+        )
 
     def text(self, text: str) -> str:
-        """The text with every secret in it replaced."""
+        """Return the text with every secret in it replaced."""
         for _ in range(_MOST_PASSES):
             spans = list(self.spans(text))
             if not spans:
@@ -92,31 +96,31 @@ class Redactor:
         return text
 
     def text_or_nothing(self, text: str) -> str:
-        """`text`, and `WITHHELD` for a text on which a pattern takes too long."""
+        """Return `text`, or `WITHHELD` for a text on which a pattern takes too long."""
         try:
             return self.text(text)
         except PatternTimeout:
             return WITHHELD
 
     def value_or_nothing(self, value: Any) -> Any:
-        """`text_or_nothing` for nested data, keys included."""
+        """Apply `text_or_nothing` to nested data, keys included."""
         return texts.map_text(value, self.text_or_nothing)
 
     def value(self, value: Any) -> Any:
-        """`text` for nested data, keys included; bytes stay as they are."""
+        """Apply `text` to nested data, keys included; bytes stay as they are."""
         return texts.map_text(value, self.text)
 
-    def attachment(self, part: Attachment) -> Attachment:
+    def attachment(self, attachment: Attachment) -> Attachment:
         """Redact its name and content; a picture that is no text would break and is kept."""
         data: Any
-        picture = part.picture()
+        picture = attachment.picture()
         if picture is not None:
-            data = self._picture(part.data, picture)
-        elif isinstance(part.data, bytes):
-            data = self._bytes(part.data)
+            data = self._picture(attachment.data, picture)
+        elif isinstance(attachment.data, bytes):
+            data = self._bytes(attachment.data)
         else:
-            data = self.value(part.data)
-        return part.model_copy(update={"name": self.text(part.name), "data": data})
+            data = self.value(attachment.data)
+        return attachment.model_copy(update={"name": self.text(attachment.name), "data": data})
 
     def _picture(self, encoded: str, content: bytes) -> str:
         """Redact a picture that is a text, such as SVG; `encoded` is its base64."""
@@ -137,14 +141,14 @@ class Redactor:
         return data
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """(start, end) of each secret; they may overlap."""
+        """Yield (start, end) of each secret; they may overlap."""
         for literal, least in self._beginnings:
-            at = text.find(least)
-            while at >= 0:
-                end = at + _common(literal, text, at)
-                if end - at == len(literal) or _is_cut(text, end):
-                    yield at, end
-                at = text.find(least, at + 1)
+            start = text.find(least)
+            while start >= 0:
+                end = start + _common(literal, text, start)
+                if end - start == len(literal) or _is_cut(text, end):
+                    yield start, end
+                start = text.find(least, start + 1)
         for pattern in self.patterns:
             yield from _matches(pattern, text)
         for rare, beginnings, shape in _KNOWN:
@@ -156,19 +160,19 @@ class Redactor:
 
 
 def _recognisable(literal: str) -> int:
-    """Return how many of its first characters, left where a text was cut, still give it away."""
+    """Return the number of first characters that still give the literal away in a cut text."""
     return min(max(_LEAST_PIECE, len(literal) // 2), _MOST_PIECE, len(literal))
 
 
-def _common(literal: str, text: str, at: int) -> int:
-    """Return how many characters of the literal the text has from there on."""
-    if text.startswith(literal, at):
+def _common(literal: str, text: str, start: int) -> int:
+    """Return the number of characters of the literal that the text has from `start` on."""
+    if text.startswith(literal, start):
         return len(literal)
-    return next(i for i, char in enumerate(literal) if text[at + i : at + i + 1] != char)
+    return next(i for i, char in enumerate(literal) if text[start + i : start + i + 1] != char)
 
 
 def _is_cut(text: str, end: int) -> bool:
-    """Return whether a text was cut there, as far as can be seen."""
+    """Return True if the text seems to be cut there."""
     return end == len(text) or text.startswith(_CUT_MARKS, end)
 
 
@@ -195,20 +199,20 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _replace(text: str, spans: list[tuple[int, int]]) -> str:
-    """The text with each group of overlapping spans replaced; marks that are there already stay."""
-    at = text.find(MARK)
-    while at >= 0:
-        spans.append((at, at + len(MARK)))
-        at = text.find(MARK, at + len(MARK))
+    """Return the text with each group of overlapping spans replaced; existing marks stay."""
+    index = text.find(MARK)
+    while index >= 0:
+        spans.append((index, index + len(MARK)))
+        index = text.find(MARK, index + len(MARK))
     spans.sort()
-    parts = []
+    pieces = []
     kept_from = 0
     start, end = spans[0]
     for next_start, next_end in [*spans[1:], (len(text) + 1, len(text) + 1)]:
         if next_start < end:
             end = max(end, next_end)
             continue
-        parts += [text[kept_from:start], MARK]
+        pieces += [text[kept_from:start], MARK]
         kept_from = end
         start, end = next_start, next_end
-    return "".join([*parts, text[kept_from:]])
+    return "".join([*pieces, text[kept_from:]])

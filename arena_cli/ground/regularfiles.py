@@ -37,18 +37,18 @@ class NotRegular(OSError):
 
 
 def read(path: Path) -> bytes:
-    """Return the content of a regular file. Raises OSError, NotRegular among others."""
+    """Return the content of a regular file. Raise OSError, NotRegular among others."""
     with open_binary(path) as file:
         return file.read()
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """Open a regular file for reading. Raises OSError, NotRegular among others."""
+    """Open a regular file for reading. Raise OSError, NotRegular among others."""
     return cast("BinaryIO", open(path, "rb", opener=_open_regular))
 
 
 def is_named(path: Path) -> bool:
-    """Return whether a file lies there, or what `read` refuses with its reason; no folder."""
+    """Return True if there is a file, or one that `read` refuses with its reason; no folder."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
@@ -57,7 +57,7 @@ def is_named(path: Path) -> bool:
 
 
 def check(path: str | Path, state: os.stat_result) -> None:
-    """Raise NotRegular where the path is neither a file nor a folder."""
+    """Raise NotRegular if the path is neither a file nor a folder."""
     for holds, kind in _KINDS:
         if holds(state.st_mode):
             raise NotRegular(path, kind)

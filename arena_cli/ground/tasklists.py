@@ -1,4 +1,4 @@
-"""The keys under which agents write tasks: of none, one or all of them may stand there."""
+"""The keys under which agents write tasks: none, one or all of them may be present."""
 
 LISTS = ("tasks", "items", "task_list", "todos", "list", "subtasks")
 TITLES = ("title", "text", "task", "name", "content", "description", "summary")

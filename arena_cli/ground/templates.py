@@ -1,4 +1,4 @@
-"""`${name}` in texts: the one grammar of all that is filled in. `$${` is a literal `${`."""
+"""Fill `${name}` in texts: the one grammar of all templates. `$${` is a literal `${`."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ _PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}\n]*)\}")
 
 
 def names(text: str) -> list[str]:
-    """What stands between the braces of each placeholder, in order."""
+    """Return the names between the braces of each placeholder, in order."""
     if "${" not in text:
         return []
-    return [found[1] for found in _PLACEHOLDER.finditer(text) if found[1] is not None]
+    return [match[1] for match in _PLACEHOLDER.finditer(text) if match[1] is not None]
 
 
 def filled(text: str, value_of: Callable[[str], str | None], *, literal: str = "${") -> str:
-    """The text with each placeholder replaced by what `value_of` its name gives; by None: left.
+    """Return the text with each placeholder replaced by `value_of` its name, if not None.
 
-    `literal` takes the place of `$${`, which stays what it is in a text that is filled again.
+    `literal` replaces `$${`, which stays as it is in a text that is filled again.
     """
     if "${" not in text:
         return text
 
-    def value(found: re.Match[str]) -> str:
-        if found[1] is None:
+    def value(match: re.Match[str]) -> str:
+        if match[1] is None:
             return literal
-        given = value_of(found[1])
-        return found[0] if given is None else given
+        replacement = value_of(match[1])
+        return match[0] if replacement is None else replacement
 
     return _PLACEHOLDER.sub(value, text)
 
 
 def escaped(text: str) -> str:
-    """A text that says just this when it is filled."""
+    """Return a text that gives just this text when it is filled."""
     return text.replace("${", "$${")
 
 
 def mapped(data: Any, change: Callable[[str, Loc], Any], loc: Loc = ()) -> Any:
-    """Nested data with each text changed; `change` is told its place. Keys are no templates."""
+    """Return nested data with each text changed; `change` gets its place. Keys are no templates."""
     if isinstance(data, str):
         return change(data, loc)
     if isinstance(data, Mapping):
@@ -52,7 +52,7 @@ def mapped(data: Any, change: Callable[[str, Loc], Any], loc: Loc = ()) -> Any:
 
 
 def texts(data: Any, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
-    """Each text of nested data, keys apart, and its place."""
+    """Yield each text of nested data, without keys, and its place."""
     if isinstance(data, str):
         yield loc, data
     elif isinstance(data, Mapping):

@@ -1,4 +1,4 @@
-"""Text at the edge: made valid on its way in, harmless on its way to a terminal or a CI log."""
+"""Make text valid on its way in, harmless on its way to a terminal or a CI log."""
 
 from __future__ import annotations
 
@@ -39,23 +39,22 @@ _COMMAND_MARK = re.compile(f"(#[{_UNSEEN}]*#[a-z{_UNSEEN}]{{0,20}})\\[", re.IGNO
 
 
 def clean(text: str) -> tuple[str, bool]:
-    """The text as valid Unicode, and whether anything had to be replaced.
+    """Return the text as valid Unicode, and True if anything had to be replaced.
 
-    Each half of a surrogate pair that stands alone becomes U+FFFD; two that belong together
-    become the character that they are.
+    A lone half of a surrogate pair becomes U+FFFD; two that belong together become their character.
     """
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return whole, whole.count(REPLACEMENT) != text.count(REPLACEMENT)
+        repaired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return repaired, repaired.count(REPLACEMENT) != text.count(REPLACEMENT)
     return text, False
 
 
 def decode(data: bytes) -> tuple[str, bool]:
-    """Bytes of a program as text, and whether bytes that are not UTF-8 were replaced.
+    """Return bytes of a program as text, and True if bytes that are not UTF-8 were replaced.
 
-    A byte order mark at the beginning is taken off.
+    A byte order mark at the beginning is removed.
     """
     try:
         return data.decode("utf-8-sig"), False
@@ -64,10 +63,10 @@ def decode(data: bytes) -> tuple[str, bool]:
 
 
 def clean_value(value: Any) -> tuple[Any, bool]:
-    """`clean` for nested data, keys included; what is no JSON (bytes apart) becomes its text.
+    """Apply `clean` to nested data, keys included; a value that is no JSON becomes its text.
 
-    What lies deeper than `MAX_DEPTH` levels becomes `TOO_DEEP`, so that nothing that is done with
-    the data later can run out of stack.
+    Data deeper than `MAX_DEPTH` levels becomes `TOO_DEEP`, so that nothing that is done with it
+    later can run out of stack. Bytes stay.
     """
     replaced = False
 
@@ -81,7 +80,7 @@ def clean_value(value: Any) -> tuple[Any, bool]:
 
 
 def map_text(value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-    """Nested data with `change` applied to every text in it, keys included (see `clean_value`)."""
+    """Return nested data with `change` applied to every text, keys included (see `clean_value`)."""
     if isinstance(value, str):
         return change(value)
     if value is None or isinstance(value, (bool, int, float, bytes)):
@@ -99,12 +98,12 @@ def map_text(value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
 
 
 def shown(text: str) -> str:
-    """Untrusted text as it may be printed: it can neither steer the terminal nor a CI runner.
+    r"""Return untrusted text safe to print: it can neither steer the terminal nor a CI runner.
 
-    Controls (but `\\n` and `\\t`), bidi controls, invisible characters, separators of lines,
-    lone surrogates and noncharacters become visible escapes such as `\\x1b` and `\\u202e`; `\\r\\n`
-    becomes `\\n`. A line that begins with `::` (GitHub Actions) and the marks `##[`, `##vso[`,
-    `##teamcity[` get a backslash that breaks them. Nothing is taken out; what is shown twice stays.
+    Controls (but `\n` and `\t`), bidi controls, invisible characters, separators of lines,
+    lone surrogates and noncharacters become visible escapes such as `\x1b` and `\u202e`; `\r\n`
+    becomes `\n`. A line that begins with `::` (GitHub Actions) and the marks `##[`, `##vso[`,
+    `##teamcity[` get a backslash that breaks them. Nothing is removed; doing it twice is the same.
     """
     if _SPOT.search(text):
         text = _ESCAPED.sub(_escape, text)
@@ -116,15 +115,15 @@ def shown(text: str) -> str:
 
 
 def shown_line(text: str) -> str:
-    """`shown` in one line: line ends and tabs are written as `\\n` and `\\t`."""
+    r"""Return `shown` in one line: line ends and tabs are written as `\n` and `\t`."""
     return shown(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def shown_json(text: str) -> str:
-    """Return JSON as it may be printed: the same data, safe on a terminal and in a CI log.
+    r"""Return JSON safe to print: the same data, safe on a terminal and in a CI log.
 
-    C1 controls, bidi controls and what else `shown` escapes become `\\uXXXX`; `##` is broken up, so
-    that no CI runner finds a command (`##[...]`).
+    C1 controls, bidi controls and others that `shown` escapes become `\uXXXX`; `##` is broken up,
+    so that no CI runner finds a command (`##[...]`).
     """
     if _SPOT.search(text):
         text = _ESCAPED.sub(_escape_json, text)
@@ -132,7 +131,7 @@ def shown_json(text: str) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """The beginning of a text, at most `limit` characters, that ends with a whole visible one.
+    """Return the beginning of a text, at most `limit` characters, that ends with a visible one.
 
     A joined emoji, a letter with its marks, a flag, a surrogate pair are kept whole or left out; a
     run of marks that is longer than any language needs is cut anyway.
@@ -141,14 +140,14 @@ def cut(text: str, limit: int) -> str:
         return text
     limit = max(limit, 0)
     lowest = max(limit - _LONGEST_CLUSTER, 0)
-    end = next((at for at in range(limit, lowest, -1) if not _joined(text, at)), 0)
+    end = next((index for index in range(limit, lowest, -1) if not _joined(text, index)), 0)
     return text[: end or limit]
 
 
 def end_of(text: str, limit: int) -> str:
     """Return the last `limit` characters at most, from the beginning of a word on.
 
-    What is left of a word that was cut could be the end of a secret that nothing recognises.
+    The rest of a word that was cut could be the end of a secret that nothing recognises.
     """
     if len(text) <= limit:
         return text
@@ -168,12 +167,12 @@ def quote_line(line: str, column: int | None) -> list[str]:
     if column is None or column > len(line):
         quoted, is_cut = _fit(shown_line(line[start:]), LINE_LIMIT)
         return [quoted + ("…" if is_cut else "")]
-    before = shown_line(line[max(start, column - 4 * LINE_LIMIT) : column])
-    after = shown_line(line[column : column + 4 * LINE_LIMIT])
-    if display_width(before + after) > LINE_LIMIT and display_width(before) > _COLUMNS_BEFORE:
-        before = "…" + _fit(before[::-1], _COLUMNS_BEFORE)[0][::-1]
-    after, is_cut = _fit(after, LINE_LIMIT - display_width(before))
-    return [before + after + ("…" if is_cut else ""), " " * display_width(before) + "^"]
+    head = shown_line(line[max(start, column - 4 * LINE_LIMIT) : column])
+    rest = shown_line(line[column : column + 4 * LINE_LIMIT])
+    if display_width(head + rest) > LINE_LIMIT and display_width(head) > _COLUMNS_BEFORE:
+        head = "…" + _fit(head[::-1], _COLUMNS_BEFORE)[0][::-1]
+    rest, is_cut = _fit(rest, LINE_LIMIT - display_width(head))
+    return [head + rest + ("…" if is_cut else ""), " " * display_width(head) + "^"]
 
 
 def display_width(text: str) -> int:
@@ -183,14 +182,14 @@ def display_width(text: str) -> int:
 
 def _columns(text: str) -> Iterator[int]:
     """Yield the columns of each character, 0 for one that joins another or is joined by it."""
-    before = ""
+    previous = ""
     for char in text:
-        is_joined = before == "\u200d" or "\U0001f3fb" <= char <= "\U0001f3ff"
+        is_joined = previous == "\u200d" or "\U0001f3fb" <= char <= "\U0001f3ff"
         if is_joined or unicodedata.category(char) in ("Mn", "Me", "Cf"):
             yield 0
         else:
             yield 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        before = char
+        previous = char
 
 
 def _fit(text: str, limit: int) -> tuple[str, bool]:
@@ -204,13 +203,13 @@ def _fit(text: str, limit: int) -> tuple[str, bool]:
 
 
 def _escape(match: re.Match[str]) -> str:
-    found = match.group()
-    if found == "\r\n":
+    sequence = match.group()
+    if sequence == "\r\n":
         return "\n"
-    if len(found) > 1:
-        return found
-    code = ord(found)
-    if found == "\r":
+    if len(sequence) > 1:
+        return sequence
+    code = ord(sequence)
+    if sequence == "\r":
         return "\\r"
     if code < 0x100:
         return f"\\x{code:02x}"
@@ -218,28 +217,28 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _escape_json(match: re.Match[str]) -> str:
-    found = match.group()
-    if len(found) > 1:
-        return found
-    code = ord(found)
+    sequence = match.group()
+    if len(sequence) > 1:
+        return sequence
+    code = ord(sequence)
     if code < 0x10000:
         return f"\\u{code:04x}"
     high, low = divmod(code - 0x10000, 0x400)
     return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
 
 
-def _joined(text: str, at: int) -> bool:
-    """Whether the characters before and after index `at` are parts of one (after UAX #29)."""
-    before, after = text[at - 1], text[at]
-    if _extends(after) or before == "\u200d" or (before, after) == ("\r", "\n"):
+def _joined(text: str, index: int) -> bool:
+    """Return True if the characters around an index are parts of one (after UAX #29)."""
+    left_char, right_char = text[index - 1], text[index]
+    if _extends(right_char) or left_char == "\u200d" or (left_char, right_char) == ("\r", "\n"):
         return True
-    if "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff":
+    if "\ud800" <= left_char <= "\udbff" and "\udc00" <= right_char <= "\udfff":
         return True
-    if _is_regional(before) and _is_regional(after):
-        start = at
-        while start > max(at - _LONGEST_CLUSTER, 0) and _is_regional(text[start - 1]):
+    if _is_regional(left_char) and _is_regional(right_char):
+        start = index
+        while start > max(index - _LONGEST_CLUSTER, 0) and _is_regional(text[start - 1]):
             start -= 1
-        return (at - start) % 2 == 1
+        return (index - start) % 2 == 1
     return False
 
 

@@ -31,10 +31,10 @@ class PatternTimeout(UsageError):
 
 
 class UserPattern:
-    """A pattern that somebody wrote, at `where` (a file and line, or a setting).
+    """A regular expression that a user wrote, at `where` (a file and line, or a setting).
 
-    Every use raises PatternTimeout where it takes longer than `LIMIT_S`; `failed` is the last of
-    these errors. Raises `re.error` where it is no pattern.
+    Every use raises PatternTimeout if it takes longer than `LIMIT_S`; `failed` is the last of
+    these errors. Raise `re.error` if it is no pattern.
     """
 
     def __init__(self, pattern: re.Pattern[str] | str, flags: int = 0, *, where: str = "") -> None:
@@ -72,10 +72,10 @@ class UserPattern:
             raise self._timeout(text) from error
 
     def _timeout(self, text: str) -> PatternTimeout:
-        place = f"{self.where}: " if self.where else ""
-        shown = self.pattern if len(self.pattern) <= _SHOWN else f"{self.pattern[:_SHOWN]}…"
+        prefix = f"{self.where}: " if self.where else ""
+        excerpt = self.pattern if len(self.pattern) <= _SHOWN else f"{self.pattern[:_SHOWN]}…"
         self.failed = PatternTimeout(
-            f"{place}the pattern /{shown}/ takes longer than {LIMIT_S:g} s "
+            f"{prefix}the pattern /{excerpt}/ takes longer than {LIMIT_S:g} s "
             f"on a text of {len(text)} characters",
             "write it so that it can match in one way only: no repetition within a repetition",
         )
@@ -93,5 +93,5 @@ class UserPattern:
         try:
             return regex.compile(source, flags)
         except regex.error as error:
-            what = f"{self.where}: the pattern /{self.pattern}/ cannot be used: {error}"
-            raise UsageError(what.removeprefix(": "), "write it in other words") from error
+            problem = f"{self.where}: the pattern /{self.pattern}/ cannot be used: {error}"
+            raise UsageError(problem.removeprefix(": "), "write it in other words") from error

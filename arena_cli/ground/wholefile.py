@@ -1,4 +1,4 @@
-"""A file is written as a whole, or stays as it was; asked for, it is on the disk afterwards."""
+"""Write a file completely, or leave it as it was; on request, it is on the disk afterwards."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ _LONGEST_PID = 19
 
 
 def replace(path: Path, content: bytes, *, is_own: bool = False, sync: bool = False) -> None:
-    """Put the content there; whoever reads meanwhile sees the old or the new. Raises OSError.
+    """Write the content; a reader meanwhile sees the old or the new. Raise OSError.
 
     A file of arena's own (`is_own`) keeps its mode, or is made for its owner only. With `sync` the
     content is on the disk before it takes the name. The name itself is on the disk after
     `sync_folders`, so that many files of a folder need it once.
     """
-    part = beside(path)
+    temporary = beside(path)
     try:
-        ownfiles.write_part(part, content, instead_of=path if is_own else None, sync=sync)
-        part.replace(path)
+        ownfiles.write_part(temporary, content, instead_of=path if is_own else None, sync=sync)
+        temporary.replace(path)
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def create(path: Path, content: bytes) -> None:
-    """Make a file, whole or not at all. Raises OSError, FileExistsError where one is there."""
-    part = beside(path)
+    """Make a file, completely or not at all. Raise OSError, FileExistsError if it exists."""
+    temporary = beside(path)
     try:
-        part.write_bytes(content)
+        temporary.write_bytes(content)
         try:
-            os.link(part, path)
+            os.link(temporary, path)
         except FileExistsError:
             raise
         except (OSError, AttributeError) as error:  # this disk has no hard links
             if os.path.lexists(path):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
-            part.rename(path)
+            temporary.rename(path)
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     sweep(path.parent, path.name)
 
 
 def replace_synced(path: Path, content: bytes, *, sync: bool) -> None:
     """Replace one file in a folder that may be new; with `sync` all of it is on the disk."""
-    made = make_folder(path.parent)
+    new_folders = make_folder(path.parent)
     replace(path, content, sync=sync)
     if sync:
-        sync_folders([path.parent, *made])
+        sync_folders([path.parent, *new_folders])
 
 
 def beside(path: Path) -> Path:
-    """A path in the same folder, of this process alone."""
+    """Return a path in the same folder, of this process alone."""
     return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 def make_folder(path: Path) -> list[Path]:
-    """Make a folder and those above it; return those that hold a new name. Raises OSError."""
+    """Make a folder and those above it; return those that hold a new name. Raise OSError."""
     changed: list[Path] = []
     above = path
     while not above.exists() and above != above.parent:
@@ -76,7 +76,7 @@ def make_folder(path: Path) -> list[Path]:
 
 
 def sync_folders(folders: Iterable[Path]) -> None:
-    """Have the names in these folders reach the disk, where the system can. Raises OSError."""
+    """Write the names in these folders to the disk, if the system can. Raise OSError."""
     if os.name == "nt":  # Windows opens no folder, and writes its names through the journal
         return
     for folder in dict.fromkeys(folders):
@@ -98,7 +98,7 @@ def sync_folders(folders: Iterable[Path]) -> None:
 
 
 def sweep(folder: Path, name: str) -> None:
-    """Remove what `beside` named in a folder for a file, where its process is gone.
+    """Remove the files of `beside` for a file in a folder, if their process is gone.
 
     `name` is that of the file, or an ending such as `.md` of many. The caller holds the folder's
     lock, if it has one.
@@ -122,7 +122,7 @@ def _is_alive(pid: str) -> bool:
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock at this path, and hold it. Raises OSError.
+    """Wait until no other process holds the lock at this path, and hold it. Raise OSError.
 
     The operating system frees the lock of a process that is gone; the empty file stays.
     """

@@ -1,1 +1,1 @@
-"""Who is in a team and by which rules it talks: profiles, teams, mentions, relevance."""
+"""The members of a team and its rules: profiles, teams, mentions, relevance."""

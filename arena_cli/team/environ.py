@@ -1,4 +1,4 @@
-"""`${env:NAME}` in adapter settings, filled from the environment and the workspace's `.env`."""
+"""Fill `${env:NAME}` in adapter settings from the environment and the workspace's `.env`."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _SECRET_URL = re.compile(
 
 
 def read_dotenv(root: Path) -> dict[str, str]:
-    """The variables of the workspace's `.env`, empty where there is none; raises FileFaults.
+    """Return the variables of the workspace's `.env`, none if it does not exist; raise FileFaults.
 
-    They stand below the process's own: `{**read_dotenv(root), **os.environ}`.
+    The process's own take precedence: `{**read_dotenv(root), **os.environ}`.
     """
     return dotenv.read(root / ".env", ".env")
 
 
 def is_open(value: object) -> bool:
-    """Whether a setting is a text whose value, and so its type, the environment decides."""
+    """Return True if a setting is a text whose value, and so its type, the environment decides."""
     return isinstance(value, str) and any(name.startswith(_ENV) for name in templates.names(value))
 
 
@@ -73,19 +73,19 @@ def fill(
     is_template: Callable[[Loc], bool] = lambda _: False,
     sources: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Any], set[str]]:
-    """The settings with every `${env:NAME}` replaced, and those of the values that are secrets.
+    """Return the settings with every `${env:NAME}` replaced, and the values that are secrets.
 
-    A secret has 8 or more characters and stands in `api_key`, a header, `env` or an argument of a
-    program, or its variable's name ends like a secret's (`_SECRET_NAMES`). `$${` becomes `${`, save
-    where the text `is_template`, which its adapter fills once more (`Settings.is_template`). Raises
-    AgentUnavailable for a variable that is not set; `sources` tells where its value is to be had.
+    A secret has 8 or more characters and is in `api_key`, a header, `env` or an argument of a
+    program, or its variable's name ends like a secret's (`_SECRET_NAMES`). `$${` becomes `${`,
+    unless the text `is_template`, which its adapter fills once more (`Settings.is_template`). Raise
+    AgentUnavailable for a variable that is not set; `sources` says where to get its value.
     """
     filler = _Filler(environ, agent_id, is_template, sources)
     return templates.mapped(settings, filler.text), filler.secrets
 
 
 def secrets(settings: Mapping[str, Any], environ: Mapping[str, str]) -> set[str]:
-    """The values that `fill` would call secrets; variables that are not set are passed over.
+    """Return the values that `fill` would call secrets; variables that are not set are skipped.
 
     The set also contains a literal `api_key`, literal headers and `env` values whose names end
     like a secret's, what a program inherits (`env: {NAME: inherit}`) under such a name, and the
@@ -135,11 +135,11 @@ def public_values(
         public = [name for name in names if not _is_secret(name, loc)]
         if not public or any(name not in environ for name in public):
             continue
-        shown = {f"{_ENV}{name}": environ[name] for name in public}
+        variables = {f"{_ENV}{name}": environ[name] for name in public}
         if all(
-            redact(value) == value and not _SECRET_URL.search(value) for value in shown.values()
+            redact(value) == value and not _SECRET_URL.search(value) for value in variables.values()
         ):
-            value = redact(templates.filled(text, shown.get))
+            value = redact(templates.filled(text, variables.get))
             values[".".join(map(str, loc))] = value
     return values
 
@@ -154,7 +154,7 @@ def _is_secret_name(name: str) -> bool:
 
 
 def _is_secret_place(loc: Loc) -> bool:
-    """Return whether every variable there is a secret; the program's own name is no argument."""
+    """Return True if every variable there is a secret; the program's own name is no argument."""
     is_argument = loc[:1] == (_COMMAND,) and len(loc) > 1 and loc[1] != 0
     return is_argument or not _SECRET_PLACES.isdisjoint(loc)
 
@@ -174,7 +174,7 @@ class _Filler:
         self._sources = sources or {}
 
     def text(self, text: str, loc: Loc) -> str:
-        """A text with its variables filled in."""
+        """Return a text with its variables filled in."""
         filled_later = self._is_template(loc)
 
         def value_of(name: str) -> str | None:
@@ -186,15 +186,15 @@ class _Filler:
         return templates.filled(text, value_of, literal="$${" if filled_later else "${")
 
     def _variable(self, name: str, loc: Loc) -> str:
-        place = ".".join(str(part) for part in ("adapter", *loc))
+        field = ".".join(str(step) for step in ("adapter", *loc))
         if not _NAME.fullmatch(name):
-            what = f"{place}: `${{env:{name}}}` names no variable"
-            raise AgentUnavailable(self._agent_id, what, mend="write ${env:NAME}")
+            problem = f"{field}: `${{env:{name}}}` names no variable"
+            raise AgentUnavailable(self._agent_id, problem, mend="write ${env:NAME}")
         if name not in self._environ:
-            mend = f"set {name} in the environment, or in the workspace's .env file"
+            hint = f"set {name} in the environment, or in the workspace's .env file"
             if name in self._sources:
-                mend += f"; {self._sources[name]}"
-            raise NotSet(self._agent_id, f"{place}: {name} is not set", mend=mend)
+                hint += f"; {self._sources[name]}"
+            raise NotSet(self._agent_id, f"{field}: {name} is not set", mend=hint)
         value = self._environ[name]
         if _is_secret(name, loc):
             self.keep(value)
@@ -216,6 +216,6 @@ class _Filler:
             self.keep(match[1])
 
     def keep(self, value: str) -> None:
-        """Take a value for a secret, if it is long enough to be one."""
+        """Keep a value as a secret, if it is long enough to be one."""
         if len(value) >= SHORTEST_SECRET:
             self.secrets.add(value)

@@ -1,4 +1,4 @@
-"""The files of a workspace: `arena.yaml`, `agents/*.yaml`, `agents/teams/*.yaml`."""
+"""Read the files of a workspace: `arena.yaml`, `agents/*.yaml`, `agents/teams/*.yaml`."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ NOTHING: Unsaved = {}
 
 
 def names(folder: Path, suffix: str = SUFFIX) -> list[str]:
-    """The names, in order, of a folder's files that end in `suffix`; hidden files apart."""
+    """Return the sorted names of a folder's files that end in `suffix`; hidden files apart."""
     try:
         entries = list(folder.iterdir())
     except OSError:
         return []
-    named = (entry for entry in entries if entry.name.endswith(suffix))
-    found = (entry.name for entry in named if regularfiles.is_named(entry))
-    return sorted(name for name in found if not name.startswith("."))
+    matching = (entry for entry in entries if entry.name.endswith(suffix))
+    regular = (entry.name for entry in matching if regularfiles.is_named(entry))
+    return sorted(name for name in regular if not name.startswith("."))
 
 
 def workspace_document(root: Path, *, anywhere: bool = False) -> Document:
-    """`arena.yaml`, or an empty document where there is none; see `document` for `anywhere`."""
+    """Return `arena.yaml`, an empty document if there is none; see `document` for `anywhere`."""
     if regularfiles.is_named(root / FILE):
         return document(root, FILE, anywhere=anywhere)
     return loader.from_data({}, FILE)
 
 
-def document(root: Path, shown: str, *, anywhere: bool) -> Document:
-    """A file of the workspace. One that a link leads out of it is a fault, unless `anywhere`.
+def document(root: Path, name: str, *, anywhere: bool) -> Document:
+    """Read a file of the workspace. If a link leads out of it, that is a fault, unless `anywhere`.
 
-    Then its lines stay out of faults: they are not the workspace's to show.
+    Then no fault quotes its lines: they are not the workspace's to show.
     """
-    fault = bounds.link_fault(root / shown, shown, root)
+    fault = bounds.link_fault(root / name, name, root)
     if fault is not None and not anywhere:
-        return Document(shown, None, (fault,))
-    return loader.load(root / shown, shown, is_shown=fault is None)
+        return Document(name, None, (fault,))
+    return loader.load(root / name, name, is_shown=fault is None)
 
 
 def workspace_file(document: Document, kinds: Kinds, faults: list[Fault]) -> WorkspaceFile | None:
-    """`arena.yaml` checked, its `defaults` and patterns too; what is wrong goes to `faults`."""
-    file, wrong = loader.validate(document, WorkspaceFile)
-    faults += wrong
+    """Return `arena.yaml` checked, with `defaults` and patterns; add what is wrong to `faults`."""
+    file, file_faults = loader.validate(document, WorkspaceFile)
+    faults += file_faults
     patterns = Part(document, ("redact",)).data
     for index, pattern in enumerate(patterns if isinstance(patterns, list) else ()):
         faults += _pattern_faults(pattern, document, ("redact", index))
@@ -83,60 +83,64 @@ def _default_faults(key: str, document: Document, kinds: Kinds) -> list[Fault]:
     loc = ("defaults", key)
     if key == "config":
         return loader.validate_part(Part(document, loc), TeamConfig)[1]
-    known = ["config", JUDGE, *kinds.known()]
-    if key in known or key.startswith("x-"):
+    known_keys = ["config", JUDGE, *kinds.known()]
+    if key in known_keys or key.startswith("x-"):
         return []
-    return [document.fault(loc, "unknown key", nearest.hint(key, known))]
+    return [document.fault(loc, "unknown key", nearest.hint(key, known_keys))]
 
 
 def judge_faults(
     document: Document, loaded: Collection[str], broken: Collection[str]
 ) -> list[Fault]:
-    """What is wrong with `defaults.judge`, of the agents there are and those with a wrong file."""
-    part = Part(document, ("defaults", JUDGE))
-    judge = part.data
-    if judge is None and not part.holds(()):
+    """Return the faults of `defaults.judge`, which may name any agent, `broken` ones too."""
+    fragment = Part(document, ("defaults", JUDGE))
+    judge = fragment.data
+    if judge is None and not fragment.holds(()):
         return []
     if not isinstance(judge, str):
-        return [part.fault((), "must be the id of an agent")]
-    return _agent_faults(part, (), judge, loaded, broken)
+        return [fragment.fault((), "must be the id of an agent")]
+    return _agent_faults(fragment, (), judge, loaded, broken)
 
 
 def memory_faults(
     document: Document, file: WorkspaceFile, loaded: Collection[str], broken: Collection[str]
 ) -> list[Fault]:
-    """What is wrong with the agents that `memory` names."""
-    part = Part(document, ("memory",))
-    named = {"summarizer": file.memory.summarizer, "extractor": file.memory.extractor}
+    """Return the faults of the agents that `memory` names."""
+    fragment = Part(document, ("memory",))
+    agents = {"summarizer": file.memory.summarizer, "extractor": file.memory.extractor}
     return [
         fault
-        for key, agent in named.items()
+        for key, agent in agents.items()
         if agent is not None
-        for fault in _agent_faults(part, (key,), agent, loaded, broken)
+        for fault in _agent_faults(fragment, (key,), agent, loaded, broken)
     ]
 
 
 def _agent_faults(
-    part: Part, loc: tuple[str, ...], agent: str, loaded: Collection[str], broken: Collection[str]
+    fragment: Part,
+    loc: tuple[str, ...],
+    agent: str,
+    loaded: Collection[str],
+    broken: Collection[str],
 ) -> list[Fault]:
     if ids.normal(agent) in (*loaded, *broken):
         return []
-    return [part.fault(loc, f"there is no agent `{agent}`", nearest.hint(agent, loaded))]
+    return [fragment.fault(loc, f"there is no agent `{agent}`", nearest.hint(agent, loaded))]
 
 
 def common_rules(document: Document) -> Sequence[Part]:
-    """The rules that `arena.yaml` sets for every team."""
+    """Return the rules that `arena.yaml` sets for every team."""
     return _at(Part(document), ("defaults", "config"))
 
 
-def _at(part: Part, loc: tuple[str, ...]) -> Sequence[Part]:
-    return [Part(part.document, (*part.loc, *loc))] if part.holds(loc) else []
+def _at(fragment: Part, loc: tuple[str, ...]) -> Sequence[Part]:
+    return [Part(fragment.document, (*fragment.loc, *loc))] if fragment.holds(loc) else []
 
 
 def agents(
     root: Path, faults: list[Fault], unsaved: Unsaved = NOTHING, *, anywhere: bool = False
 ) -> dict[str, Part]:
-    """The profiles' files by stem."""
+    """Return the profiles' files by stem."""
     return _parts(root, AGENTS, faults, unsaved, anywhere=anywhere)
 
 
@@ -148,40 +152,42 @@ def drafts(
     *,
     anywhere: bool = False,
 ) -> tuple[dict[str, Draft], list[str]]:
-    """The teams by name, and the names of those whose file is wrong."""
-    found: dict[str, Draft] = {}
+    """Return the teams by name, and the names of those whose file is wrong."""
+    by_name: dict[str, Draft] = {}
     broken: list[str] = []
-    for stem, part in _parts(root, TEAMS, faults, unsaved, anywhere=anywhere).items():
-        file, wrong = teams.read(stem, part)
-        faults += wrong
+    for stem, fragment in _parts(root, TEAMS, faults, unsaved, anywhere=anywhere).items():
+        file, file_faults = teams.read(stem, fragment)
+        faults += file_faults
         if file is None:
             broken.append(stem)
             continue
-        rules = [*common_rules(document), *_at(part, ("config",))]
-        found[stem] = Draft(
-            file.team, file.members, part, ("members",), file.humans, rules, file.description
+        rules = [*common_rules(document), *_at(fragment, ("config",))]
+        by_name[stem] = Draft(
+            file.team, file.members, fragment, ("members",), file.humans, rules, file.description
         )
-    return found, broken
+    return by_name, broken
 
 
 def _parts(
     root: Path, folder: str, faults: list[Fault], unsaved: Unsaved, *, anywhere: bool
 ) -> dict[str, Part]:
-    """The documents of a folder by stem, in the order of the names."""
+    """Return the documents of a folder by stem, in the order of the names."""
     for name in names(root / folder, ".yml"):
-        mend = f"rename it to {name.removesuffix('.yml')}{SUFFIX}"
-        faults.append(Fault(f"{folder}/{name}", 0, "", f"only {SUFFIX} files are read", mend))
-    found: dict[str, Part] = {}
+        hint = f"rename it to {name.removesuffix('.yml')}{SUFFIX}"
+        faults.append(Fault(f"{folder}/{name}", 0, "", f"only {SUFFIX} files are read", hint))
+    by_stem: dict[str, Part] = {}
     folded: dict[str, str] = {}
     new = (path.rpartition("/") for path in unsaved)
-    there = {*names(root / folder), *(name for parent, _, name in new if parent == folder)}
-    for name in sorted(there):
-        shown = f"{folder}/{name}"
+    present = {*names(root / folder), *(name for parent, _, name in new if parent == folder)}
+    for name in sorted(present):
+        shown_path = f"{folder}/{name}"
         stem = ids.normal(name.removesuffix(SUFFIX))
-        other = folded.setdefault(stem.casefold(), shown)
-        if other != shown:
-            what = f"has the name of {other}, upper and lower case apart"
-            faults.append(Fault(shown, 0, "", what, "rename one of them"))
+        first = folded.setdefault(stem.casefold(), shown_path)
+        if first != shown_path:
+            problem = f"has the name of {first}, upper and lower case apart"
+            faults.append(Fault(shown_path, 0, "", problem, "rename one of them"))
             continue
-        found[stem] = Part(unsaved.get(shown) or document(root, shown, anywhere=anywhere))
-    return found
+        by_stem[stem] = Part(
+            unsaved.get(shown_path) or document(root, shown_path, anywhere=anywhere)
+        )
+    return by_stem

@@ -16,12 +16,12 @@ _JOINERS = "\u200c\u200d"  # Persian words and joined emoji are written with the
 
 
 def normal(text: str) -> str:
-    """The form in which ids are kept and compared: NFC."""
+    """Return the form in which ids are kept and compared: NFC."""
     return unicodedata.normalize("NFC", text)
 
 
 def fault(text: str) -> str:
-    """Why `text` cannot be an id, or an empty text where it can."""
+    """Return the reason why `text` cannot be an id, "" if it can."""
     if not text:
         return "is empty"
     if len(text) > LONGEST:

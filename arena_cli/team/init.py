@@ -1,4 +1,4 @@
-"""The files of a new workspace: a small team that works offline, and two scenarios."""
+"""Write the files of a new workspace: a small team that works offline, and two scenarios."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPTIONAL = frozenset({".gitignore"})  # one that is there already stays as it i
 def template(
     schemas: Mapping[str, Mapping[str, Any]], name: Template = "software"
 ) -> dict[str, bytes]:
-    """Every file of a new workspace by its path (`agents/architect.yaml`).
+    """Return every file of a new workspace by its path (`agents/architect.yaml`).
 
     `schemas` are the JSON Schemas that the YAML files name for the editor: `agent`, `team`,
     `scenario` and `workspace`.
@@ -52,32 +52,32 @@ def _contents(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
 def write(
     target: Path, schemas: Mapping[str, Mapping[str, Any]], name: Template = "software"
 ) -> list[Path]:
-    """Writes a new workspace into `target`, and gives the paths that were written.
+    """Write a new workspace into `target`, and return the paths that were written.
 
-    Raises UsageError, with nothing written, where one of its files is there already, or where the
-    folder cannot be written.
+    Raise UsageError, with nothing written, if one of its files exists already, or if the folder
+    cannot be written.
     """
-    wanted = {target / path: (path, data) for path, data in template(schemas, name).items()}
-    there = [path for path in wanted if path.exists() or path.is_symlink()]
-    kept = [path for path in there if wanted[path][0] in _OPTIONAL]
+    contents = {target / path: (path, data) for path, data in template(schemas, name).items()}
+    existing = [path for path in contents if path.exists() or path.is_symlink()]
+    unchanged = [path for path in existing if contents[path][0] in _OPTIONAL]
     # What an `init` left that was killed is as it is wanted, and the rest is missing.
-    same = [path for path in there if path.is_file() and path.read_bytes() == wanted[path][1]]
+    same = [path for path in existing if path.is_file() and path.read_bytes() == contents[path][1]]
     for path in same:
         wholefile.sweep(path.parent, path.name)
-    kept += [path for path in same if path not in kept and len(there) < len(wanted)]
-    blocking = [wanted[path][0] for path in there if path not in kept]
+    unchanged += [path for path in same if path not in unchanged and len(existing) < len(contents)]
+    blocking = [contents[path][0] for path in existing if path not in unchanged]
     if blocking:
-        what = f"{target} has these files already: {', '.join(blocking)}"
-        raise UsageError(what, "nothing was written; choose another folder, or move them away")
+        problem = f"{target} has these files already: {', '.join(blocking)}"
+        raise UsageError(problem, "nothing was written; choose another folder, or move them away")
     written = []
-    for path, (_, data) in wanted.items():
-        if path in kept:
+    for path, (_, data) in contents.items():
+        if path in unchanged:
             continue
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             wholefile.create(path, data)
         except OSError as error:
-            what = f"{path} cannot be written: {error.strerror or error}"
-            raise UsageError(what, "mend the rights, or choose another folder") from error
+            problem = f"{path} cannot be written: {error.strerror or error}"
+            raise UsageError(problem, "mend the rights, or choose another folder") from error
         written.append(path)
     return written

@@ -1,4 +1,4 @@
-"""A new member of a team file, put into its text so that comments and order stay as they are."""
+"""Add a member to the text of a team file, so that comments and order stay."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ _MARK = "\ufeff"  # of the order of bytes
 
 
 def with_member(text: str, agent_id: str) -> str | None:
-    """The text of a team file with one more member at the end of `members`.
+    """Return the text of a team file with one more member at the end of `members`.
 
-    None where the list is written in a way that cannot be added to with certainty.
+    None if the list is written in a way that cannot be extended with certainty.
     """
     if text.startswith(_MARK):
         added = with_member(text.removeprefix(_MARK), agent_id)
         return None if added is None else _MARK + added
-    before = loader.parse(text, "")
+    old = loader.parse(text, "")
     try:
         members = _members(nodes.compose(text))
     except yaml.YAMLError:
         return None
-    if before.faults or members is None or not members.value:
+    if old.faults or members is None or not members.value:
         return None
     word = dump.dump_yaml([agent_id]).strip()[1:-1]  # of `[id]`
     added = _in_brackets(text, members, word) if members.flow_style else _below(text, members, word)
-    after = loader.parse(added, "")
-    expected = {**before.data, "members": [*before.data["members"], agent_id]}
-    return added if not after.faults and _same(after.data, expected) else None
+    new = loader.parse(added, "")
+    expected = {**old.data, "members": [*old.data["members"], agent_id]}
+    return added if not new.faults and _same(new.data, expected) else None
 
 
 def _members(root: yaml.Node | None) -> yaml.SequenceNode | None:
@@ -46,7 +46,7 @@ def _in_brackets(text: str, members: yaml.SequenceNode, word: str) -> str:
 
 
 def _below(text: str, members: yaml.SequenceNode, word: str) -> str:
-    """After the last line of the last member, where comments behind it may stand."""
+    """Add it after the last line of the last member, where comments may follow."""
     last: Any = members.value[-1]
     while last.value and not isinstance(last, yaml.ScalarNode) and not last.flow_style:
         last = last.value[-1][1] if isinstance(last, yaml.MappingNode) else last.value[-1]
@@ -59,6 +59,6 @@ def _below(text: str, members: yaml.SequenceNode, word: str) -> str:
     return f"{text[: end + 1]}{dash}{line_end}{text[end + 1 :]}"
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Whether two values are the same, their types and the order of keys included."""
-    return repr(one) == repr(other)
+def _same(left_value: Any, right_value: Any) -> bool:
+    """Return True if two values are the same, with their types and the order of keys."""
+    return repr(left_value) == repr(right_value)

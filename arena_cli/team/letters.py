@@ -1,4 +1,4 @@
-"""Characters: which script they are of, and the one form in which names and words are compared."""
+"""Classify characters by script, and bring names and words into the form to compare them in."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GRAPHEME_JOINER = "\u034f"
 
 
 class Kind(Enum):
-    """What a character is for the question where a word or a name ends."""
+    """The kind of a character, by which words and names are found to end."""
 
     HAN = auto()
     UNSPACED = auto()
@@ -51,7 +51,7 @@ def _one_of(ranges: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=8192)
 def kind(char: str) -> Kind:
-    """The kind of one character, by its Unicode category and block."""
+    """Return the kind of one character, by its Unicode category and block."""
     if char.isascii():
         return Kind.SPACED if char.isalnum() else Kind.OTHER
     category = unicodedata.category(char)
@@ -68,23 +68,23 @@ def kind(char: str) -> Kind:
 
 
 def is_letter_or_digit(char: str) -> bool:
-    """Whether it is a letter or a digit of any script."""
+    """Return True if it is a letter or a digit of any script."""
     return kind(char) in (Kind.HAN, Kind.UNSPACED, Kind.SPACED)
 
 
 def kind_before(text: str, start: int, end: int) -> Kind:
-    """The kind of the last character of `text[start:end]`, taken with all that extends it."""
-    for place in range(end - 1, start - 1, -1):
-        if text[place] in "\ufe0f\u20e3":
+    """Return the kind of the last character of `text[start:end]`, with all that extends it."""
+    for index in range(end - 1, start - 1, -1):
+        if text[index] in "\ufe0f\u20e3":
             return Kind.EMOJI
-        if (found := kind(text[place])) is not Kind.EXTEND:
-            return found
+        if (last := kind(text[index])) is not Kind.EXTEND:
+            return last
     return Kind.OTHER
 
 
 @lru_cache(maxsize=8192)
 def joins(char: str) -> bool:
-    """Whether it may melt into what stands before it when a text is normalised."""
+    """Return True if a character may melt into the one before it when a text is normalised."""
     first = unicodedata.normalize("NFKD", char)[0]
     return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"
 
@@ -95,12 +95,12 @@ def _is_reordered(char: str) -> bool:
 
 
 def compose(text: str) -> str:
-    """The text in NFC, in time linear in its length."""
+    """Return the text in NFC, in time linear in its length."""
     return _normalised("NFC", text)
 
 
 def fold(text: str) -> str:
-    """The form in which two names, or two words, are the same: NFKC and case-folded.
+    """Return the form in which two names, or two words, are the same: NFKC and case-folded.
 
     The selectors of an emoji's style, U+FE0E and U+FE0F, are left out: keyboards set them or not.
     """
@@ -111,7 +111,7 @@ def fold(text: str) -> str:
 
 
 def _normalised(form: Literal["NFC", "NFKC"], text: str) -> str:
-    """The text in a normal form.
+    """Return the text in a normal form.
 
     Normalising sorts every run of combining marks, at a cost that is the square of its length; so
     a run of more than 30 is broken, as the Stream-Safe Text Format does it (UAX 15, section 13).

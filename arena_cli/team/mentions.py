@@ -1,4 +1,4 @@
-"""Whom a text names with `@` (docs/turn-rules.md, "Mentions").
+"""Find the members that a text names with `@` (docs/turn-rules.md, "Mentions").
 
 `Roster` knows the names of one team; `parse` reads a text, `resolve` a list of names. All of it is
 a function of its arguments, in time linear in the length of the text, however many names there are.
@@ -47,10 +47,10 @@ _TAKEN_OUT = "\0"
 
 
 class Mentions(NamedTuple):
-    """Whom a text names.
+    """The agents and humans that a text names.
 
-    `ids` are agents and humans in order of first mention; `unresolved` names that nobody has, as
-    written, without the `@`; `by_all_only` those of `ids` that are named by an `@all` alone.
+    `ids` are in order of first mention; `unresolved` are unknown names, as written, without the
+    `@`; `by_all_only` those of `ids` that are named by an `@all` alone.
     """
 
     ids: tuple[str, ...] = ()
@@ -59,10 +59,10 @@ class Mentions(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """An `@` of a text and the name after it, as written; `target` None: nobody has it.
+    """An `@` of a text and the name after it, as written; `target` None: the name is unknown.
 
-    `hidden` says why it does not count: what it stands in, or `word`, straight after a letter or
-    digit. `target` is then whom it would have named.
+    `hidden` is the reason why it does not count: the kind of hidden text, or `word`, straight after
+    a letter or digit. `target` is then the one it would have named.
     """
 
     written: str
@@ -71,7 +71,7 @@ class Spot(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """An `@` with a name after it, from `start` to `end`; `target` None: nobody has it."""
+    """An `@` with a name after it, from `start` to `end`; `target` None: the name is unknown."""
 
     start: int
     end: int
@@ -79,24 +79,27 @@ class _Found(NamedTuple):
 
 
 def parse(text: str, roster: Roster, *, author: str, opener: str) -> Mentions:
-    """Whom the visible text names.
+    """Return the members that the visible text names.
 
-    `author` is the id of who wrote it, whom it never names; `opener` the id of the human who
-    opened the chain, whom `@user` stands for.
+    `author` is the id of its author, who is never named by it; `opener` the id of the human who
+    opened the chain, whom `@user` names.
     """
-    if not any(at in text for at in _ATS):
+    if not any(sign in text for sign in _ATS):
         return Mentions()
     composed = letters.compose(text)
-    shown = blanked(composed, hidden_spans(composed), _TAKEN_OUT)
-    found = _found(shown, composed, roster)
-    names = ((one.target, shown[one.start + 1 : one.end]) for one in found)
+    visible_text = blanked(composed, hidden_spans(composed), _TAKEN_OUT)
+    occurrences = _found(visible_text, composed, roster)
+    names = (
+        (occurrence.target, visible_text[occurrence.start + 1 : occurrence.end])
+        for occurrence in occurrences
+    )
     return _collected(names, roster, author=author, opener=opener)
 
 
 def resolve(names: Iterable[str], roster: Roster, *, author: str, opener: str) -> Mentions:
-    """Whom a list of names names: each an id, name, alias or reserved name, with or without `@`.
+    """Return the members of a list of ids, names, aliases or reserved names, with or without `@`.
 
-    A name must be known as a whole; one that is not is kept in `unresolved`, cut at 32 characters.
+    A name must be known as a whole; an unknown one is kept in `unresolved`, cut at 32 characters.
     """
     plain = [name.strip() for name in names]
     if not plain:
@@ -107,59 +110,68 @@ def resolve(names: Iterable[str], roster: Roster, *, author: str, opener: str) -
 
 
 def prose(text: str, roster: Roster) -> str:
-    """The visible text in NFC with a NUL for each character of a mention or of hidden text.
+    """Return the visible text in NFC with a NUL for each character of a mention or hidden text.
 
-    Names that nobody has are no mentions, and stay.
+    Unknown names are no mentions, and stay.
     """
     composed = letters.compose(text)
-    shown = blanked(composed, hidden_spans(composed), _TAKEN_OUT)
-    spans = [(one.start, one.end) for one in _found(shown, composed, roster) if one.target]
-    return blanked(shown, spans, _TAKEN_OUT)
+    visible_text = blanked(composed, hidden_spans(composed), _TAKEN_OUT)
+    spans = [
+        (occurrence.start, occurrence.end)
+        for occurrence in _found(visible_text, composed, roster)
+        if occurrence.target
+    ]
+    return blanked(visible_text, spans, _TAKEN_OUT)
 
 
 def spots(text: str, roster: Roster) -> list[Spot]:
-    """Every `@` with a name after it, in order; those that count are what `parse` reads."""
+    """Return every `@` with a name after it, in order; those that count are what `parse` reads."""
     composed = letters.compose(text)
     hidden = hidden_spans(composed)
-    shown = blanked(composed, hidden, _TAKEN_OUT)
-    counted = {one.start: one for one in _found(shown, composed, roster)}
-    told: list[Spot] = []
+    visible_text = blanked(composed, hidden, _TAKEN_OUT)
+    counted = {
+        occurrence.start: occurrence for occurrence in _found(visible_text, composed, roster)
+    }
+    result: list[Spot] = []
     done = 0
     for start in _places_of_ats(composed):
-        one, why = counted.get(start), None
-        if one is None and start >= done:
-            one, why = _uncounted(composed, start, hidden, roster)
-        if one is not None:
-            told.append(Spot(composed[start + 1 : one.end], one.target, why))
-            done = one.end
-    return told
+        occurrence, reason = counted.get(start), None
+        if occurrence is None and start >= done:
+            occurrence, reason = _uncounted(composed, start, hidden, roster)
+        if occurrence is not None:
+            result.append(Spot(composed[start + 1 : occurrence.end], occurrence.target, reason))
+            done = occurrence.end
+    return result
 
 
 def _uncounted(
     composed: str, start: int, hidden: Sequence[Span], roster: Roster
 ) -> tuple[_Found | None, Hidden | Literal["word"] | None]:
-    """The name after an `@` that does not count, and why it does not."""
+    """Return the name after an `@` that does not count, and the reason."""
     end, target = roster.longest(composed, start + 1)
     if target is None:
         end = _end_of_unknown_name(composed, start + 1)
     if end == start + 1:
         return None, None
-    at = bisect.bisect_right(hidden, start + 1, key=lambda span: span[0]) - 1
-    if at >= 0 and hidden[at][1] > start:
-        return _Found(start, end, target), kind_of(composed, hidden[at])
+    index = bisect.bisect_right(hidden, start + 1, key=lambda span: span[0]) - 1
+    if index >= 0 and hidden[index][1] > start:
+        return _Found(start, end, target), kind_of(composed, hidden[index])
     return _Found(start, end, target), "word"
 
 
-def _found(shown: str, composed: str, roster: Roster) -> Iterator[_Found]:
-    """Every `@` that counts and has a name after it; `shown` is `composed` without hidden text."""
+def _found(visible_text: str, composed: str, roster: Roster) -> Iterator[_Found]:
+    """Yield every `@` that counts and has a name after it.
+
+    `visible_text` is `composed` without hidden text.
+    """
     done = 0
-    for start in _places_of_ats(shown):
-        before = composed[start - 1 : start]
-        if start < done or (before.isascii() and before.isalnum()):
+    for start in _places_of_ats(visible_text):
+        preceding = composed[start - 1 : start]
+        if start < done or (preceding.isascii() and preceding.isalnum()):
             continue
-        end, target = roster.longest(shown, start + 1)
+        end, target = roster.longest(visible_text, start + 1)
         if target is None:
-            end = _end_of_unknown_name(shown, start + 1)
+            end = _end_of_unknown_name(visible_text, start + 1)
         if end > start + 1:
             yield _Found(start, end, target)
         done = end
@@ -170,10 +182,10 @@ def _places_of_ats(text: str) -> Iterator[int]:
     if wide_at in text:
         yield from (match.start() for match in _AT.finditer(text))
         return
-    at = text.find(ascii_at)  # far faster than a pattern, and nearly every text has only these
-    while at >= 0:
-        yield at
-        at = text.find(ascii_at, at + 1)
+    index = text.find(ascii_at)  # far faster than a pattern, and nearly every text has only these
+    while index >= 0:
+        yield index
+        index = text.find(ascii_at, index + 1)
 
 
 def _end_of_unknown_name(text: str, start: int) -> int:

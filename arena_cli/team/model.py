@@ -1,4 +1,4 @@
-"""The files under `agents/` and `arena.yaml` as shapes, and the team that comes of them."""
+"""Shapes of the files under `agents/` and of `arena.yaml`, and the team built from them."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ Glob = Annotated[str, AfterValidator(_glob)]
 
 
 class FileShape(BaseModel):
-    """A part of a YAML file: unknown keys are errors, save `x-...`, which the loader takes out.
+    """A mapping of a YAML file: unknown keys are errors, but for `x-...`, which the loader drops.
 
-    `not_built` names keys, or `key: value` pairs, that the format has and arena not yet;
+    `not_built` names keys, or `key: value` pairs, that the format has and arena has not yet;
     `checked_as` the shapes of mappings that are checked when they are put together.
     """
 
@@ -55,13 +55,13 @@ class FileShape(BaseModel):
 
 
 class TextFromFile(FileShape):
-    """`{file: path}`: a text that stands in a file of its own, relative to the workspace."""
+    """`{file: path}`: a text in a file of its own, relative to the workspace."""
 
     file: str
 
 
 class ResponseSettings(FileShape):
-    """When an agent that was not called by name takes part."""
+    """Conditions on which an agent that was not called by name takes part."""
 
     auto_respond: bool = True
     threshold: float = Field(default=0.6, ge=0, le=1)
@@ -69,7 +69,7 @@ class ResponseSettings(FileShape):
 
 
 class ContextSettings(FileShape):
-    """How much an agent is shown, in tokens."""
+    """Sizes of an agent's context, in tokens."""
 
     window_tokens: int = Field(default=32_000, ge=1)
     reserved_output_tokens: int = Field(default=2_000, ge=0)
@@ -79,9 +79,9 @@ class ContextSettings(FileShape):
 class AgentProfile(FileShape):
     """`agents/<agent_id>.yaml`. `adapter` is checked by the kind that its `type` names.
 
-    What `extends` names gives whatever is left out here; identity (`agent_id`, `name`, `aliases`,
-    `member`) is never taken over. `watch` names files that the agent is made of beside those of its
-    command or target: a change of them is drift of its recordings.
+    Keys that are left out come from the profile in `extends`, except identity (`agent_id`, `name`,
+    `aliases`, `member`). `watch` names further files that the agent is made of, besides those of
+    its command or target: a change of them is drift of its recordings.
     """
 
     not_built: ClassVar[frozenset[str]] = frozenset({"on_failure: replan"})
@@ -105,7 +105,7 @@ class AgentProfile(FileShape):
 
     @cached_property
     def may_hold_secrets(self) -> bool:
-        """Whether it is worth while to look for secrets in its adapter's settings."""
+        """True if its adapter's settings may hold secrets."""
         settings = repr(self.adapter)
         marks = ("${env:", "api_key", "'env'", "'headers'", "://", "'python'")
         return any(mark in settings for mark in marks)
@@ -132,12 +132,12 @@ def _regex(pattern: str) -> str:
     from arena_cli.ground.userpattern import UserPattern  # noqa: PLC0415 - few teams have any
 
     try:
-        found = UserPattern(pattern).search("")
+        match = UserPattern(pattern).search("")
     except re.error as error:
         raise ValueError(f"is no regular expression: {error}") from error
     except UsageError as error:
         raise ValueError(error.what) from error
-    if found:
+    if match:
         raise ValueError("finds the empty text, so it would find something in every sentence")
     return pattern
 
@@ -146,12 +146,12 @@ Regex = Annotated[str, AfterValidator(_regex)]
 
 
 class MemoryRules(FileShape):
-    """What a team remembers, and what of it agents are shown (docs/memory.md).
+    """Rules for the notes that a team keeps, and for those that agents are shown (docs/memory.md).
 
-    `shown` is how many notes at most; `rules` whether messages that hold decisions, requirements,
-    tasks or problems make notes, by `patterns` of one's own (regular expressions by kind of note)
-    beside arena's. `extract_every` is after how many messages the extracting agent is asked, where
-    there is one; without it, when a chain ends. `warn_at` and `saturated_at` are usage ratios.
+    `shown` is the highest number of notes; `rules`: messages that hold decisions, requirements,
+    tasks or problems make notes, by arena's patterns and by `patterns` (regular expressions by kind
+    of note). `extract_every` is the number of messages after which the extracting agent is asked,
+    if there is one; without it, when a chain ends. `warn_at` and `saturated_at` are usage ratios.
     """
 
     approved_only: bool = False
@@ -166,8 +166,8 @@ class MemoryRules(FileShape):
 class TeamConfig(FileShape):
     """The rules of a team (docs/turn-rules.md); times are in seconds.
 
-    `auto_summary_interval` is after how many messages older ones are summarised, however much room
-    there is.
+    `auto_summary_interval` is the number of messages after which older ones are summarised, however
+    much room there is.
     """
 
     not_built: ClassVar[frozenset[str]] = frozenset(
@@ -226,7 +226,7 @@ class TeamFile(FileShape):
 
 
 class Embedding(FileShape):
-    """What makes vectors of texts, so that search finds by meaning.
+    """The source of vectors of texts, with which search finds by meaning.
 
     Either a server's `/v1/embeddings` (`base_url` ends before `/embeddings`), or a `package` that
     carries its model. `api_key` takes `${env:NAME}`.
@@ -250,7 +250,7 @@ class Embedding(FileShape):
 
 
 class WorkspaceMemory(FileShape):
-    """Who summarises and who extracts notes, by agent id, and what makes vectors."""
+    """The agents that summarise and extract notes, by id, and the source of vectors."""
 
     summarizer: str | None = None
     extractor: str | None = None
@@ -258,7 +258,7 @@ class WorkspaceMemory(FileShape):
 
 
 class ModelFacts(FileShape):
-    """What is known of a model where the public list does not know it, or otherwise.
+    """Facts about a model that the public list does not know, or knows otherwise.
 
     Prices in US dollars per million tokens; both of them, or none.
     """
@@ -270,10 +270,10 @@ class ModelFacts(FileShape):
     @model_validator(mode="after")
     def _both_prices(self) -> ModelFacts:
         if (self.input_per_m is None) != (self.output_per_m is None):
-            there, missing = "input_per_m", "output_per_m"
+            present, missing = "input_per_m", "output_per_m"
             if self.input_per_m is None:
-                there, missing = missing, there
-            raise ValueError(f"has {there} without {missing}; give both, 0 for what is free")
+                present, missing = missing, present
+            raise ValueError(f"has {present} without {missing}; give both, 0 for what is free")
         return self
 
 
@@ -309,9 +309,9 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Team:
-    """The members, in team order, the humans and the rules. `name` None: every agent there is.
+    """The members, in team order, the humans and the rules. `name` None: every agent.
 
-    A team is equal to itself only, so that what is made of one can be kept for the next session.
+    A team is equal to itself only, so that results of one can be cached for the next session.
     """
 
     name: str | None
@@ -321,13 +321,13 @@ class Team:
     description: str = ""
 
     def member(self, agent_id: str) -> Member | None:
-        """The member with that id, or None."""
+        """Return the member with that id, or None."""
         return self._by_id.get(agent_id)
 
     @cached_property
     def infos(self) -> list[MemberInfo]:
-        """The members as they know each other."""
-        return [_info(one.id, one.name, one.role) for one in self.members]
+        """The members as they are shown to each other."""
+        return [_info(member.id, member.name, member.role) for member in self.members]
 
     @cached_property
     def _by_id(self) -> dict[str, Member]:

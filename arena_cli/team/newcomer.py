@@ -1,4 +1,4 @@
-"""A new agent: its profile, checked by the workspace's own rules, then written into its files."""
+"""Add an agent: check its profile by the workspace's own rules, then write it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Newcomer:
     """A new agent that fits into its workspace, not written yet.
 
     `path` and `text` are its profile's; `workspace` is as it will be. `team` is the team whose file
-    gets it as a member, `team_file` that file's path and new text; where it has to be put there by
-    hand, `by_hand` is the file's path. `warnings` are names that it makes easily mistaken.
+    gets it as a member, `team_file` that file's path and new text; if it has to be added by hand,
+    `by_hand` is the file's path. `warnings` are names that it makes easily mistaken.
     """
 
     agent_id: str
@@ -58,30 +58,30 @@ class Newcomer:
     @property
     def shown(self) -> str:
         """Its text without the secrets of its adapter."""
-        before, key, adapter = self.text.partition("\nadapter:\n")
-        return before + key + excerpt.masked_text(adapter)
+        head, key, adapter = self.text.partition("\nadapter:\n")
+        return head + key + excerpt.masked_text(adapter)
 
 
 def settings_of(settings: Sequence[str]) -> dict[str, Any]:
-    """The keys that `KEY=VALUE` texts give: dotted where they are nested, values as in YAML.
+    """Return the keys of `KEY=VALUE` texts: dotted if they are nested, values as in YAML.
 
-    A variable (`env.NAME`) is the text as it is. Raises UsageError.
+    A variable (`env.NAME`) is the text as it is. Raise UsageError.
     """
-    found: dict[str, Any] = {}
+    settings_tree: dict[str, Any] = {}
     for setting in settings:
         key, is_set, value = setting.partition("=")
         loc = key.split(".")
         if not is_set or not all(loc):
             raise UsageError(f"--set {key}: there is no value", "write --set KEY=VALUE")
-        below = found
-        for part in loc[:-1]:
-            below = below.setdefault(part, {})
+        below = settings_tree
+        for step in loc[:-1]:
+            below = below.setdefault(step, {})
             if not isinstance(below, dict):
-                raise UsageError(f"--set {key}: `{part}` has a value already")
+                raise UsageError(f"--set {key}: `{step}` has a value already")
         if loc[-1] in below:
             raise UsageError(f"--set {key}: it is given twice", "give it once")
         below[loc[-1]] = value if loc[0] == "env" and len(loc) > 1 else _value(key, loc[-1], value)
-    return found
+    return settings_tree
 
 
 def _value(key: str, last: str, text: str) -> Any:
@@ -94,11 +94,11 @@ def _value(key: str, last: str, text: str) -> Any:
     return document.data[last]
 
 
-def profile(agent_id: str, adapter: Mapping[str, Any], **more: str) -> dict[str, Any]:
-    """What its file is to say; `more` are keys of the profile, left out where they are empty."""
+def profile(agent_id: str, adapter: Mapping[str, Any], **keys: str) -> dict[str, Any]:
+    """Return the contents of its file; empty `keys` are left out."""
     adapter, _ = texts.clean_value(adapter)
-    said = {key: texts.clean(value)[0] for key, value in more.items() if value}
-    return {"agent_id": ids.normal(agent_id), **said, "adapter": adapter}
+    given_keys = {key: texts.clean(value)[0] for key, value in keys.items() if value}
+    return {"agent_id": ids.normal(agent_id), **given_keys, "adapter": adapter}
 
 
 def check(
@@ -110,100 +110,102 @@ def check(
     suggested: Mapping[str, Any] = MappingProxyType({}),
     anywhere: bool = False,
 ) -> Newcomer:
-    """The new agent as it would be in that team, else in the team of `arena.yaml`.
+    """Return the new agent as it would be in that team, else in the team of `arena.yaml`.
 
     `suggested` are keys of its adapter for which the environment gives reason, `anywhere` as in
-    `workspace.load`. Raises UsageError, or FileFaults with all that is wrong with it and with the
+    `workspace.load`. Raise UsageError, or FileFaults with all that is wrong with it and with the
     other files.
     """
     agent_id = str(data["agent_id"])
-    wrong = ids.fault(agent_id)
-    if wrong:
-        raise UsageError(f"`{texts.shown_line(agent_id)}` is no id: it {wrong}", ids.RULE)
-    before = workspace.load(root, kinds=kinds, anywhere=anywhere)
-    adapter = _completed(data["adapter"], before, suggested)
-    data = {**data, "adapter": _in_own_folder(adapter, agent_id, before)}
+    problem = ids.fault(agent_id)
+    if problem:
+        raise UsageError(f"`{texts.shown_line(agent_id)}` is no id: it {problem}", ids.RULE)
+    old = workspace.load(root, kinds=kinds, anywhere=anywhere)
+    adapter = _completed(data["adapter"], old, suggested)
+    data = {**data, "adapter": _in_own_folder(adapter, agent_id, old)}
     path = f"{files.AGENTS}/{agent_id}{files.SUFFIX}"
-    joined = before.team(team).name if team else _default_team(before)
+    joined = old.team(team).name if team else _default_team(old)
     # A profile that its team does not name may be what a killed `agents add` left.
-    is_outside = joined is not None and agent_id in before.profiles
-    is_outside = is_outside and agent_id not in (one.id for one in before.team(joined).members)
+    is_outside = joined is not None and agent_id in old.profiles
+    is_outside = is_outside and agent_id not in (warning.id for warning in old.team(joined).members)
     if not is_outside:
         _check_is_new(root, agent_id)
     unsaved = {path: loader.from_data(dict(data), path)}
     team_file = None
     by_hand = ""
     if joined is not None:
-        by_hand = before.drafts[joined].part.document.name
+        by_hand = old.drafts[joined].part.document.name
         text = joining.with_member(_text_of(root / by_hand), agent_id)
         if text is not None:
             team_file, by_hand = (by_hand, text), ""
             unsaved[team_file[0]] = loader.parse(text, team_file[0])
     try:
-        after = workspace.load(root, kinds=kinds, unsaved=unsaved, anywhere=anywhere)
+        new = workspace.load(root, kinds=kinds, unsaved=unsaved, anywhere=anywhere)
     except FileFaults as error:
         raise FileFaults([_as_asked(fault, path) for fault in error.faults]) from error
     if team and by_hand:
-        what = f"{by_hand}: its `members` are written in a way that cannot be added to"
-        raise UsageError(what, f"put {agent_id} there by hand, after adding it without --team")
+        refusal = f"{by_hand}: its `members` are written in a way that cannot be added to"
+        raise UsageError(refusal, f"put {agent_id} there by hand, after adding it without --team")
     written = _written(root, data, path)
     if is_outside and not _has(root / path, written):
         _check_is_new(root, agent_id)
-    warnings = tuple(one for one in after.warnings if one not in before.warnings)
-    return Newcomer(agent_id, path, written, after, joined, team_file, by_hand, warnings)
+    warnings = tuple(warning for warning in new.warnings if warning not in old.warnings)
+    return Newcomer(agent_id, path, written, new, joined, team_file, by_hand, warnings)
 
 
 def _check_is_new(root: Path, agent_id: str) -> None:
     folder = root / files.AGENTS
-    there = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    wanted = f"{agent_id}{files.SUFFIX}".casefold()
-    for name in there:
-        if ids.normal(name).casefold() == wanted:
-            what = f"{files.AGENTS}/{name} is there already"
-            raise UsageError(what, "nothing was written; choose another id, or edit that file")
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    file_name = f"{agent_id}{files.SUFFIX}".casefold()
+    for name in names:
+        if ids.normal(name).casefold() == file_name:
+            problem = f"{files.AGENTS}/{name} is there already"
+            raise UsageError(problem, "nothing was written; choose another id, or edit that file")
 
 
 def _completed(
-    adapter: Mapping[str, Any], before: Workspace, suggested: Mapping[str, Any]
+    adapter: Mapping[str, Any], old: Workspace, suggested: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The keys of an adapter with those that it is to be given beside them.
+    """Return the keys of an adapter with further ones that it needs.
 
-    These are the suggested ones, and, so that the file says which variables it needs, what its kind
-    implies and the environment fills. None takes the place of one that is given, by `arena.yaml`'s
-    defaults either; nor is a key handed on beside another.
+    These are the suggested ones, and, so that the file shows which variables it needs, those that
+    its kind implies and the environment fills. No given key is replaced, nor a default of
+    `arena.yaml`; nor is a secret handed on next to another.
     """
     kind = str(adapter["type"])
-    defaults = _mapping(before.file.defaults.get(kind))
-    given = {**defaults, **adapter}
-    more = {key: value for key, value in suggested.items() if key not in given}
+    defaults = _mapping(old.file.defaults.get(kind))
+    settings = {**defaults, **adapter}
+    additions = {key: value for key, value in suggested.items() if key not in settings}
     env = adapter.get("env", {})
     handed_on = (*_mapping(defaults.get("env")), *_mapping(env))
     if "env" in suggested and env == _mapping(env) and not any(map(excerpt.is_secret, handed_on)):
-        more["env"] = {**suggested["env"], **env}
-    implied = before.kinds.implied(kind, given)
-    more |= {
-        key: value for key, value in implied.items() if key not in given and environ.is_open(value)
+        additions["env"] = {**suggested["env"], **env}
+    implied = old.kinds.implied(kind, settings)
+    additions |= {
+        key: value
+        for key, value in implied.items()
+        if key not in settings and environ.is_open(value)
     }
-    return {**adapter, **more}
+    return {**adapter, **additions}
 
 
-def _in_own_folder(adapter: dict[str, Any], agent_id: str, before: Workspace) -> dict[str, Any]:
+def _in_own_folder(adapter: dict[str, Any], agent_id: str, old: Workspace) -> dict[str, Any]:
     """Return a program's keys with a `cwd` of its own, unless it is given one.
 
     In the workspace it could read `.env`, the profiles and all sessions. Files of the workspace
     among the program's arguments are named from there.
     """
     kind = str(adapter["type"])
-    shape = before.kinds.settings_type(kind)
+    shape = old.kinds.settings_type(kind)
     fields = getattr(shape, "model_fields", {})
-    if "cwd" not in fields or "cwd" in {**_mapping(before.file.defaults.get(kind)), **adapter}:
+    if "cwd" not in fields or "cwd" in {**_mapping(old.file.defaults.get(kind)), **adapter}:
         return adapter
-    own = f"{files.WORK}/{agent_id}"
+    folder = f"{files.WORK}/{agent_id}"
     command = adapter.get("command")
     if isinstance(command, list):
-        words = [_from_folder(word, own, before.root) for word in command[1:]]
+        words = [_from_folder(word, folder, old.root) for word in command[1:]]
         adapter = {**adapter, "command": [*command[:1], *words]}
-    return {**adapter, "cwd": own}
+    return {**adapter, "cwd": folder}
 
 
 def _from_folder(word: Any, folder: str, root: Path) -> Any:
@@ -220,13 +222,13 @@ def _from_folder(word: Any, folder: str, root: Path) -> Any:
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    """What is none is told of when the file is checked."""
+    """Return the value if it is a mapping, else an empty one; the file check reports others."""
     return value if isinstance(value, dict) else {}
 
 
-def _default_team(before: Workspace) -> str | None:
-    named = before.file.team
-    return None if named is None else ids.normal(named)
+def _default_team(old: Workspace) -> str | None:
+    name = old.file.team
+    return None if name is None else ids.normal(name)
 
 
 def _text_of(path: Path) -> str:
@@ -234,16 +236,16 @@ def _text_of(path: Path) -> str:
 
 
 def _as_asked(fault: Fault, path: str) -> Fault:
-    """A fault of what is not written yet, with the option that mends it."""
+    """Return a fault of a file that is not written yet, with the option that fixes it."""
     if fault.file != path:
         return fault
-    mend = fault.mend
+    hint = fault.mend
     if fault.what == "is missing":
         key = fault.field.removeprefix("adapter.")
-        mend = _GIVE.get(fault.field, f"give `--set {key}=VALUE`")
+        hint = _GIVE.get(fault.field, f"give `--set {key}=VALUE`")
     elif fault.what == _ONE_OF:
-        mend = "give `--preset PRESET`, or `-- COMMAND` at the end"
-    return replace(fault, file=path + _UNWRITTEN, mend=mend)
+        hint = "give `--preset PRESET`, or `-- COMMAND` at the end"
+    return replace(fault, file=path + _UNWRITTEN, mend=hint)
 
 
 def _written(root: Path, data: Mapping[str, Any], path: str) -> str:
@@ -256,7 +258,7 @@ def _written(root: Path, data: Mapping[str, Any], path: str) -> str:
 
 
 def write(new: Newcomer) -> None:
-    """Write its profile, then the team's file; both or none. Raises UsageError."""
+    """Write its profile, then the team's file; both or none. Raise UsageError."""
     root = new.workspace.root
     profile_path = root / new.path
     with _refusals(profile_path):
@@ -278,7 +280,7 @@ def write(new: Newcomer) -> None:
 
 
 def _has(path: Path, text: str) -> bool:
-    """Whether an `agents add` that was killed has written a profile already."""
+    """Return True if an `agents add` that was killed has written the profile already."""
     return path.is_file() and path.read_bytes() == text.encode("utf-8")
 
 
@@ -287,17 +289,17 @@ def _refusals(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = f"{path} cannot be written: {error.strerror or error}"
-        raise UsageError(what, "nothing was added; mend the rights, or make room") from error
+        problem = f"{path} cannot be written: {error.strerror or error}"
+        raise UsageError(problem, "nothing was added; mend the rights, or make room") from error
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put a text in the place of a file, whole or not at all."""
-    part = wholefile.beside(path)
+    """Replace the text of a file, completely or not at all."""
+    temporary = wholefile.beside(path)
     try:
-        part.write_bytes(text.encode("utf-8"))
-        shutil.copymode(path, part)
-        part.replace(path)
+        temporary.write_bytes(text.encode("utf-8"))
+        shutil.copymode(path, temporary)
+        temporary.replace(path)
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     wholefile.sweep(path.parent, path.name)

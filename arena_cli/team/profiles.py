@@ -1,4 +1,4 @@
-"""Profiles: merged with what they extend, checked together with their adapter's keys."""
+"""Load profiles: merge them with those they extend, check them with their adapter's keys."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ IDENTITY = frozenset({"agent_id", "name", "aliases", "member", "extends"})
 
 
 class Kinds(NamedTuple):
-    """The kinds of adapters there are.
+    """The kinds of adapters.
 
-    `settings_type` gives the shape of a kind's keys, None for an unknown kind; `known` lists the
-    kinds; `implied` gives the keys that follow from those of a kind's adapter.
+    `settings_type` returns the shape of a kind's keys, None for an unknown kind; `known` lists the
+    kinds; `implied` returns the keys that follow from those of a kind's adapter.
     """
 
     settings_type: Callable[[str], type[BaseModel] | None]
@@ -35,20 +35,20 @@ class Kinds(NamedTuple):
 class Source:
     """A profile before it is checked: its keys, and the files they come from, the nearest first.
 
-    It is not whole where what it extends is not there.
+    It is not whole if the profile it extends does not exist.
     """
 
     data: Mapping[str, Any]
     parts: tuple[Part, ...]
     is_whole: bool = True
 
-    def fault(self, loc: tuple[str | int, ...], what: str, mend: str = "") -> Fault:
-        """A fault of the nearest file that holds what is at `loc`."""
-        return find_holder(self.parts, loc).fault(loc, what, mend)
+    def fault(self, loc: tuple[str | int, ...], problem: str, hint: str = "") -> Fault:
+        """Return a fault of the nearest file that holds the value at `loc`."""
+        return find_holder(self.parts, loc).fault(loc, problem, hint)
 
 
 class Loaded(NamedTuple):
-    """A checked profile, the text of its role prompt, and where it comes from."""
+    """A checked profile, the text of its role prompt, and its source."""
 
     profile: AgentProfile
     role_prompt: str
@@ -56,64 +56,64 @@ class Loaded(NamedTuple):
 
 
 def sources(files: Mapping[str, Part]) -> tuple[dict[str, Source], list[Fault]]:
-    """Every profile of `files` (by file stem) merged with what it extends."""
-    done: dict[str, Source] = {}
+    """Return every profile of `files` (by file stem) merged with those it extends."""
+    resolved: dict[str, Source] = {}
     faults: list[Fault] = []
 
     def source(agent_id: str, path: tuple[str, ...]) -> Source:
-        if agent_id in done:
-            return done[agent_id]
-        part = files[agent_id]
-        own = Source(part.data if isinstance(part.data, dict) else {}, (part,))
-        base_id = own.data.get("extends")
+        if agent_id in resolved:
+            return resolved[agent_id]
+        fragment = files[agent_id]
+        profile = Source(fragment.data if isinstance(fragment.data, dict) else {}, (fragment,))
+        base_id = profile.data.get("extends")
         if isinstance(base_id, str):
             base_id = ids.normal(base_id)
             if base_id in (*path, agent_id):
                 circle = " -> ".join((*path, agent_id, base_id))
-                what, mend = f"profiles extend each other: {circle}", "take this line out"
-                faults.append(own.fault(("extends",), what, mend))
-                own = replace(own, is_whole=False)
+                problem, hint = f"profiles extend each other: {circle}", "take this line out"
+                faults.append(profile.fault(("extends",), problem, hint))
+                profile = replace(profile, is_whole=False)
             elif base_id not in files:
-                what = f"there is no agent `{base_id}`"
-                mend = nearest.hint(base_id, _bases(agent_id, files)) or "take this line out"
-                faults.append(own.fault(("extends",), what, mend))
-                own = replace(own, is_whole=False)
+                problem = f"there is no agent `{base_id}`"
+                hint = nearest.hint(base_id, _bases(agent_id, files)) or "take this line out"
+                faults.append(profile.fault(("extends",), problem, hint))
+                profile = replace(profile, is_whole=False)
             else:
-                own = extended(own, source(base_id, (*path, agent_id)))
-        done[agent_id] = own
-        return own
+                profile = extended(profile, source(base_id, (*path, agent_id)))
+        resolved[agent_id] = profile
+        return profile
 
     for agent_id in files:
         source(agent_id, ())
-    return {agent_id: done[agent_id] for agent_id in files}, faults
+    return {agent_id: resolved[agent_id] for agent_id in files}, faults
 
 
 def _bases(agent_id: str, files: Mapping[str, Part]) -> list[str]:
-    """The profiles that one may extend: no other that extends it, nor itself."""
+    """Return the profiles that one may extend: none that extends it, nor itself."""
 
-    def extends(other: str) -> str:
-        data = files[other].data if other in files else None
+    def extends(agent: str) -> str:
+        data = files[agent].data if agent in files else None
         base = data.get("extends") if isinstance(data, dict) else None
         return ids.normal(base) if isinstance(base, str) else ""
 
-    found = []
-    for other in files:
-        chain = [other]
+    bases = []
+    for candidate in files:
+        chain = [candidate]
         while (base := extends(chain[-1])) and base not in chain:
             chain.append(base)
         if agent_id not in chain:
-            found.append(other)
-    return found
+            bases.append(candidate)
+    return bases
 
 
-def extended(own: Source, base: Source) -> Source:
-    """`own` over `base`, without the base's identity."""
+def extended(profile: Source, base: Source) -> Source:
+    """Return `own` over `base`, without the base's identity."""
     inherited = {key: value for key, value in base.data.items() if key not in IDENTITY}
-    return merged(own, Source(inherited, base.parts, base.is_whole))
+    return merged(profile, Source(inherited, base.parts, base.is_whole))
 
 
 def merged(over: Source, base: Source) -> Source:
-    """`over` deep-merged over `base`: lists replace, a new adapter type replaces the adapter."""
+    """Return `over` deep-merged over `base`: lists and a new adapter type replace."""
     is_whole = over.is_whole and base.is_whole
     return Source(_merge(base.data, over.data), over.parts + base.parts, is_whole)
 
@@ -136,9 +136,9 @@ def _replaces(key: str, below: Mapping[str, Any], value: Mapping[str, Any]) -> b
 def load(
     agent_id: str, source: Source, *, root: Path, kinds: Kinds, defaults: Part, anywhere: bool
 ) -> tuple[Loaded | None, list[Fault]]:
-    """Checks one profile, which must carry `agent_id`.
+    """Check one profile, which must have `agent_id`.
 
-    `defaults` holds the keys that every adapter of a kind gets, by kind. Files that it names lie in
+    `defaults` holds the keys that every adapter of a kind gets, by kind. Files that it names are in
     the workspace, unless `anywhere`.
     """
     document = source.parts[0].document
@@ -160,19 +160,19 @@ def load(
 
 
 def _id_faults(expected: str, agent_id: str, source: Source) -> list[Fault]:
-    wrong = ids.fault(agent_id)
-    if wrong:
-        return [source.fault(("agent_id",), wrong, ids.RULE)]
+    problem = ids.fault(agent_id)
+    if problem:
+        return [source.fault(("agent_id",), problem, ids.RULE)]
     if agent_id != expected:
-        mend = f"write `agent_id: {expected}`, or rename the file to `{agent_id}.yaml`"
-        return [source.fault(("agent_id",), f"`{agent_id}` is not the file's name", mend)]
+        hint = f"write `agent_id: {expected}`, or rename the file to `{agent_id}.yaml`"
+        return [source.fault(("agent_id",), f"`{agent_id}` is not the file's name", hint)]
     return []
 
 
 def _adapter(
     source: Source, kinds: Kinds, defaults: Part
 ) -> tuple[dict[str, Any] | None, list[Fault]]:
-    """The adapter's keys with its kind's defaults below them; None where the shape will tell."""
+    """Return the adapter's keys over its kind's defaults; None if the shape reports the error."""
     adapter = source.data.get("adapter")
     if isinstance(adapter, str):
         return {}, [_adapter_as_text(adapter, source, kinds)]
@@ -187,43 +187,43 @@ def _of_kind(
     kind = adapter.get("type")
     loc = ("adapter", "type")
     if not isinstance(kind, str):
-        what = "is missing" if "type" not in adapter else "must be a text"
-        return None, [source.fault(loc, what, f"known: {', '.join(kinds.known())}")]
+        problem = "is missing" if "type" not in adapter else "must be a text"
+        return None, [source.fault(loc, problem, f"known: {', '.join(kinds.known())}")]
     shape = kinds.settings_type(kind)
     if shape is None:
-        mend = nearest.hint(kind, kinds.known())
-        return None, [source.fault(loc, f"unknown kind of adapter `{kind}`", mend)]
-    parts = [Part(part.document, (*part.loc, "adapter")) for part in source.parts]
-    parts = [part for part in parts if part.document.holds(part.loc)]
+        hint = nearest.hint(kind, kinds.known())
+        return None, [source.fault(loc, f"unknown kind of adapter `{kind}`", hint)]
+    fragments = [Part(fragment.document, (*fragment.loc, "adapter")) for fragment in source.parts]
+    fragments = [fragment for fragment in fragments if fragment.document.holds(fragment.loc)]
     if defaults.holds((kind,)):
         below = Part(defaults.document, (*defaults.loc, kind))
         if not isinstance(below.data, dict):
             return None, [below.fault((), "must be a mapping of keys")]
         adapter = _merge(below.data, adapter)
-        parts.append(below)
+        fragments.append(below)
     adapter = {**kinds.implied(kind, adapter), **adapter}
-    if any(part.document.has_free_keys for part in parts):
+    if any(fragment.document.has_free_keys for fragment in fragments):
         adapter = schema_errors.drop_free_keys(adapter, shape)
-    _, faults = loader.validate_merged(adapter, shape, parts, is_pending=environ.is_open)
+    _, faults = loader.validate_merged(adapter, shape, fragments, is_pending=environ.is_open)
     return adapter, faults
 
 
 def _adapter_as_text(adapter: str, source: Source, kinds: Kinds) -> Fault:
     """`adapter: scripted`."""
     loc = ("adapter",)
-    part = find_holder(source.parts, loc)
-    what = f"must be a mapping of keys, not the text `{adapter[:40]}`"
-    mend = f"write `adapter: {{type: ...}}`; known: {', '.join(kinds.known())}"
+    fragment = find_holder(source.parts, loc)
+    problem = f"must be a mapping of keys, not the text `{adapter[:40]}`"
+    hint = f"write `adapter: {{type: ...}}`; known: {', '.join(kinds.known())}"
     if adapter in kinds.known():
-        written = f"{{type: {adapter}}}"
-        mend = part.document.hint_with((*part.loc, *loc), written) or f"write {written}"
-    return source.fault(loc, what, mend)
+        mapping = f"{{type: {adapter}}}"
+        hint = fragment.document.hint_with((*fragment.loc, *loc), mapping) or f"write {mapping}"
+    return source.fault(loc, problem, hint)
 
 
 def _role_prompt(
     value: Any, source: Source, root: Path, *, anywhere: bool
 ) -> tuple[str, list[Fault]]:
-    """The text of `role_prompt`, read from its file where it names one."""
+    """Return the text of `role_prompt`, read from its file if it names one."""
     if isinstance(value, str):
         return value, []
     if not isinstance(value, dict) or not isinstance(value.get("file"), str):
@@ -233,9 +233,9 @@ def _role_prompt(
     path = root / name
     is_path = not {"\\", "\0"} & {*name}
     if not is_path or not (anywhere or bounds.is_inside(path, root)):
-        mend = "name a file in the workspace, with `/` between folders"
-        mend = bounds.HINT if is_path else mend
-        return "", [source.fault(loc, f"`{name}` is not in the workspace", mend)]
+        hint = "name a file in the workspace, with `/` between folders"
+        hint = bounds.HINT if is_path else hint
+        return "", [source.fault(loc, f"`{name}` is not in the workspace", hint)]
     try:
         return regularfiles.read(path).decode("utf-8-sig"), []
     except UnicodeDecodeError:
@@ -245,16 +245,16 @@ def _role_prompt(
 
 
 def reference_faults(loaded: Mapping[str, Loaded], broken: Collection[str] = ()) -> list[Fault]:
-    """What the profiles say of each other that does not hold; `broken` ones are there too."""
+    """Return the faults of profiles that name an agent that neither is loaded nor `broken`."""
     faults = []
-    for one in loaded.values():
-        for index, name in enumerate(one.profile.may_mention or ()):
+    for agent in loaded.values():
+        for index, name in enumerate(agent.profile.may_mention or ()):
             if ids.normal(name) not in loaded and ids.normal(name) not in broken:
-                faults.append(_unknown_agent(one.source, ("may_mention", index), name, loaded))
+                faults.append(_unknown_agent(agent.source, ("may_mention", index), name, loaded))
     return faults
 
 
 def _unknown_agent(
-    source: Source, loc: tuple[str | int, ...], name: str, known: Iterable[str]
+    source: Source, loc: tuple[str | int, ...], name: str, agent_ids: Iterable[str]
 ) -> Fault:
-    return source.fault(loc, f"there is no agent `{name}`", nearest.hint(name, known))
+    return source.fault(loc, f"there is no agent `{name}`", nearest.hint(name, agent_ids))

@@ -1,4 +1,4 @@
-"""The names of one team, and where a name ends in a text."""
+"""Know the names of one team, and find the end of a name in a text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _RESERVED: dict[str, Target] = {
 
 @dataclass
 class _Node:
-    """One place in the tree of folded names; `target` is whose name ends here."""
+    """A node in the tree of folded names; `target` is the owner of the name that ends here."""
 
     then: dict[str, _Node] = field(default_factory=dict)
     target: Target | None = None
@@ -56,9 +56,8 @@ class _Node:
 class Roster:
     """The names of a team: of its members (id, name, aliases), its humans, and the reserved ones.
 
-    Teams with the same names share them.
-
-    Where two have one name (`roster_conflicts`), it is the reserved one's, else the first one's.
+    Teams with the same names share them. A name of two (`roster_conflicts`) belongs to the reserved
+    one, else to the first.
     """
 
     def __init__(self, members: Sequence[Member], humans: Sequence[Human] = ()) -> None:
@@ -68,41 +67,45 @@ class Roster:
         self._root = _tree(ids, tuple(_names(members, humans)))
 
     def whole(self, name: str) -> Target | None:
-        """Whose name it is, as a whole."""
+        """Return the owner of a whole name."""
         node: _Node | None = self._root
         for char in folded_name(name):
             node = node.then.get(char) if node else None
         return node.target if node else None
 
     def longest(self, text: str, start: int) -> tuple[int, Target | None]:
-        """The end of the longest known name that begins at `start` of a composed text, and whose.
+        """Return the end and owner of the longest known name at `start` of a composed text.
 
         The text is folded piece by piece, each with what may melt into it, so that ends are found
         in the text as it is and no name ends within a character.
         """
         best: tuple[int, Target | None] = (start, None)
         node = self._root
-        place = start
-        while place < len(text) and node.then:
-            end = place + 1
+        index = start
+        while index < len(text) and node.then:
+            end = index + 1
             while end < len(text) and letters.joins(text[end]):
                 end += 1
-            for char in letters.fold(text[place:end]):
+            for char in letters.fold(text[index:end]):
                 if char not in node.then:
                     return best
                 node = node.then[char]
-            place = end
-            if node.target and _ends(text, start, place, node.target):
-                best = place, node.target
+            index = end
+            if node.target and _ends(text, start, index, node.target):
+                best = index, node.target
         return best
 
 
 @lru_cache(maxsize=64)
 def _tree(ids: Sequence[str], names: Sequence[tuple[str, str]]) -> _Node:
-    """The tree of the reserved names, the ids, and (id, name)s: the first of equal names wins."""
+    """Return the tree of reserved names, ids, and (id, name)s: the first of equal names wins."""
     root = _Node()
     whose = ((name, Somebody(owner)) for owner, name in names)
-    for name, target in (*_RESERVED.items(), *((one, Somebody(one)) for one in ids), *whose):
+    for name, target in (
+        *_RESERVED.items(),
+        *((agent_id, Somebody(agent_id)) for agent_id in ids),
+        *whose,
+    ):
         node = root
         for char in folded_name(name):
             node = node.then.setdefault(char, _Node())
@@ -113,14 +116,14 @@ def _tree(ids: Sequence[str], names: Sequence[tuple[str, str]]) -> _Node:
 
 @lru_cache(maxsize=64)
 def roster_of(team: Team) -> Roster:
-    """The names of a team, made once."""
+    """Return the names of a team, built once."""
     return Roster(team.members, team.humans)
 
 
 class Clash(NamedTuple):
-    """A name of two, or a reserved one, which `reserved` says why.
+    """A name of two, or a reserved one, with the reason in `reserved`.
 
-    `owner` is whose name it is, an id; of two, the later one, and `other` and `other_name` are the
+    `owner` is the id of its owner; of two, the later one, and `other` and `other_name` are the
     first one's.
     """
 
@@ -139,7 +142,7 @@ class Clash(NamedTuple):
 def roster_conflicts(
     members: Sequence[Member], humans: Sequence[Human] = ()
 ) -> tuple[list[Clash], list[str]]:
-    """What is wrong with the names of a team: errors, and warnings, each a sentence.
+    """Return the errors in the names of a team, and warnings, each a sentence.
 
     Errors: a name of two, a reserved name. Warnings: a name that another's begins with, a name of
     one character. A human whose id is `user` may be called what the opener is called.
@@ -177,16 +180,16 @@ def _conflicts(
 def _beginnings(owners: Mapping[str, tuple[str, str]]) -> Iterator[str]:
     for folded, (owner, name) in owners.items():
         for length in range(1, len(folded)):
-            other, beginning = owners.get(folded[:length], (owner, ""))
-            if other != owner:
+            first_owner, beginning = owners.get(folded[:length], (owner, ""))
+            if first_owner != owner:
                 yield (
-                    f'"{beginning}", a name of {other}, is the beginning of "{name}",'
+                    f'"{beginning}", a name of {first_owner}, is the beginning of "{name}",'
                     f" a name of {owner}"
                 )
 
 
 def _names(members: Sequence[Member], humans: Sequence[Human]) -> Iterator[tuple[str, str]]:
-    """(id, one of its names), empty names left out."""
+    """Yield (id, one of its names), empty names left out."""
     for member in members:
         for name in (member.id, member.name, *member.profile.aliases):
             if name.strip():
@@ -198,35 +201,35 @@ def _names(members: Sequence[Member], humans: Sequence[Human]) -> Iterator[tuple
 
 
 def folded_name(name: str) -> str:
-    """The form in which two names are the same; white space in it is one space."""
+    """Return the form in which two names are the same; white space in it is one space."""
     return " ".join(letters.fold(name).split())
 
 
 def _ends(text: str, start: int, end: int, target: Target) -> bool:
-    """Whether the name in `text[start:end]` ends there, rather than going on to another name."""
-    after = text[end : end + 1]
-    if not after:
+    """Return True if the name in `text[start:end]` ends there, and is no beginning of another."""
+    next_char = text[end : end + 1]
+    if not next_char:
         return True
-    following = letters.kind(after)
+    following = letters.kind(next_char)
     if following is Kind.EXTEND or _parts_a_flag(text, start, end):
         return False
     if isinstance(target, Opener) and target.ends_before_han and following is Kind.HAN:
         return False
     if letters.kind_before(text, start, end) in (Kind.HAN, Kind.UNSPACED, Kind.EMOJI):
         return True
-    if after in "-_":
+    if next_char in "-_":
         return not (end + 1 < len(text) and letters.is_letter_or_digit(text[end + 1]))
     return following is not Kind.SPACED
 
 
 def _parts_a_flag(text: str, start: int, end: int) -> bool:
-    """Whether `end` is within a flag, which is two regional indicators."""
+    """Return True if `end` is within a flag, which is two regional indicators."""
     if not _is_regional_indicator(text[end]):
         return False
-    place = end
-    while place > start and _is_regional_indicator(text[place - 1]):
-        place -= 1
-    return (end - place) % 2 == 1
+    index = end
+    while index > start and _is_regional_indicator(text[index - 1]):
+        index -= 1
+    return (end - index) % 2 == 1
 
 
 def _is_regional_indicator(char: str) -> bool:

@@ -1,4 +1,4 @@
-"""Agents by what they can do: their skills, keywords and names, and last their role prompts."""
+"""Find agents by what they can do: their skills, keywords and names, last their role prompts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WEIGHTS: dict[Place, int] = {"skill": 4, "keyword": 4, "name": 3, "role_prompt"
 
 
 class Match(NamedTuple):
-    """Where a keyword was found: in which text of which place (empty for the role prompt)."""
+    """A keyword that was found, the kind of field, and its text ("" for the role prompt)."""
 
     keyword: str
     place: Place
@@ -31,44 +31,44 @@ class Found(NamedTuple):
 
 
 def find(loaded: Iterable[Loaded], keywords: Sequence[str]) -> list[Found]:
-    """The agents in which any keyword is found, anywhere in a text, width and case alike.
+    """Return the agents in which any keyword is found, anywhere in a text, ignoring width and case.
 
     First come those in which most of the keywords are found, then those where they are found in
-    surer places, a whole text before a part of one; else they stay in their order.
+    surer fields, a whole text before a part of one; else they stay in their order.
     """
     ranked: list[tuple[tuple[int, int], Found]] = []
-    wanted = {folded: word for word in keywords if (folded := _folded(word))}
-    for one in loaded:
-        best = [max(places, key=lambda pair: pair[0]) for places in _matches(one, wanted)]
+    by_folded = {folded: word for word in keywords if (folded := _folded(word))}
+    for agent in loaded:
+        best = [max(places, key=lambda pair: pair[0]) for places in _matches(agent, by_folded)]
         if best:
             rank = -len(best), -sum(score for score, _ in best)
-            ranked.append((rank, Found(one.profile, [match for _, match in best])))
+            ranked.append((rank, Found(agent.profile, [match for _, match in best])))
     ranked.sort(key=lambda pair: pair[0])
-    return [found for _, found in ranked]
+    return [result for _, result in ranked]
 
 
-def _matches(one: Loaded, wanted: dict[str, str]) -> Iterator[list[tuple[int, Match]]]:
-    """Of each keyword that is found, its matches and how much they count, a whole text double."""
-    texts = [(place, text, _folded(text)) for place, text in _texts(one)]
-    for folded, word in wanted.items():
-        found = [
+def _matches(agent: Loaded, by_folded: dict[str, str]) -> Iterator[list[tuple[int, Match]]]:
+    """Yield for each keyword that is found its matches and scores, a whole text double."""
+    texts = [(kind, text, _folded(text)) for kind, text in _texts(agent)]
+    for folded, word in by_folded.items():
+        matches = [
             (
-                _WEIGHTS[place] * (2 if folded == text else 1),
-                Match(word, place, "" if place == "role_prompt" else written),
+                _WEIGHTS[kind] * (2 if folded == text else 1),
+                Match(word, kind, "" if kind == "role_prompt" else written),
             )
-            for place, written, text in texts
+            for kind, written, text in texts
             if folded in text
         ]
-        if found:
-            yield found
+        if matches:
+            yield matches
 
 
-def _texts(one: Loaded) -> Iterator[tuple[Place, str]]:
-    profile = one.profile
+def _texts(agent: Loaded) -> Iterator[tuple[Place, str]]:
+    profile = agent.profile
     yield from (("skill", text) for text in profile.skills)
     yield from (("keyword", text) for text in profile.response.keywords)
     yield from (("name", text) for text in (profile.agent_id, profile.name, *profile.aliases))
-    yield "role_prompt", one.role_prompt
+    yield "role_prompt", agent.role_prompt
 
 
 def _folded(text: str) -> str:

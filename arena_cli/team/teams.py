@@ -1,4 +1,4 @@
-"""Teams: members and rules put together from a team file, `arena.yaml` and what overrides them."""
+"""Build teams: members and rules from a team file, `arena.yaml` and what overrides them."""
 
 from __future__ import annotations
 
@@ -34,56 +34,61 @@ class Draft:
     description: str = ""
     humans_part: Part | None = None
 
-    def fault(self, loc: tuple[str | int, ...], what: str, mend: str = "") -> Fault:
-        """A fault of what stands at `loc` below the members."""
-        return self.part.fault((*self.loc, *loc), what, mend)
+    def fault(self, loc: tuple[str | int, ...], problem: str, hint: str = "") -> Fault:
+        """Return a fault of the value at `loc` below the members."""
+        return self.part.fault((*self.loc, *loc), problem, hint)
 
-    def fault_of_humans(self, what: str, mend: str = "", loc: tuple[str | int, ...] = ()) -> Fault:
-        """A fault of its humans."""
-        return (self.humans_part or self.part).fault(("humans", *loc), what, mend)
+    def fault_of_humans(
+        self, problem: str, hint: str = "", loc: tuple[str | int, ...] = ()
+    ) -> Fault:
+        """Return a fault of its humans."""
+        return (self.humans_part or self.part).fault(("humans", *loc), problem, hint)
 
 
 @dataclass
 class Findings:
-    """What is wrong with a team, and what is worth a second look."""
+    """The faults of a team, and its warnings."""
 
     faults: list[Fault] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
-def read(stem: str, part: Part) -> tuple[TeamFile | None, list[Fault]]:
-    """One team file, by its stem."""
-    file, faults = loader.validate(part.document, TeamFile)
+def read(stem: str, fragment: Part) -> tuple[TeamFile | None, list[Fault]]:
+    """Return the contents of one team file, whose name is its stem, and its faults."""
+    file, faults = loader.validate(fragment.document, TeamFile)
     if file is None:
         return None, faults
     name = ids.normal(file.team)
-    wrong = ids.fault(name)
-    if wrong:
-        return None, [part.fault(("team",), wrong, ids.RULE)]
+    problem = ids.fault(name)
+    if problem:
+        return None, [fragment.fault(("team",), problem, ids.RULE)]
     if name != stem:
-        mend = f"write `team: {stem}`, or rename the file to `{name}.yaml`"
-        return None, [part.fault(("team",), f"`{name}` is not the file's name", mend)]
+        hint = f"write `team: {stem}`, or rename the file to `{name}.yaml`"
+        return None, [fragment.fault(("team",), f"`{name}` is not the file's name", hint)]
     if not file.members:
-        return None, [part.fault(("members",), "a team needs a member")]
+        return None, [fragment.fault(("members",), "a team needs a member")]
     return file.model_copy(update={"team": name}), []
 
 
 def build(
-    draft: Draft, loaded: Mapping[str, Loaded], found: Findings, broken: Collection[str] = ()
+    draft: Draft, loaded: Mapping[str, Loaded], findings: Findings, broken: Collection[str] = ()
 ) -> Team | None:
-    """The team, or None where a fault prevents it: one in `found`, or in a profile of `broken`."""
-    before = len(found.faults)
-    members = _members(draft, loaded, found, broken)
-    whole = len(members) == len(draft.agents)
-    rules, setters = _rules(draft.rules, found)
-    if whole:
-        _check_responders(rules, setters, [member.id for member in members], loaded, found)
-    _check_humans(draft, [member.id for member in members], found)
-    if whole and len(found.faults) == before:
+    """Return the team, or None if it has a fault or needs a profile of `broken`.
+
+    Its faults and warnings are added to `findings`.
+    """
+    fault_count = len(findings.faults)
+    members = _members(draft, loaded, findings, broken)
+    is_complete = len(members) == len(draft.agents)
+    rules, setters = _rules(draft.rules, findings)
+    if is_complete:
+        _check_responders(rules, setters, [member.id for member in members], loaded, findings)
+    _check_humans(draft, [member.id for member in members], findings)
+    if is_complete and len(findings.faults) == fault_count:
         errors, warnings = mentions.roster_conflicts(members, draft.humans)
-        found.faults += [_clash(error, draft, loaded) for error in errors]
-        found.warnings += [f"{draft.part.document.name}: {warning}" for warning in warnings]
-    if not whole or len(found.faults) > before:
+        findings.faults += [_clash(error, draft, loaded) for error in errors]
+        findings.warnings += [f"{draft.part.document.name}: {warning}" for warning in warnings]
+    if not is_complete or len(findings.faults) > fault_count:
         return None
     return Team(
         name=draft.name,
@@ -95,30 +100,32 @@ def build(
 
 
 def _clash(clash: Clash, draft: Draft, loaded: Mapping[str, Loaded]) -> Fault:
-    """A name of two, or a reserved one, told where it stands."""
-    here, there = (clash.owner, clash.name), (clash.other, clash.other_name)
+    """Return the fault of a name that two have, or that is reserved."""
+    later, earlier = (clash.owner, clash.name), (clash.other, clash.other_name)
     is_id = clash.owner == clash.name
     if clash.reserved:
-        mend = "write another id, and rename the file" if is_id else "write another name"
-        return _place_of(*here, draft, loaded)(str(clash), f"{clash.reserved}; {mend}")
+        hint = "write another id, and rename the file" if is_id else "write another name"
+        return _place_of(*later, draft, loaded)(str(clash), f"{clash.reserved}; {hint}")
     if is_id and clash.owner in loaded and clash.other != clash.other_name:
-        here, there = there, here  # a name is changed more easily than an id
-    tell = _place_of(*here, draft, loaded)
-    other = _place_of(*there, draft, loaded)("", "")
-    where = f"{other.file}:{other.line}" if other.line else other.file
-    mend = f"write another name here or at {where}"
-    if there[0] == there[1]:
-        mend = f"write another name; this one is the id at {where}"
-    both = [loaded[one].profile for one in (clash.owner, clash.other) if one in loaded]
+        later, earlier = earlier, later  # a name is changed more easily than an id
+    make_fault = _place_of(*later, draft, loaded)
+    rival = _place_of(*earlier, draft, loaded)("", "")
+    location = f"{rival.file}:{rival.line}" if rival.line else rival.file
+    hint = f"write another name here or at {location}"
+    if earlier[0] == earlier[1]:
+        hint = f"write another name; this one is the id at {location}"
+    both = [
+        loaded[agent_id].profile for agent_id in (clash.owner, clash.other) if agent_id in loaded
+    ]
     if not all(profile.member for profile in both):  # they meet in this team only
-        mend += f"; both are in {draft.part.document.name}"
-    return tell(str(clash), mend)
+        hint += f"; both are in {draft.part.document.name}"
+    return make_fault(str(clash), hint)
 
 
 def _place_of(
     owner: str, name: str, draft: Draft, loaded: Mapping[str, Loaded]
 ) -> Callable[[str, str], Fault]:
-    """What tells of a name where it stands: in a profile, in the team's members or humans."""
+    """Return a function that makes faults of a name: in a profile, the team's members or humans."""
     entries = [entry if isinstance(entry, MemberRef) else None for entry in draft.agents]
     for index, human in enumerate(draft.humans):
         if human.id == owner:
@@ -130,8 +137,8 @@ def _place_of(
     profile, source = loaded[owner].profile, loaded[owner].source
     loc: tuple[str | int, ...] = ("agent_id",)
     if name != owner:
-        named = name == profile.name
-        loc = ("name",) if named else ("aliases", profile.aliases.index(name))
+        is_name = name == profile.name
+        loc = ("name",) if is_name else ("aliases", profile.aliases.index(name))
     return partial(source.fault, loc)
 
 
@@ -141,37 +148,41 @@ def _plain(agent: str) -> MemberRef:
 
 
 def _members(
-    draft: Draft, loaded: Mapping[str, Loaded], found: Findings, broken: Collection[str]
+    draft: Draft, loaded: Mapping[str, Loaded], findings: Findings, broken: Collection[str]
 ) -> list[Member]:
     members: dict[str, Member] = {}
     for index, entry in enumerate(draft.agents):
         ref = entry if isinstance(entry, MemberRef) else _plain(entry)
         agent_id = ids.normal(ref.agent)
-        one = loaded.get(agent_id)
+        agent = loaded.get(agent_id)
         if agent_id in broken:
             continue
-        if one is None:
-            named = [other for other in loaded if loaded[other].profile.name == agent_id]
-            mend = f"write the id: `{named[0]}`" if named else nearest.hint(agent_id, loaded)
-            found.faults.append(draft.fault((index,), f"there is no agent `{agent_id}`", mend))
+        if agent is None:
+            same_name = [
+                other_id for other_id in loaded if loaded[other_id].profile.name == agent_id
+            ]
+            hint = (
+                f"write the id: `{same_name[0]}`" if same_name else nearest.hint(agent_id, loaded)
+            )
+            findings.faults.append(draft.fault((index,), f"there is no agent `{agent_id}`", hint))
         elif agent_id in members:
-            found.faults.append(draft.fault((index,), f"`{agent_id}` stands twice"))
+            findings.faults.append(draft.fault((index,), f"`{agent_id}` stands twice"))
         else:
-            name = ref.name or one.profile.name or agent_id
-            members[agent_id] = Member(one.profile, name, ref.role, one.role_prompt)
+            name = ref.name or agent.profile.name or agent_id
+            members[agent_id] = Member(agent.profile, name, ref.role, agent.role_prompt)
     return list(members.values())
 
 
-def _rules(parts: Sequence[Part], found: Findings) -> tuple[dict[str, Any], dict[str, Part]]:
-    """The rules that are set anywhere, and the part that has the last word on each."""
+def _rules(fragments: Sequence[Part], findings: Findings) -> tuple[dict[str, Any], dict[str, Part]]:
+    """Return the rules that are set anywhere, and for each the fragment that set it last."""
     rules: dict[str, Any] = {}
     setters: dict[str, Part] = {}
-    for part in parts:
-        config, faults = loader.validate_part(part, TeamConfig)
-        found.faults += faults
+    for fragment in fragments:
+        config, faults = loader.validate_part(fragment, TeamConfig)
+        findings.faults += faults
         for key in config.model_fields_set if config is not None else ():
             rules[key] = getattr(config, key)
-            setters[key] = part
+            setters[key] = fragment
     return rules, setters
 
 
@@ -180,7 +191,7 @@ def _check_responders(
     setters: Mapping[str, Part],
     members: Sequence[str],
     loaded: Mapping[str, Loaded],
-    found: Findings,
+    findings: Findings,
 ) -> None:
     key = "default_responders"
     if key not in rules:
@@ -188,24 +199,24 @@ def _check_responders(
     rules[key] = [ids.normal(name) for name in rules[key]]
     for index, name in enumerate(rules[key]):
         if name not in members:
-            what = "is no member of this team" if name in loaded else "is no agent"
+            problem = "is no member of this team" if name in loaded else "is no agent"
             fault = setters[key].fault(
-                (key, index), f"`{name}` {what}", nearest.hint(name, members)
+                (key, index), f"`{name}` {problem}", nearest.hint(name, members)
             )
-            found.faults.append(fault)
+            findings.faults.append(fault)
 
 
-def _check_humans(draft: Draft, members: Collection[str], found: Findings) -> None:
+def _check_humans(draft: Draft, members: Collection[str], findings: Findings) -> None:
     seen: set[str] = set()
     for human in draft.humans:
-        wrong = ids.fault(human.id)
+        problem = ids.fault(human.id)
         folded = ids.normal(human.id).casefold()
-        if not wrong and folded in seen:
-            wrong = "stands twice among the humans"
-        if not wrong and folded in {member.casefold() for member in members}:
-            wrong = "is the id of a member too"
-        if not wrong and folded == "system":
-            wrong = "is the author of arena's own messages"
-        if wrong:
-            found.faults.append(draft.fault_of_humans(f"`{human.id}` {wrong}"))
+        if not problem and folded in seen:
+            problem = "stands twice among the humans"
+        if not problem and folded in {member.casefold() for member in members}:
+            problem = "is the id of a member too"
+        if not problem and folded == "system":
+            problem = "is the author of arena's own messages"
+        if problem:
+            findings.faults.append(draft.fault_of_humans(f"`{human.id}` {problem}"))
         seen.add(folded)

@@ -1,4 +1,4 @@
-"""Which stretches of a message's text are not visible text, and so mention nobody.
+"""Find the visible text of a message: only there a name with `@` is a mention.
 
 Hidden are fenced code and code spans (CommonMark 0.31, sections 4.5 and 6.1), URLs, e-mail
 addresses, and quoted lines (section 5.1: `>` with or without a space after it). Everything here
@@ -67,7 +67,7 @@ def _patterns() -> _WordPatterns:
 
 
 def hidden_spans(text: str) -> list[Span]:
-    """The stretches that are not visible text, in order, as (start, end) in the text's indexes."""
+    """Return the spans that are not visible text, in order, as (start, end) of the text."""
     code_and_quotes: list[Span] = []
     has_blocks = "`" in text or "~~~" in text or ">" in text
     for is_prose, start, end in _Blocks(text).parts() if has_blocks else ():
@@ -79,28 +79,28 @@ def hidden_spans(text: str) -> list[Span]:
 
 
 def kind_of(text: str, span: Span) -> Hidden:
-    """What one of the `hidden_spans` of a text is; its first character tells."""
+    """Return the kind of one of the `hidden_spans` of a text, which its first character shows."""
     first = text[span[0]]
     return "code" if first in "`~" else "quote" if first == ">" else "address"
 
 
 def visible(text: str) -> str:
-    """The text with a space for each hidden character; line ends stay, and so does its length."""
+    """Return the text with a space for each hidden character; line ends and length stay."""
     return blanked(text, hidden_spans(text), " ")
 
 
 def blanked(text: str, spans: Sequence[Span], filler: str) -> str:
-    """The text with `filler`, one character, for each character in `spans` but the line ends."""
+    """Return the text with one `filler` for each character in `spans` but the line ends."""
     if not spans:
         return text
-    parts = []
+    pieces = []
     done = 0
     for start, end in spans:
-        parts.append(text[done:start])
-        parts.append(re.sub(r"[^\r\n]", filler, text[start:end]))
+        pieces.append(text[done:start])
+        pieces.append(re.sub(r"[^\r\n]", filler, text[start:end]))
         done = end
-    parts.append(text[done:])
-    return "".join(parts)
+    pieces.append(text[done:])
+    return "".join(pieces)
 
 
 @dataclass
@@ -120,7 +120,7 @@ class _Fence:
 
 @dataclass
 class _Blocks:
-    """The text cut into prose, in which code spans may be, and hidden blocks."""
+    """Cuts the text into prose, in which code spans may be, and hidden blocks."""
 
     text: str
     _list_indents: list[int] = field(default_factory=list)
@@ -128,7 +128,7 @@ class _Blocks:
     _prose: int | None = None
 
     def parts(self) -> Iterator[tuple[bool, int, int]]:
-        """(is prose, start, end), in order; blank lines may be in none."""
+        """Yield (is prose, start, end), in order; blank lines may be in none."""
         for line in _LINE.finditer(self.text):
             yield from self._line(line.start(), line.end())
         if self._fence is not None:
@@ -168,7 +168,7 @@ class _Blocks:
                 self._prose = content
 
     def _content(self, start: int, end: int) -> tuple[int, int, bool]:
-        """Where the line's text begins, its indent within its list items, whether one begins."""
+        """Return the start of the line's text, its indent in its list items, True if one begins."""
         content, column = self._after_blanks(start, end, 0)
         if content == end or self.text[content] in "\r\n":
             return content, 0, False
@@ -190,8 +190,8 @@ class _Blocks:
         return content, column - container, is_item
 
     def _after_blanks(self, start: int, end: int, column: int) -> tuple[int, int]:
-        found = _BLANKS.match(self.text, start, end)
-        blanks = found[0] if found else ""
+        match = _BLANKS.match(self.text, start, end)
+        blanks = match[0] if match else ""
         return start + len(blanks), column + _columns(blanks)
 
 
@@ -200,18 +200,18 @@ def _columns(blanks: str) -> int:
 
 
 def _code_spans(text: str, start: int, end: int) -> Iterator[Span]:
-    """The code spans of one paragraph: from a run of backticks to the next run as long as it."""
-    found = _BACKTICKS.finditer(text, start, end)
-    runs = [(match.start(2), match.end(2), match[1]) for match in found]
+    """Yield the code spans of a paragraph: from a run of backticks to the next of that length."""
+    matches = _BACKTICKS.finditer(text, start, end)
+    runs = [(match.start(2), match.end(2), match[1]) for match in matches]
     by_length: defaultdict[int, list[int]] = defaultdict(list)
     for index in range(len(runs) - 1, -1, -1):
         by_length[runs[index][1] - runs[index][0]].append(index)
     index = 0
     while index < len(runs):
-        opening, after, backslashes = runs[index]
+        opening, run_end, backslashes = runs[index]
         # A backslash before it makes the first backtick text; inside code it means nothing.
         opening += len(backslashes) % 2
-        closings = by_length[after - opening]
+        closings = by_length[run_end - opening]
         while closings and closings[-1] <= index:
             closings.pop()
         if closings:
@@ -221,69 +221,79 @@ def _code_spans(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _links(text: str) -> Iterator[Span]:
-    """URLs and e-mail addresses, in order."""
-    place = 0
+    """Yield URLs and e-mail addresses, in order."""
+    position = 0
     # Each by itself: a search for all of them at once takes a hundred times as long.
     ahead = {sign: text.find(sign) for sign in _LINK_SIGNS}
     while True:
-        for sign, at in ahead.items():
-            if 0 <= at < place:
-                ahead[sign] = text.find(sign, place)
-        start, sign = min(((at, sign) for sign, at in ahead.items() if at >= 0), default=(-1, ""))
+        for sign, index in ahead.items():
+            if 0 <= index < position:
+                ahead[sign] = text.find(sign, position)
+        start, sign = min(
+            ((index, sign) for sign, index in ahead.items() if index >= 0), default=(-1, "")
+        )
         if start < 0:
             return
-        link = _link_at(text, place, start, start + len(sign))
+        link = _link_at(text, position, start, start + len(sign))
         if link:
             yield link
-        place = link[1] if link else start + len(sign)
+        position = link[1] if link else start + len(sign)
 
 
-def _link_at(text: str, earliest: int, sign: int, after: int) -> Span | None:
-    """The link that has its sign, `://`, `www.` or `@`, at `sign`."""
+def _link_at(text: str, earliest: int, sign: int, sign_end: int) -> Span | None:
+    """Return the link that has its sign, `://`, `www.` or `@`, at `sign`."""
     if text[sign] == ":":
         scheme = _before(_SCHEME, text, earliest, sign, _LONGEST_SCHEME)
-        host = _patterns().host_in_another_script.match(text, after)
-        end = _end_of_url(text, after, host.end() if host else after)
-        return (scheme, end) if scheme is not None and end > after else None
+        host = _patterns().host_in_another_script.match(text, sign_end)
+        end = _end_of_url(text, sign_end, host.end() if host else sign_end)
+        return (scheme, end) if scheme is not None and end > sign_end else None
     if text[sign] != "@":
-        before = text[sign - 1 : sign]
-        end = _end_of_url(text, after, after)
-        return (sign, end) if end > after and not (before.isascii() and before.isalnum()) else None
+        preceding = text[sign - 1 : sign]
+        end = _end_of_url(text, sign_end, sign_end)
+        return (
+            (sign, end)
+            if end > sign_end and not (preceding.isascii() and preceding.isalnum())
+            else None
+        )
     if text[sign - 1 : sign] == "/":
         # Without a scheme it matters only where its `@` would be a mention: `a.example/@name`.
         host_and_path = _before(_HOST_AND_PATH, text, earliest, sign, _LONGEST_HOST_AND_PATH)
-        return None if host_and_path is None else (host_and_path, _end_of_url(text, after, after))
+        return (
+            None
+            if host_and_path is None
+            else (host_and_path, _end_of_url(text, sign_end, sign_end))
+        )
     if sign == earliest or text[sign - 1].isspace():
         return None
     local_part = _before(_patterns().local_part, text, earliest, sign, _LONGEST_LOCAL_PART)
-    domain = None if local_part is None else _patterns().mail_domain.match(text, after)
+    domain = None if local_part is None else _patterns().mail_domain.match(text, sign_end)
     return None if local_part is None or domain is None else (local_part, domain.end())
 
 
 def _before(
     pattern: re.Pattern[str], text: str, earliest: int, end: int, longest: int
 ) -> int | None:
-    found = pattern.search(text, max(earliest, end - longest), end)
-    return found.start() if found else None
+    match = pattern.search(text, max(earliest, end - longest), end)
+    return match.start() if match else None
 
 
-def _end_of_url(text: str, start: int, place: int) -> int:
-    """Where a URL ends that goes on at `place`: also before a bracket that it did not open.
+def _end_of_url(text: str, start: int, position: int) -> int:
+    """Return the end of a URL that continues at `position`, at latest a bracket it did not open.
 
-    What ends a sentence ends no URL; what is taken off goes back to `start` at most.
+    The marks that end a sentence are not part of it; they are taken off down to `start` at most.
     """
     url_text = _patterns().url_text
     open_brackets = 0
-    while place < len(text):
-        part = url_text.match(text, place)
-        if part:
-            place = part.end()
-        elif text[place] in "([":
+    while position < len(text):
+        match = url_text.match(text, position)
+        if match:
+            position = match.end()
+        elif text[position] in "([":
             open_brackets += 1
-            place += 1
-        elif text[place] in ")]" and open_brackets:
+            position += 1
+        elif text[position] in ")]" and open_brackets:
             open_brackets -= 1
-            place += 1
+            position += 1
         else:
             break
-    return start + len(text[start:place].rstrip(_ENDS_NO_URL))
+    return start + len(text[start:position].rstrip(_ENDS_NO_URL))

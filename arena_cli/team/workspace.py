@@ -1,6 +1,6 @@
-"""A workspace: the folder's files read, checked and ready to make teams of.
+"""A workspace: the folder's files read, checked and ready to build teams from.
 
-Every fault of every file is told at once (`FileFaults`).
+All faults of all files are raised at once (`FileFaults`).
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ _MEND = (
 
 
 def find(start: Path, explicit: Path | None, environ: Mapping[str, str]) -> Path:
-    """The workspace's folder: `explicit`, else ARENA_WORKSPACE, else from `start` upwards.
+    """Return the workspace's folder: `explicit`, else ARENA_WORKSPACE, else from `start` upwards.
 
-    Raises UsageError where there is none.
+    Raise UsageError if there is none.
     """
-    named = explicit or (Path(environ[VARIABLE]) if environ.get(VARIABLE) else None)
-    if named is not None:
-        folder = Path(start, named).resolve()
+    chosen = explicit or (Path(environ[VARIABLE]) if environ.get(VARIABLE) else None)
+    if chosen is not None:
+        folder = Path(start, chosen).resolve()
         if _is_workspace(folder):
             return folder
-        what = f"{folder} is no workspace" if folder.is_dir() else f"{folder} is no folder"
+        problem = f"{folder} is no workspace" if folder.is_dir() else f"{folder} is no folder"
         origin = "--workspace" if explicit else VARIABLE
-        mend = f"run `arena init {named}` to make one there"
+        hint = f"run `arena init {chosen}` to make one there"
         if folder.exists() and not folder.is_dir():
-            mend = f"name a folder, one with {files.FILE} or {files.AGENTS}/*.yaml"
-        raise UsageError(f"{origin}: {what}", mend)
+            hint = f"name a folder, one with {files.FILE} or {files.AGENTS}/*.yaml"
+        raise UsageError(f"{origin}: {problem}", hint)
     start = start.resolve()
     for folder in (start, *start.parents):
         if _is_workspace(folder):
             return folder
-    what = (
+    problem = (
         f"no workspace (a folder with {files.FILE} or {files.AGENTS}/*.yaml) in {start} or above it"
     )
-    raise UsageError(what, _MEND)
+    raise UsageError(problem, _MEND)
 
 
 def _is_workspace(folder: Path) -> bool:
@@ -60,7 +60,7 @@ def _is_workspace(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The checked files. `loaded` and `teams` go by id, in the order of the files' names.
+    """The checked files. `loaded` and `teams` are by id, in the order of the files' names.
 
     `warnings` are names that are easily mistaken, for `arena agents check`. `anywhere`: files that
     it names, and links in it, may lead out of it.
@@ -79,31 +79,31 @@ class Workspace:
     @property
     def profiles(self) -> dict[str, AgentProfile]:
         """Every agent's profile by id."""
-        return {agent_id: one.profile for agent_id, one in self.loaded.items()}
+        return {agent_id: agent.profile for agent_id, agent in self.loaded.items()}
 
     @property
     def judge(self) -> str | None:
-        """The id of the agent that judges where nobody else is named, if there is one."""
+        """The id of the agent that judges by default, if there is one."""
         judge = self.file.defaults.get(files.JUDGE)
         return None if judge is None else ids.normal(judge)
 
     @property
     def summarizer(self) -> Member | None:
-        """The agent that summarises what agents need no longer be shown whole, if one is named."""
+        """The agent that summarises older messages, if one is named."""
         return self._alone(self.file.memory.summarizer)
 
     @property
     def extractor(self) -> Member | None:
-        """The agent that looks for what is worth a note, if one is named."""
+        """The agent that extracts notes, if one is named."""
         return self._alone(self.file.memory.extractor)
 
     def _alone(self, agent: str | None) -> Member | None:
-        """An agent outside of any team."""
+        """Return an agent as a member of no team."""
         if agent is None:
             return None
-        one = self.loaded[ids.normal(agent)]
-        name = one.profile.name or one.profile.agent_id
-        return Member(one.profile, name, role_prompt=one.role_prompt)
+        loaded = self.loaded[ids.normal(agent)]
+        name = loaded.profile.name or loaded.profile.agent_id
+        return Member(loaded.profile, name, role_prompt=loaded.role_prompt)
 
     def team(
         self,
@@ -113,11 +113,11 @@ class Workspace:
         humans: Sequence[Human] | None = None,
         humans_part: Part | None = None,
     ) -> Team:
-        """The team of that name; None: every agent whose profile does not say `member: false`.
+        """Return the team of that name; None: every agent whose profile has no `member: false`.
 
-        `overrides` set rules over the team's, the nearest last; `humans`, which stand below
-        `humans_part`, replace the team's.
-        Raises UsageError for an unknown team or one without members, FileFaults for wrong rules.
+        `overrides` set rules over the team's, the nearest last; `humans`, from `humans_part`,
+        replace the team's. Raise UsageError for an unknown team or one without members, FileFaults
+        for wrong rules.
         """
         if name is None:
             draft = _everyone(self.loaded, self.document)
@@ -131,41 +131,41 @@ class Workspace:
                 return self.teams[name]
             draft = self.drafts[name]
         else:
-            mend = nearest.hint(name, self.drafts) or _NO_TEAMS
-            raise UsageError(f"there is no team `{name}`", mend)
+            hint = nearest.hint(name, self.drafts) or _NO_TEAMS
+            raise UsageError(f"there is no team `{name}`", hint)
         return self._built(draft, overrides, humans, humans_part)
 
     def team_of(
         self,
         agents: Sequence[str],
-        part: Part,
+        fragment: Part,
         *,
         overrides: Sequence[Part] = (),
         humans: Sequence[Human] | None = None,
         humans_part: Part | None = None,
     ) -> Team:
-        """A team of just these agents, which stand at `part`; raises FileFaults."""
-        draft = Draft(None, agents, part, rules=files.common_rules(self.document))
+        """Return a team of just these agents, which `fragment` holds; raise FileFaults."""
+        draft = Draft(None, agents, fragment, rules=files.common_rules(self.document))
         if not agents:
-            raise FileFaults([part.fault((), "a team needs a member")])
+            raise FileFaults([fragment.fault((), "a team needs a member")])
         return self._built(draft, overrides, humans, humans_part)
 
-    def with_profiles(self, raw: Mapping[str, Any], parts: Sequence[Part]) -> Workspace:
-        """The workspace with profiles deep-merged over its own.
+    def with_profiles(self, raw: Mapping[str, Any], fragments: Sequence[Part]) -> Workspace:
+        """Return the workspace with profiles deep-merged over its own.
 
-        `raw` stands at `parts`, the nearest first. Lists replace, a new adapter type replaces the
-        adapter, a new id is a new agent. Raises FileFaults.
+        `raw` is in `fragments`, the nearest first. Lists replace, a new adapter type replaces the
+        adapter, a new id is a new agent. Raise FileFaults.
         """
         changed: dict[str, Source] = {}
         faults: list[Fault] = []
         for key, keys in raw.items():
-            places = tuple(Part(part.document, (*part.loc, key)) for part in parts)
+            below = tuple(Part(fragment.document, (*fragment.loc, key)) for fragment in fragments)
             if isinstance(keys, dict):
                 agent_id = ids.normal(key)
-                changed[agent_id] = self._overridden(agent_id, Source(keys, places), faults)
+                changed[agent_id] = self._overridden(agent_id, Source(keys, below), faults)
             else:
-                place = find_holder(parts, (key,))
-                faults.append(place.fault((key,), "must be a mapping of keys"))
+                holder = find_holder(fragments, (key,))
+                faults.append(holder.fault((key,), "must be a mapping of keys"))
         loaded = dict(self.loaded)
         faults += _load_profiles(
             self.root, self.kinds, self.document, changed, loaded, anywhere=self.anywhere
@@ -180,16 +180,16 @@ class Workspace:
         base = self.loaded.get(agent_id)
         extends = over.data.get("extends")
         if base is not None and "extends" in over.data:
-            what = f"`{agent_id}` is there already; only a new agent can extend another"
-            faults.append(over.fault(("extends",), what))
+            problem = f"`{agent_id}` is there already; only a new agent can extend another"
+            faults.append(over.fault(("extends",), problem))
         elif isinstance(extends, str):
-            named = self.loaded.get(ids.normal(extends))
-            if named is None:
-                mend = nearest.hint(extends, self.loaded)
-                faults.append(over.fault(("extends",), f"there is no agent `{extends}`", mend))
+            extended = self.loaded.get(ids.normal(extends))
+            if extended is None:
+                hint = nearest.hint(extends, self.loaded)
+                faults.append(over.fault(("extends",), f"there is no agent `{extends}`", hint))
                 over = replace(over, is_whole=False)
             else:
-                over = profiles.extended(over, named.source)
+                over = profiles.extended(over, extended.source)
         if base is not None:
             return profiles.merged(over, base.source)
         return replace(over, data={"agent_id": agent_id, **over.data})
@@ -201,16 +201,16 @@ class Workspace:
         humans: Sequence[Human] | None,
         humans_part: Part | None,
     ) -> Team:
-        found = Findings()
+        findings = Findings()
         draft = replace(
             draft,
             rules=[*draft.rules, *overrides],
             humans=draft.humans if humans is None else humans,
             humans_part=humans_part,
         )
-        team = teams.build(draft, self.loaded, found)
+        team = teams.build(draft, self.loaded, findings)
         if team is None:
-            raise FileFaults(found.faults)
+            raise FileFaults(findings.faults)
         return team
 
 
@@ -221,37 +221,39 @@ def load(
     unsaved: files.Unsaved = files.NOTHING,
     anywhere: bool = False,
 ) -> Workspace:
-    """Reads and checks all files of a workspace; raises FileFaults.
+    """Read and check all files of a workspace; raise FileFaults.
 
-    A file that lies outside it is one, unless `anywhere`.
+    A file outside it is a fault, unless `anywhere`.
     """
-    found = Findings()
+    findings = Findings()
     document = files.workspace_document(root, anywhere=anywhere)
-    file = files.workspace_file(document, kinds, found.faults)
-    sources, faults = profiles.sources(files.agents(root, found.faults, unsaved, anywhere=anywhere))
-    found.faults += faults
+    file = files.workspace_file(document, kinds, findings.faults)
+    sources, faults = profiles.sources(
+        files.agents(root, findings.faults, unsaved, anywhere=anywhere)
+    )
+    findings.faults += faults
     loaded: dict[str, Loaded] = {}
-    found.faults += _load_profiles(root, kinds, document, sources, loaded, anywhere=anywhere)
+    findings.faults += _load_profiles(root, kinds, document, sources, loaded, anywhere=anywhere)
     broken = [agent_id for agent_id in sources if agent_id not in loaded]
-    found.faults += profiles.reference_faults(loaded, broken)
-    found.faults += files.judge_faults(document, loaded, broken)
+    findings.faults += profiles.reference_faults(loaded, broken)
+    findings.faults += files.judge_faults(document, loaded, broken)
     if file is not None:
-        found.faults += files.memory_faults(document, file, loaded, broken)
-    drafts, broken_teams = files.drafts(root, document, found.faults, unsaved, anywhere=anywhere)
+        findings.faults += files.memory_faults(document, file, loaded, broken)
+    drafts, broken_teams = files.drafts(root, document, findings.faults, unsaved, anywhere=anywhere)
     built: dict[str, Team] = {}
     for name, draft in drafts.items():
-        team = teams.build(draft, loaded, found, broken)
+        team = teams.build(draft, loaded, findings, broken)
         if team is not None:
             built[name] = team
     if file is not None and file.team is None and not broken:
-        teams.build(_everyone(loaded, document), loaded, found)
+        teams.build(_everyone(loaded, document), loaded, findings)
     elif file is not None and file.team is not None:
         name = ids.normal(file.team)
         if name not in drafts and name not in broken_teams:
-            mend = nearest.hint(name, drafts)
-            found.faults.append(document.fault(("team",), f"there is no team `{name}`", mend))
-    if found.faults or file is None:
-        raise FileFaults(found.faults)
+            hint = nearest.hint(name, drafts)
+            findings.faults.append(document.fault(("team",), f"there is no team `{name}`", hint))
+    if findings.faults or file is None:
+        raise FileFaults(findings.faults)
     return Workspace(
         root,
         file,
@@ -260,7 +262,7 @@ def load(
         loaded,
         drafts,
         built,
-        tuple(dict.fromkeys(found.warnings)),
+        tuple(dict.fromkeys(findings.warnings)),
         anywhere,
     )
 
@@ -274,21 +276,21 @@ def _load_profiles(
     *,
     anywhere: bool,
 ) -> list[Fault]:
-    """Checks profiles and puts the right ones into `loaded`."""
+    """Check profiles and add the right ones to `loaded`."""
     faults: list[Fault] = []
     defaults = Part(document, ("defaults",))
     for agent_id, source in sources.items():
-        one, wrong = profiles.load(
+        agent, agent_faults = profiles.load(
             agent_id, source, root=root, kinds=kinds, defaults=defaults, anywhere=anywhere
         )
-        faults += wrong
-        if one is not None:
-            loaded[agent_id] = one
+        faults += agent_faults
+        if agent is not None:
+            loaded[agent_id] = agent
     return faults
 
 
 def _everyone(loaded: Mapping[str, Loaded], document: Document) -> Draft:
-    """The team of a workspace that names none."""
-    agents = [agent_id for agent_id, one in loaded.items() if one.profile.member]
-    part = Part(loader.from_data(None, files.AGENTS))
-    return Draft(None, agents, part, rules=files.common_rules(document))
+    """Return the team of a workspace that names none."""
+    agents = [agent_id for agent_id, agent in loaded.items() if agent.profile.member]
+    fragment = Part(loader.from_data(None, files.AGENTS))
+    return Draft(None, agents, fragment, rules=files.common_rules(document))

@@ -46,10 +46,10 @@ class Document:
 
     def with_data(self, data: Any) -> Document:
         """Return the same file with other data, as if its text held that."""
-        other = copy.copy(self)
-        other.data = data
-        other._origin = self._origin or self
-        return other
+        copied = copy.copy(self)
+        copied.data = data
+        copied._origin = self._origin or self
+        return copied
 
     @cached_property
     def has_placeholders(self) -> bool:
@@ -220,13 +220,13 @@ class Part(NamedTuple):
         return self.document.fault((*self.loc, *loc), problem, hint, at_key=at_key)
 
 
-def find_holder(parts: Sequence[Part], loc: Loc) -> Part:
+def find_holder(fragments: Sequence[Part], loc: Loc) -> Part:
     """Return the nearest part that holds `loc`, or as much of it as any does."""
     for end in range(len(loc), 0, -1):
-        for part in parts:
-            if part.holds(loc[:end]):
-                return part
-    return parts[0]
+        for fragment in fragments:
+            if fragment.holds(loc[:end]):
+                return fragment
+    return fragments[0]
 
 
 def _without_quotes(fault: Fault) -> Fault:

@@ -104,8 +104,8 @@ def value_end(line: str, column: int, *, flow: bool | None = None) -> int:
 
 def in_flow(line: str, column: int) -> bool:
     """Return True if a { or [ of this line is open at `column`."""
-    before = line[:column]
-    return before.count("{") > before.count("}") or before.count("[") > before.count("]")
+    head = line[:column]
+    return head.count("{") > head.count("}") or head.count("[") > head.count("]")
 
 
 def flow_value(line: str, column: int) -> tuple[int, int]:
@@ -142,8 +142,8 @@ def write_key(match: re.Match[str]) -> str:
     """Return the line of a match of `WIDE_KEYS` or `BAD_KEYS` as YAML has it, "" if unknown."""
     line, column = match.string, match.start("at")
     if match["at"] in ODD_SPACES:
-        before = line[:column].rstrip(" ")
-        return f"{before} {line[column:].lstrip(' ' + _ODD)}" if before else ""
+        head = line[:column].rstrip(" ")
+        return f"{head} {line[column:].lstrip(' ' + _ODD)}" if head else ""
     value = (match["rest"] or "").strip()
     if value[:1] in ("{", "[", "｛", "［"):
         value = write_ascii_marks(value)

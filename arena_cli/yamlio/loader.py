@@ -156,15 +156,15 @@ def validate(document: Document, shape: type[T]) -> tuple[T | None, list[Fault]]
     return (None if faults else instance), faults
 
 
-def validate_part(part: Part, shape: type[T]) -> tuple[T | None, list[Fault]]:
+def validate_part(fragment: Part, shape: type[T]) -> tuple[T | None, list[Fault]]:
     """Return the value at a part as `shape`, None if it does not fit, and its faults."""
-    return validate_merged(part.data, shape, [part])
+    return validate_merged(fragment.data, shape, [fragment])
 
 
 def validate_merged(
     data: Any,
     shape: type[T],
-    parts: Sequence[Part],
+    fragments: Sequence[Part],
     *,
     is_pending: Callable[[Any], bool] = lambda _: False,
 ) -> tuple[T | None, list[Fault]]:
@@ -174,12 +174,12 @@ def validate_merged(
     text is a number, no number a text; a list may become a tuple, a text a path. The error of a
     value that `is_pending` is no fault yet; the shape is None then too.
     """
-    if any(part.document.has_free_keys for part in parts):
+    if any(fragment.document.has_free_keys for fragment in fragments):
         data = schema_errors.drop_free_keys(data, shape)
-    instance, faults = schema_errors.check(data, shape, _Parts(parts), is_pending)
+    instance, faults = schema_errors.check(data, shape, _Parts(fragments), is_pending)
     if not faults:
         return instance, []
-    first = parts[0]
+    first = fragments[0]
     if not first.loc and first.document.is_empty:
         needed = ", ".join(f"`{key}`" for key in shapes.required_keys(shape))
         return None, [first.fault((), "the file is empty", f"it needs {needed}")]
@@ -189,28 +189,28 @@ def validate_merged(
 class _Parts:
     """Several parts as one place: each fault belongs to the nearest that holds the value."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts
+    def __init__(self, fragments: Sequence[Part]) -> None:
+        self._parts = fragments
 
     def fault(self, loc: Loc, problem: str, hint: str = "", *, at_key: bool = False) -> Fault:
         return find_holder(self._parts, loc).fault(loc, problem, hint, at_key=at_key)
 
     def is_reported(self, loc: Loc, *, with_below: bool) -> bool:
-        part = find_holder(self._parts, loc)
-        reported = part.document.fields
+        fragment = find_holder(self._parts, loc)
+        reported = fragment.document.fields
         if not reported:
             return False
-        full = (*part.loc, *loc)
+        full = (*fragment.loc, *loc)
         if any(nodes.dotted(full[:end]) in reported for end in range(1, len(full) + 1)):
             return True
         field = nodes.dotted(full)
         below = (f"{field}.", f"{field}[") if field else ("",)
-        return with_below and any(other.startswith(below) for other in reported)
+        return with_below and any(field_below.startswith(below) for field_below in reported)
 
     def raw(self, loc: Loc) -> str | None:
-        part = find_holder(self._parts, loc)
-        return part.document.raw((*part.loc, *loc))
+        fragment = find_holder(self._parts, loc)
+        return fragment.document.raw((*fragment.loc, *loc))
 
     def hint_with(self, loc: Loc, value: str) -> str:
-        part = find_holder(self._parts, loc)
-        return part.document.hint_with((*part.loc, *loc), value)
+        fragment = find_holder(self._parts, loc)
+        return fragment.document.hint_with((*fragment.loc, *loc), value)

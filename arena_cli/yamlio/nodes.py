@@ -156,10 +156,10 @@ class Builder:
         if isinstance(node, _SCALAR):
             self._size += 1
             return node.value if node.tag == _STR else self._scalar(node, loc)
-        known = self._built.get(id(node))
-        if known is not None:
-            self._expand(node, loc, known[1])
-            return known[0]
+        built = self._built.get(id(node))
+        if built is not None:
+            self._expand(node, loc, built[1])
+            return built[0]
         if id(node) in self._open:
             return self._add(node, loc, "an alias (`*...`) stands inside what it names")
         if len(loc) > MAX_DEPTH:

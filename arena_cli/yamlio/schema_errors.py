@@ -50,7 +50,7 @@ _FLAG_WORDS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _REASONS = (("skip",), ("xfail",))  # their value is a reason, any text
 
 
-class Place(Protocol):
+class Origin(Protocol):
     """The place of data: makes the faults of its values, and the fixes of its lines."""
 
     def fault(self, loc: Loc, problem: str, hint: str = "", *, at_key: bool = False) -> Fault:
@@ -69,7 +69,7 @@ class Place(Protocol):
 def check(
     data: Any,
     shape: type[T],
-    place: Place,
+    origin: Origin,
     is_pending: Callable[[Any], bool] = lambda _: False,
 ) -> tuple[T | None, list[Fault]]:
     """Return `data` as `shape`, or None and every fault.
@@ -79,15 +79,15 @@ def check(
     """
     data = {} if data is None else data
     if not isinstance(data, dict):
-        return None, [_no_mapping(data, shape, place)]
+        return None, [_no_mapping(data, shape, origin)]
     try:
         return shape.model_validate_json(json.dumps(data), strict=True), []
     except ValidationError as error:
         errors = [_Error.locate(raw, data) for raw in error.errors(include_url=False)]
-    now = [e for e in errors if e.kind == "extra_forbidden" or not is_pending(e.value)]
-    explainer = _Explainer(shape, place)
+    current = [e for e in errors if e.kind == "extra_forbidden" or not is_pending(e.value)]
+    explainer = _Explainer(shape, origin)
     faults: dict[Fault, None] = {}
-    for group in _group_by_union(explainer.keep_causes(now)):
+    for group in _group_by_union(explainer.keep_causes(current)):
         faults.update(dict.fromkeys(explainer.explain(group)))
     return None, list(faults)
 
@@ -111,8 +111,9 @@ def drop_free_keys(data: Any, annotation: Any) -> Any:
 
 
 class _Error:
-    """One of pydantic's errors. `path` is its place in the data; if it lies in one branch of a
-    union, `union` is the union's place and `branch` the branch's label.
+    """An error of pydantic, at `path` of the data.
+
+    In one branch of a union, `union` is the union's place and `branch` the branch's label.
     """
 
     def __init__(self, kind: str, path: Loc, union: Loc | None, branch: str, raw: Any) -> None:
@@ -159,19 +160,19 @@ def _group_by_union(errors: Sequence[_Error]) -> Iterator[list[_Error]]:
     yield from unions.values()
 
 
-def _no_mapping(data: Any, shape: type[BaseModel], place: Place) -> Fault:
+def _no_mapping(data: Any, shape: type[BaseModel], origin: Origin) -> Fault:
     problem = f"the file must be a mapping of keys, not {_describe(data)}"
     if isinstance(data, list):
-        return place.fault((), problem, "its keys stand at the left edge, without `- `")
-    return place.fault((), problem, _as_mapping(data, shapes.keys_at(shape, ()), "", place, ()))
+        return origin.fault((), problem, "its keys stand at the left edge, without `- `")
+    return origin.fault((), problem, _as_mapping(data, shapes.keys_at(shape, ()), "", origin, ()))
 
 
 class _Explainer:
     """Explains pydantic's errors about the data of one shape."""
 
-    def __init__(self, shape: type[BaseModel], place: Place) -> None:
+    def __init__(self, shape: type[BaseModel], origin: Origin) -> None:
         self._shape = shape
-        self._place = place
+        self._origin = origin
 
     def keep_causes(self, errors: Sequence[_Error]) -> list[_Error]:
         """Return the errors without those that another one explains: a required key that is
@@ -188,7 +189,7 @@ class _Explainer:
             if error.kind == "extra_forbidden"
             for parent in self._parents(str(error.path[-1]), error.path[:-1])
         }
-        is_reported = self._place.is_reported
+        is_reported = self._origin.is_reported
         new = [e for e in errors if not is_reported(e.path, with_below=e.kind == "value_error")]
         # Of a union one branch was meant; if that is reported, it fits no other either.
         reported = {e.union for e in errors if e not in new and e.union is not None}
@@ -207,48 +208,50 @@ class _Explainer:
             branches.setdefault(error.branch, []).append(error)
         if len(branches) == 1:
             return [self._fault(error) for error in _innermost(group)]
-        place = group[0].union or ()
+        union_path = group[0].union or ()
         for error in group:
-            if error.path == place and error.kind == "list_type" and self._is_item(error):
-                return [self._wrong_kind(place, "a list", error.value)]
-        meant = [
+            if error.path == union_path and error.kind == "list_type" and self._is_item(error):
+                return [self._wrong_kind(union_path, "a list", error.value)]
+        plausible = [
             errors
             for errors in branches.values()
-            if not any(error.path == place and error.is_of_type for error in errors)
+            if not any(error.path == union_path and error.is_of_type for error in errors)
         ]
-        if meant:
-            return [self._fault(error) for error in _innermost(min(meant, key=len))]
+        if plausible:
+            return [self._fault(error) for error in _innermost(min(plausible, key=len))]
         kinds = dict.fromkeys(
-            self._wanted(error) for error in group if error.path == place and error.is_of_type
+            self._expected(error)
+            for error in group
+            if error.path == union_path and error.is_of_type
         )
-        wanted = " or ".join(kind for kind in kinds if kind)
-        return [self._wrong_kind(place, wanted, group[0].value)]
+        expected = " or ".join(kind for kind in kinds if kind)
+        return [self._wrong_kind(union_path, expected, group[0].value)]
 
     def _keys(self, path: Loc) -> list[str]:
         return shapes.keys_at(self._shape, path)
 
     def _is_item(self, error: _Error) -> bool:
-        """Return True if a mapping is an item of the list that is wanted, without the list."""
+        """Return True if a mapping is an item of the list that is expected, without the list."""
         if not isinstance(error.value, dict) or not error.value:
             return False
-        item, other = self._keys((*error.path, 0)), self._keys(error.path)
-        return all(key in item and key not in other for key in error.value)
+        item, mapping = self._keys((*error.path, 0)), self._keys(error.path)
+        return all(key in item and key not in mapping for key in error.value)
 
-    def _wanted(self, error: _Error) -> str:
+    def _expected(self, error: _Error) -> str:
         if error.kind in ("literal_error", "enum"):
             return " or ".join(_split_words(error.context.get("expected", "")))
         if error.kind == "none_required":
             return ""
-        wanted = _KINDS[error.kind]
-        if wanted == _MAPPING and (keys := self._keys(error.path)):
+        expected = _KINDS[error.kind]
+        if expected == _MAPPING and (keys := self._keys(error.path)):
             return f"a mapping with {', '.join(f'`{key}`' for key in keys[:6])}"
-        return wanted
+        return expected
 
     def _fault(self, error: _Error) -> Fault:
         kind, path = error.kind, error.path
         if kind == "missing":
             key = str(path[-1])
-            parent = self._place.fault(path[:-1], "is missing", f"add a line `{key}: ...`")
+            parent = self._origin.fault(path[:-1], "is missing", f"add a line `{key}: ...`")
             field = f"{parent.field}.{key}" if parent.field else key
             return replace(parent, field=field, column=None)
         if kind == "extra_forbidden":
@@ -257,20 +260,20 @@ class _Explainer:
             return self._wrong_word(error)
         if kind in _KINDS:
             return self._wrong_kind(path, _KINDS[kind], error.value)
-        return self._place.fault(path, _explain_value(error, is_secret=_is_secret(path)))
+        return self._origin.fault(path, _explain_value(error, is_secret=_is_secret(path)))
 
     def _unknown_key(self, path: Loc) -> Fault:
         key = str(path[-1])
         if key in self._not_built(path[:-1]):
-            return self._place.fault(path, "is not built yet", "take it out", at_key=True)
-        known = self._keys(path[:-1])
-        hint = nearest.hint(key, known)
-        if not nearest.of(key, known):
+            return self._origin.fault(path, "is not built yet", "take it out", at_key=True)
+        known_keys = self._keys(path[:-1])
+        hint = nearest.hint(key, known_keys)
+        if not nearest.of(key, known_keys):
             if home := self._home(key, path[:-1]):
                 hint = f"`{key}` stands {home}"
-            elif later := [k for k in known if key in self._not_built((*path[:-1], k))]:
+            elif later := [k for k in known_keys if key in self._not_built((*path[:-1], k))]:
                 hint = f"`{key}` stands under `{later[0]}`, and is not built yet; take it out"
-        return self._place.fault(path, "unknown key", hint, at_key=True)
+        return self._origin.fault(path, "unknown key", hint, at_key=True)
 
     def _home(self, key: str, path: Loc) -> str:
         """Return the place of a key that is not known at `path`: below a key there, or above."""
@@ -294,7 +297,7 @@ class _Explainer:
     def _wrong_word(self, error: _Error) -> Fault:
         path, value = error.path, error.value
         if path and f"{path[-1]}: {value}" in self._not_built(path[:-1]):
-            return self._place.fault(path, f"`{value}` is not built yet")
+            return self._origin.fault(path, f"`{value}` is not built yet")
         if error.kind == "union_tag_invalid":
             key = str(error.context["discriminator"]).strip("'")
             path, value = (*path, key), error.context["tag"]
@@ -304,63 +307,65 @@ class _Explainer:
             return self._wrong_kind(path, f"one of {listed}", value)
         near = nearest.of(value, words)
         hint = f"did you mean `{near}`?" if near else ""
-        return self._place.fault(path, f"must be one of {listed}, not `{value[:60]}`", hint)
+        return self._origin.fault(path, f"must be one of {listed}, not `{value[:60]}`", hint)
 
-    def _wrong_kind(self, path: Loc, wanted: str, value: Any) -> Fault:
-        raw = self._place.raw(path)
+    def _wrong_kind(self, path: Loc, expected: str, value: Any) -> Fault:
+        raw = self._origin.raw(path)
         empty = f", not `{raw}`" if raw else "; nothing stands here"
         actual = empty if value is None else f", not {_describe(value)}"
-        problem = f"must be {wanted}{actual}"
-        if wanted == "a list" and isinstance(value, dict) and value:
+        problem = f"must be {expected}{actual}"
+        if expected == "a list" and isinstance(value, dict) and value:
             return self._no_items(path, problem, value)
         if _is_secret(path) and value is not None:
-            return self._place.fault(path, f"must be {wanted}")
-        return self._place.fault(path, problem, self._kind_hint(path, wanted, value, raw))
+            return self._origin.fault(path, f"must be {expected}")
+        return self._origin.fault(path, problem, self._kind_hint(path, expected, value, raw))
 
     def _no_items(self, path: Loc, problem: str, value: Mapping[str, Any]) -> Fault:
         """Return the fault of a mapping in place of a list, at its first key."""
         first = next(iter(value))
-        fault = self._place.fault(path, problem, "write `- ` before the first key of each item")
-        below = self._place.fault((*path, first), problem, at_key=True)
+        fault = self._origin.fault(path, problem, "write `- ` before the first key of each item")
+        below = self._origin.fault((*path, first), problem, at_key=True)
         if below.line <= fault.line or not below.source:
-            raw = self._place.raw(path)
-            hint = self._place.hint_with(path, f"[{raw}]") if len(value) == 1 else ""
+            raw = self._origin.raw(path)
+            hint = self._origin.hint_with(path, f"[{raw}]") if len(value) == 1 else ""
             return replace(fault, mend=hint or fault.mend)
         hint = f"write: - {below.source.strip()}"
-        if len(value) > 1 or self._place.raw((*path, first)) is None:
+        if len(value) > 1 or self._origin.raw((*path, first)) is None:
             hint = "write `- ` before it, and indent the lines of this item below it by two more"
         return replace(below, field=fault.field, mend=hint)
 
-    def _kind_hint(self, path: Loc, wanted: str, value: Any, raw: str | None) -> str:
+    def _kind_hint(self, path: Loc, expected: str, value: Any, raw: str | None) -> str:
         if value is None:
-            return self._empty_hint(path, wanted)
+            return self._empty_hint(path, expected)
         if isinstance(value, bool) and path[-1:] in _REASONS:
             return "write why, as a text" if value else "leave the key out"
         key = path[-1] if path else ""
-        fix = self._as_check(path, wanted, value, raw) or _as_wanted(wanted, value, raw or "", key)
+        fix = self._as_check(path, expected, value, raw) or _as_expected(
+            expected, value, raw or "", key
+        )
         if fix:
-            return self._place.hint_with(path, fix) or f"write {fix}"
-        if "a list" in wanted and isinstance(value, str):
+            return self._origin.hint_with(path, fix) or f"write {fix}"
+        if "a list" in expected and isinstance(value, str):
             return "write `- ` before each item"
-        if wanted == _MAPPING and isinstance(value, list):
+        if expected == _MAPPING and isinstance(value, list):
             return "take the `- ` away"
-        is_mapping = "a mapping" in wanted
-        return _as_mapping(value, self._keys(path), raw, self._place, path) if is_mapping else ""
+        is_mapping = "a mapping" in expected
+        return _as_mapping(value, self._keys(path), raw, self._origin, path) if is_mapping else ""
 
-    def _empty_hint(self, path: Loc, wanted: str) -> str:
-        kind = wanted.partition(" or ")[0] if wanted != "true or false" else wanted
+    def _empty_hint(self, path: Loc, expected: str) -> str:
+        kind = expected.partition(" or ")[0] if expected != "true or false" else expected
         models = shapes.models_at(self._shape, path[:-1])
         is_required = bool(path) and any(path[-1] in shapes.required_keys(m) for m in models)
         return f"write {kind}" + ("" if is_required else ", or leave the key out")
 
-    def _as_check(self, path: Loc, wanted: str, value: Any, raw: str | None) -> str:
+    def _as_check(self, path: Loc, expected: str, value: Any, raw: str | None) -> str:
         """Return a text in the place of checks on one as the check that it is contained."""
-        is_list = "a list" in wanted and self._has_checks((*path, 0))
-        if not is_list and not ("a mapping" in wanted and self._has_checks(path)):
+        is_list = "a list" in expected and self._has_checks((*path, 0))
+        if not is_list and not ("a mapping" in expected and self._has_checks(path)):
             return ""
         if not raw or isinstance(value, bool) or not isinstance(value, str | int | float):
             return ""
-        if not is_list and _as_mapping(value, self._keys(path), raw, self._place, path):
+        if not is_list and _as_mapping(value, self._keys(path), raw, self._origin, path):
             return ""
         is_bare = value == raw and re.fullmatch(r"[\w ]+", raw)
         text = raw if is_bare or raw[0] in "'\"" else lines.quote(raw)
@@ -376,39 +381,41 @@ class _Explainer:
         return {word for model in models for word in getattr(model, "not_built", ())}
 
 
-def _as_mapping(value: Any, known: Sequence[str], raw: str | None, place: Place, path: Loc) -> str:
+def _as_mapping(
+    value: Any, known_keys: Sequence[str], raw: str | None, origin: Origin, path: Loc
+) -> str:
     """Return the hint for `send:hello`, `send "hello"`: a key without its colon, or its space."""
     if not isinstance(value, str):
         return ""
     error = lines.find_bad_key(value)
     key = error.fixed.partition(":")[0] if error else ""
-    if error is None or key not in known:
+    if error is None or key not in known_keys:
         return ""
     if raw is None:
         return error.problem
-    return place.hint_with(path, error.fixed) or f"write `{error.fixed}`"
+    return origin.hint_with(path, error.fixed) or f"write `{error.fixed}`"
 
 
-def _as_wanted(wanted: str, value: Any, raw: str, key: str | int) -> str:
-    """Return a value as it is written in the kind that is wanted, "" if that is unknown."""
+def _as_expected(expected: str, value: Any, raw: str, key: str | int) -> str:
+    """Return a value as it is written in the kind that is expected, "" if that is unknown."""
     fix = ""
-    if wanted.startswith("a text") and raw:
+    if expected.startswith("a text") and raw:
         fix = lines.quote(raw)
-    elif wanted == "true or false":
+    elif expected == "true or false":
         fix = _FLAG_WORDS.get(str(value).lower(), "")
-    elif "number" in wanted and isinstance(value, str):
+    elif "number" in expected and isinstance(value, str):
         bare = value.rstrip(",;")
         fix = bare if _is_number(bare) else ""
-    elif "a list" in wanted and key == "command" and isinstance(value, str):
+    elif "a list" in expected and key == "command" and isinstance(value, str):
         fix = _as_command(value)
-    elif "a list" in wanted and raw and isinstance(value, str | int | float):
+    elif "a list" in expected and raw and isinstance(value, str | int | float):
         is_bare = value == raw and any(mark in raw for mark in "[]{}")
         fix = f"[{lines.quote(raw) if is_bare else raw}]"
     return fix
 
 
 def _as_command(line: str) -> str:
-    """Return a program and its arguments in one text as the list that is wanted."""
+    """Return a program and its arguments in one text as the list that is expected."""
     try:
         words = line.split() if "\\" in line else shlex.split(line)
     except ValueError:
@@ -464,8 +471,8 @@ def _innermost(errors: Sequence[_Error]) -> list[_Error]:
         for error in errors
         if not error.is_of_type
         or not any(
-            len(other.path) > len(error.path) and other.path[: len(error.path)] == error.path
-            for other in errors
+            len(inner.path) > len(error.path) and inner.path[: len(error.path)] == error.path
+            for inner in errors
         )
     ]
 

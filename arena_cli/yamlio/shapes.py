@@ -76,8 +76,8 @@ def models_at(shape: type[BaseModel], path: Loc) -> list[type[BaseModel]]:
 
 def keys_at(shape: type[BaseModel], path: Loc) -> list[str]:
     """Return the keys that are known at a place of a shape."""
-    known: dict[str, None] = {}
+    keys: dict[str, None] = {}
     for model in models_at(shape, path):
         for name, field in model.model_fields.items():
-            known[field.alias or name] = None
-    return list(known)
+            keys[field.alias or name] = None
+    return list(keys)

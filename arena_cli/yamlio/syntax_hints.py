@@ -23,8 +23,8 @@ _MUST_BE_QUOTED = "a {kind} that starts with {at} must be quoted"
 Lines = Iterator[tuple[int, int | None]]  # lines to look at, and the columns, if known
 
 
-class _Place(NamedTuple):
-    """The place where the parser gave up, and where the value began; lines and columns from 0."""
+class _Stop(NamedTuple):
+    """The stop where the parser gave up, and where the value began; lines and columns from 0."""
 
     lines: list[str]
     line: int
@@ -38,10 +38,10 @@ class _Place(NamedTuple):
 
     def above(self, number: int) -> int:
         """Return the nearest line above with text; the line itself if there is none."""
-        for other in range(min(number, len(self.lines)) - 1, -1, -1):
-            text = self.lines[other].strip()
+        for candidate in range(min(number, len(self.lines)) - 1, -1, -1):
+            text = self.lines[candidate].strip()
             if text and not text.startswith("#"):
-                return other
+                return candidate
         return number
 
     def is_continued(self, number: int) -> bool:
@@ -54,55 +54,55 @@ class _Place(NamedTuple):
 class _Cause(NamedTuple):
     """A mistake: the parser's words, the pattern of its line, its cause in plain words, the fix.
 
-    The pattern is searched in each line of `where`, or matched at the column. Its group `at` is the
+    The pattern is searched in each line of `find_lines`, or matched at the column. Its group `at` is the
     place of the mistake; without one it is the column.
     """
 
     error: str
-    where: Callable[[_Place], Lines]
+    find_lines: Callable[[_Stop], Lines]
     pattern: str
     problem: str
     hint: str = ""
-    fix: Callable[[_Place, int, re.Match[str]], str | None] | None = None
+    fix: Callable[[_Stop, int, re.Match[str]], str | None] | None = None
 
-    def find(self, place: _Place) -> Finding | None:
+    def find(self, stop: _Stop) -> Finding | None:
         """Return the finding if this is the cause."""
-        if re.search(self.error, place.error) is None:
+        if re.search(self.error, stop.error) is None:
             return None
         pattern = re.compile(self.pattern)
-        for number, column in self.where(place):
-            text = place.text(number)
+        for number, column in self.find_lines(stop):
+            text = stop.text(number)
             match = pattern.search(text) if column is None else pattern.match(text, column)
             if match is None:
                 continue
-            names = _describe_place(place) | match.groupdict()
-            at = match.start("at") if "at" in match.groupdict() else column or 0
+            names = _describe_stop(stop) | match.groupdict()
+            mistake = match.start("at") if "at" in match.groupdict() else column or 0
             names["at"] = lines.ODD_SPACES.get(names.get("at", ""), names.get("at", ""))
-            names["kind"] = "key" if _key_end(text, at) else "value"
-            fixed = self.fix(place, number, match) if self.fix else None
+            names["kind"] = "key" if _key_end(text, mistake) else "value"
+            fixed = self.fix(stop, number, match) if self.fix else None
             problem, hint = self.problem.format(**names), self.hint.format(**names)
-            return Finding(number + 1, problem, hint, at, fixed or None)
+            return Finding(number + 1, problem, hint, mistake, fixed or None)
         return None
 
 
-def _describe_place(place: _Place) -> dict[str, Any]:
+def _describe_stop(stop: _Stop) -> dict[str, Any]:
     """Return the words that problems and hints may have: lines, counted from 1, and indents."""
-    above = place.above(place.line)
-    earlier = range(min(place.line, len(place.lines)) - 1, -1, -1)
-    item = next((n for n in earlier if place.text(n).lstrip().startswith("- ")), above)
-    until = f"not closed before line {place.line + 1}"
-    if not "".join(place.lines[place.line :]).strip():
+    above = stop.above(stop.line)
+    earlier = range(min(stop.line, len(stop.lines)) - 1, -1, -1)
+    item = next((n for n in earlier if stop.text(n).lstrip().startswith("- ")), above)
+    until = f"not closed before line {stop.line + 1}"
+    if not "".join(stop.lines[stop.line :]).strip():
         until = "never closed"
-    elif place.line == place.start_line:
-        until = f"not closed before the {place.text(place.line)[place.column : place.column + 1]}"
+    elif stop.line == stop.start_line:
+        until = f"not closed before the {stop.text(stop.line)[stop.column : stop.column + 1]}"
     return {
         "until": until,
-        "start": place.start_line + 1,
+        "start": stop.start_line + 1,
         "above": above + 1,
         "item": item + 1,
-        "indent_start": _indent_like(place.text(place.start_line)),
-        "indent_above": _indent_like(place.text(above)),
-        "indent_item": _indent_like(" " * lines.indent_of(place.text(item))),
+        "indent_start": _indent_like(stop.text(stop.start_line)),
+        "indent_above": _indent_like(stop.text(above)),
+        "indent_item": _indent_like(" " * lines.indent_of(stop.text(item))),
     }
 
 
@@ -118,52 +118,52 @@ def _indent_like(line: str) -> str:
 def _key_end(line: str, column: int) -> int:
     """Return the end of the key that begins at a column, 0 if none does."""
     key = re.compile(r"[^\s:,{}\[\]]+(?=:(?:\s|$))").match(line, column)
-    before = line[:column].rstrip()
-    return key.end() if key and (not before or before[-1] in "{,-") else 0
+    head = line[:column].rstrip()
+    return key.end() if key and (not head or head[-1] in "{,-") else 0
 
 
-def _at_mark(place: _Place) -> Lines:
-    yield place.line, place.column
+def _at_mark(stop: _Stop) -> Lines:
+    yield stop.line, stop.column
 
 
-def _at_start(place: _Place) -> Lines:
-    yield place.start_line, place.start_column
+def _at_start(stop: _Stop) -> Lines:
+    yield stop.start_line, stop.start_column
 
 
-def _in_line(place: _Place) -> Lines:
-    yield place.line, None
+def _in_line(stop: _Stop) -> Lines:
+    yield stop.line, None
 
 
-def _in_line_above(place: _Place) -> Lines:
-    above = place.above(place.line)
-    if lines.indent_of(place.text(place.line)) > lines.indent_of(place.text(above)):
+def _in_line_above(stop: _Stop) -> Lines:
+    above = stop.above(stop.line)
+    if lines.indent_of(stop.text(stop.line)) > lines.indent_of(stop.text(above)):
         yield above, None
 
 
-def _in_lines_near(place: _Place) -> Lines:
-    for number in dict.fromkeys((place.start_line, place.line, place.above(place.line))):
+def _in_lines_near(stop: _Stop) -> Lines:
+    for number in dict.fromkeys((stop.start_line, stop.line, stop.above(stop.line))):
         yield number, None
 
 
-def _in_lines_up(place: _Place) -> Lines:
-    for number in range(min(place.line, len(place.lines) - 1), -1, -1):
+def _in_lines_up(stop: _Stop) -> Lines:
+    for number in range(min(stop.line, len(stop.lines) - 1), -1, -1):
         yield number, None
 
 
-def _quote(place: _Place, number: int, match: re.Match[str]) -> str | None:
+def _quote(stop: _Stop, number: int, match: re.Match[str]) -> str | None:
     """Quote the key or value at the place; in {} and [] up to the next comma."""
     line, column = match.string, match.start("at")
     end = _key_end(line, column)
-    if not end and place.is_continued(number):
+    if not end and stop.is_continued(number):
         return None
     return lines.quote_span(line, column, end or lines.value_end(line, column))
 
 
-def _quote_value(place: _Place, number: int, match: re.Match[str]) -> str | None:
+def _quote_value(stop: _Stop, number: int, match: re.Match[str]) -> str | None:
     """Quote the whole value of the line."""
     line = match.string
     start = lines.value_start(line)
-    if place.is_continued(number) or lines.in_flow(line, match.start("at")) > lines.in_flow(
+    if stop.is_continued(number) or lines.in_flow(line, match.start("at")) > lines.in_flow(
         line, start
     ):
         return None
@@ -179,51 +179,51 @@ def _quote_value(place: _Place, number: int, match: re.Match[str]) -> str | None
     return line[:start] + lines.quote(value) + line[end:]
 
 
-def _quote_in_brackets(_: _Place, __: int, match: re.Match[str]) -> str:
+def _quote_in_brackets(_: _Stop, __: int, match: re.Match[str]) -> str:
     """Quote the text inside {} or [], with brackets of its own."""
     line = match.string
     return lines.quote_span(line, *lines.flow_value(line, match.start("at")))
 
 
-def _write_key(_: _Place, __: int, match: re.Match[str]) -> str:
+def _write_key(_: _Stop, __: int, match: re.Match[str]) -> str:
     return lines.write_key(match)
 
 
-def _write_ascii(_: _Place, __: int, match: re.Match[str]) -> str:
+def _write_ascii(_: _Stop, __: int, match: re.Match[str]) -> str:
     line, column = match.string, match.start("at")
     return line[:column] + lines.write_ascii_marks(line[column:])
 
 
-def _write_single_quotes(_: _Place, __: int, match: re.Match[str]) -> str:
+def _write_single_quotes(_: _Stop, __: int, match: re.Match[str]) -> str:
     body = match["body"].replace('\\"', '"').replace("'", "''")
     return f"{match.string[: match.start()]}'{body}'{match.string[match.end() :]}"
 
 
-def _remove(_: _Place, __: int, match: re.Match[str]) -> str:
+def _remove(_: _Stop, __: int, match: re.Match[str]) -> str:
     return match.string[: match.start("at")] + match.string[match.end("at") :]
 
 
-def _close_quote(place: _Place, number: int, match: re.Match[str]) -> str | None:
+def _close_quote(stop: _Stop, number: int, match: re.Match[str]) -> str | None:
     """Close the quote at the end of its line if the next line begins a key or an item."""
     line, quote = match.string, match["at"]
     if quote in line[match.end("at") :] or lines.in_flow(line, match.start("at")):
         return None
-    below = next((text for text in place.lines[number + 1 :] if text.strip()), "- ")
+    below = next((text for text in stop.lines[number + 1 :] if text.strip()), "- ")
     return line.rstrip() + quote if re.match(r"\s*(?:- |[\w.-]+:(?:\s|$))", below) else None
 
 
-def _find_less_indented(place: _Place) -> Finding | None:
+def _find_less_indented(stop: _Stop) -> Finding | None:
     """Find a line of a text below a `|` that is indented less than the text's first line."""
-    for number in dict.fromkeys((place.start_line, place.line)):
-        column = lines.indent_of(place.text(number))
-        if place.text(number)[column : column + 1] in ("", "#"):
+    for number in dict.fromkeys((stop.start_line, stop.line)):
+        column = lines.indent_of(stop.text(number))
+        if stop.text(number)[column : column + 1] in ("", "#"):
             continue
         lowest = 1_000_000
-        for header in range(min(number, len(place.lines)) - 1, -1, -1):
-            text = place.lines[header]
+        for header in range(min(number, len(stop.lines)) - 1, -1, -1):
+            text = stop.lines[header]
             match = _TEXT_HEADER.match(text)
             if match and len(match["lead"]) < lowest and header < number - 1:
-                first = next(below for below in place.lines[header + 1 :] if below.strip())
+                first = next(below for below in stop.lines[header + 1 :] if below.strip())
                 if not len(match["lead"]) < column < lines.indent_of(first):
                     break
                 problem = f"this line is indented less than the text from line {header + 2}"
@@ -234,31 +234,31 @@ def _find_less_indented(place: _Place) -> Finding | None:
     return None
 
 
-def _find_text_after_quote(place: _Place) -> Finding | None:
+def _find_text_after_quote(stop: _Stop) -> Finding | None:
     """Find `say: "no" he said`, `say: 'it's'`, and a quote that one on a later line closes."""
-    line = place.text(place.line)
-    column = len(line[: place.column].rstrip()) - 1
+    line = stop.text(stop.line)
+    column = len(line[: stop.column].rstrip()) - 1
     quote = line[column : column + 1]
-    if "did not find expected" not in place.error or quote not in ("'", '"'):
+    if "did not find expected" not in stop.error or quote not in ("'", '"'):
         return None
     match = re.compile(f"(?P<at>{quote})").match(line, column)
     if line[:column].count(quote) % 2:
-        fixed = match and _quote_value(place, place.line, match)
+        fixed = match and _quote_value(stop, stop.line, match)
         problem = f"text goes on after the {quote} that closes it; quote the whole value"
         hint = "put single quotes around it" if quote == '"' else "put double quotes around it"
-        return Finding(place.line + 1, problem, hint, column, fixed)
-    for number in range(place.line - 1, -1, -1):
-        if place.lines[number].count(quote) % 2:
-            opening = place.lines[number].rindex(quote)
-            match = re.compile(f"(?P<at>{quote})").match(place.lines[number], opening)
-            problem = f"the {quote} that opens here is closed only on line {place.line + 1}"
-            fixed = match and _close_quote(place, number, match)
+        return Finding(stop.line + 1, problem, hint, column, fixed)
+    for number in range(stop.line - 1, -1, -1):
+        if stop.lines[number].count(quote) % 2:
+            opening = stop.lines[number].rindex(quote)
+            match = re.compile(f"(?P<at>{quote})").match(stop.lines[number], opening)
+            problem = f"the {quote} that opens here is closed only on line {stop.line + 1}"
+            fixed = match and _close_quote(stop, number, match)
             return Finding(number + 1, problem, "close it", opening, fixed)
     return None
 
 
 # In their order: the first that fits explains the error.
-_CAUSES: tuple[_Cause | Callable[[_Place], Finding | None], ...] = (
+_CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
     _Cause("nesting depth", _at_mark, "", "nested too deep to be read"),
     _Cause("", _in_line, r"^ *(?P<at>\t)", "a tab cannot indent in YAML", "indent with spaces"),
     _find_less_indented,
@@ -428,7 +428,7 @@ _CAUSES: tuple[_Cause | Callable[[_Place], Finding | None], ...] = (
         "the {at} that opens here is {until}",
         "close it, or quote the text if it is one",
     ),
-    # Documents, keys and items at the wrong place.
+    # Documents, keys and items at the wrong stop.
     _Cause(
         "found another document",
         _at_mark,
@@ -491,9 +491,9 @@ def explain(error: yaml.YAMLError, text: str) -> Finding:
     problem, context = (getattr(error, name, "") or "" for name in ("problem", "context"))
     source = text.split("\n")
     line, start_line = (min(number, len(source) - 1) for number in (mark.line, start.line))
-    place = _Place(source, line, mark.column, start_line, start.column, f"{context}; {problem}")
+    stop = _Stop(source, line, mark.column, start_line, start.column, f"{context}; {problem}")
     for cause in _CAUSES:
-        finding = cause.find(place) if isinstance(cause, _Cause) else cause(place)
+        finding = cause.find(stop) if isinstance(cause, _Cause) else cause(stop)
         if finding is not None:
             return finding
     return Finding(line + 1, f"this is not YAML: {problem}", context, mark.column)

@@ -55,7 +55,7 @@ def _explain_key(key: yaml.ScalarNode, line: str) -> LineError | None:
         return LineError(problem, column, f"{dash['lead']}- {line[dash.end() :]}")
     is_odd = any(char in lines.ODD_SPACES for char in key.value)
     is_first = not line[:column].strip(" -")
-    if not is_odd and not (is_first and (":" in key.value or "：" in key.value)):
+    if not is_odd and not (is_first and re.search(r":[\[{\"']|：", key.value)):
         return None
     return lines.find_bad_key(line)
 
@@ -87,8 +87,8 @@ def _explain_value(loc: Loc, value: yaml.ScalarNode, line: str, text: str) -> Fi
         return Finding(start.line + 1, problem, hint, start.column, fixed)
     if lines.is_curly(value.value):
         fixed = lines.quote_span(line, start.column, end.column)
-        left, right = value.value[0], value.value[-1]
-        problem = f'{left} {right} are no quotes of YAML; to keep them, put " around them'
+        opening, closing = value.value[0], value.value[-1]
+        problem = f'{opening} {closing} are no quotes of YAML; to keep them, put " around them'
         hint = f"take them away, or quote it: {lines.quote(value.value)}"
         return Finding(start.line + 1, problem, hint, start.column, fixed, loc)
     comment = re.compile(r"\s*(?<=\s)(?P<at>#)(?=[^\s#!])").match(line, end.column)
