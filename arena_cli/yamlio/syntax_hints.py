@@ -54,8 +54,8 @@ class _Stop(NamedTuple):
 class _Cause(NamedTuple):
     """A mistake: the parser's words, the pattern of its line, its cause in plain words, the fix.
 
-    The pattern is searched in each line of `find_lines`, or matched at the column. Its group `at` is the
-    place of the mistake; without one it is the column.
+    The pattern is searched in each line of `find_lines`, or matched at the column. Its group `at`
+    is the place of the mistake; without one it is the column.
     """
 
     error: str
