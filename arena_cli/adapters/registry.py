@@ -73,4 +73,4 @@ def _entry_points() -> dict[str, Any]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-KINDS = Kinds(settings_type=settings_type, known=known, implied=implied)
+KINDS = Kinds(settings_type=settings_type, list_kinds=known, implied=implied)

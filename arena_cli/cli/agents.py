@@ -156,9 +156,9 @@ def find(
 
 
 def _told(match: Match) -> str:
-    if match.place == "role_prompt":
+    if match.field == "role_prompt":
         return f"{match.keyword} in its role prompt"
-    return f"{match.place} {match.text}"
+    return f"{match.field} {match.text}"
 
 
 @agents_app.command("check")

@@ -83,7 +83,7 @@ def _default_faults(key: str, document: Document, kinds: Kinds) -> list[Fault]:
     loc = ("defaults", key)
     if key == "config":
         return loader.validate_part(Part(document, loc), TeamConfig)[1]
-    known_keys = ["config", JUDGE, *kinds.known()]
+    known_keys = ["config", JUDGE, *kinds.list_kinds()]
     if key in known_keys or key.startswith("x-"):
         return []
     return [document.fault(loc, "unknown key", nearest.hint(key, known_keys))]

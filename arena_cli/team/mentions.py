@@ -70,7 +70,7 @@ class Spot(NamedTuple):
     hidden: Hidden | Literal["word"] | None = None
 
 
-class _Found(NamedTuple):
+class _Occurrence(NamedTuple):
     """An `@` with a name after it, from `start` to `end`; `target` None: the name is unknown."""
 
     start: int
@@ -88,7 +88,7 @@ def parse(text: str, roster: Roster, *, author: str, opener: str) -> Mentions:
         return Mentions()
     composed = letters.compose(text)
     visible_text = blanked(composed, hidden_spans(composed), _TAKEN_OUT)
-    occurrences = _found(visible_text, composed, roster)
+    occurrences = _find_occurrences(visible_text, composed, roster)
     names = (
         (occurrence.target, visible_text[occurrence.start + 1 : occurrence.end])
         for occurrence in occurrences
@@ -118,7 +118,7 @@ def prose(text: str, roster: Roster) -> str:
     visible_text = blanked(composed, hidden_spans(composed), _TAKEN_OUT)
     spans = [
         (occurrence.start, occurrence.end)
-        for occurrence in _found(visible_text, composed, roster)
+        for occurrence in _find_occurrences(visible_text, composed, roster)
         if occurrence.target
     ]
     return blanked(visible_text, spans, _TAKEN_OUT)
@@ -130,7 +130,8 @@ def spots(text: str, roster: Roster) -> list[Spot]:
     hidden = hidden_spans(composed)
     visible_text = blanked(composed, hidden, _TAKEN_OUT)
     counted = {
-        occurrence.start: occurrence for occurrence in _found(visible_text, composed, roster)
+        occurrence.start: occurrence
+        for occurrence in _find_occurrences(visible_text, composed, roster)
     }
     result: list[Spot] = []
     done = 0
@@ -146,7 +147,7 @@ def spots(text: str, roster: Roster) -> list[Spot]:
 
 def _uncounted(
     composed: str, start: int, hidden: Sequence[Span], roster: Roster
-) -> tuple[_Found | None, Hidden | Literal["word"] | None]:
+) -> tuple[_Occurrence | None, Hidden | Literal["word"] | None]:
     """Return the name after an `@` that does not count, and the reason."""
     end, target = roster.longest(composed, start + 1)
     if target is None:
@@ -155,11 +156,11 @@ def _uncounted(
         return None, None
     index = bisect.bisect_right(hidden, start + 1, key=lambda span: span[0]) - 1
     if index >= 0 and hidden[index][1] > start:
-        return _Found(start, end, target), kind_of(composed, hidden[index])
-    return _Found(start, end, target), "word"
+        return _Occurrence(start, end, target), kind_of(composed, hidden[index])
+    return _Occurrence(start, end, target), "word"
 
 
-def _found(visible_text: str, composed: str, roster: Roster) -> Iterator[_Found]:
+def _find_occurrences(visible_text: str, composed: str, roster: Roster) -> Iterator[_Occurrence]:
     """Yield every `@` that counts and has a name after it.
 
     `visible_text` is `composed` without hidden text.
@@ -173,7 +174,7 @@ def _found(visible_text: str, composed: str, roster: Roster) -> Iterator[_Found]
         if target is None:
             end = _end_of_unknown_name(visible_text, start + 1)
         if end > start + 1:
-            yield _Found(start, end, target)
+            yield _Occurrence(start, end, target)
         done = end
 
 

@@ -134,7 +134,7 @@ def check(
     team_file = None
     by_hand = ""
     if joined is not None:
-        by_hand = old.drafts[joined].part.document.name
+        by_hand = old.drafts[joined].fragment.document.name
         text = joining.with_member(_text_of(root / by_hand), agent_id)
         if text is not None:
             team_file, by_hand = (by_hand, text), ""

@@ -22,13 +22,13 @@ IDENTITY = frozenset({"agent_id", "name", "aliases", "member", "extends"})
 class Kinds(NamedTuple):
     """The kinds of adapters.
 
-    `settings_type` returns the shape of a kind's keys, None for an unknown kind; `known` lists the
+    `settings_type` returns the shape of a kind's keys, None for an unknown kind; `list_kinds` lists the
     kinds; `implied` returns the keys that follow from those of a kind's adapter.
     """
 
     settings_type: Callable[[str], type[BaseModel] | None]
-    known: Callable[[], Sequence[str]]
-    implied: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] = lambda _kind, _given: {}
+    list_kinds: Callable[[], Sequence[str]]
+    implied: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] = lambda _kind, _settings: {}
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Source:
     """
 
     data: Mapping[str, Any]
-    parts: tuple[Part, ...]
+    fragments: tuple[Part, ...]
     is_whole: bool = True
 
     def fault(self, loc: tuple[str | int, ...], problem: str, hint: str = "") -> Fault:
         """Return a fault of the nearest file that holds the value at `loc`."""
-        return find_holder(self.parts, loc).fault(loc, problem, hint)
+        return find_holder(self.fragments, loc).fault(loc, problem, hint)
 
 
 class Loaded(NamedTuple):
@@ -109,13 +109,13 @@ def _bases(agent_id: str, files: Mapping[str, Part]) -> list[str]:
 def extended(profile: Source, base: Source) -> Source:
     """Return `own` over `base`, without the base's identity."""
     inherited = {key: value for key, value in base.data.items() if key not in IDENTITY}
-    return merged(profile, Source(inherited, base.parts, base.is_whole))
+    return merged(profile, Source(inherited, base.fragments, base.is_whole))
 
 
 def merged(over: Source, base: Source) -> Source:
     """Return `over` deep-merged over `base`: lists and a new adapter type replace."""
     is_whole = over.is_whole and base.is_whole
-    return Source(_merge(base.data, over.data), over.parts + base.parts, is_whole)
+    return Source(_merge(base.data, over.data), over.fragments + base.fragments, is_whole)
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def load(
     `defaults` holds the keys that every adapter of a kind gets, by kind. Files that it names are in
     the workspace, unless `anywhere`.
     """
-    document = source.parts[0].document
+    document = source.fragments[0].document
     if document.data is None and document.faults:
         return None, list(document.faults)
     adapter, faults = _adapter(source, kinds, defaults)
@@ -150,7 +150,7 @@ def load(
     if isinstance(data.get("agent_id"), str):
         data["agent_id"] = ids.normal(data["agent_id"])
         faults += _id_faults(agent_id, data["agent_id"], source)
-    profile, shape_faults = loader.validate_merged(data, AgentProfile, source.parts)
+    profile, shape_faults = loader.validate_merged(data, AgentProfile, source.fragments)
     faults += shape_faults
     text, prompt_faults = _role_prompt(data.get("role_prompt"), source, root, anywhere=anywhere)
     faults += prompt_faults
@@ -188,12 +188,14 @@ def _of_kind(
     loc = ("adapter", "type")
     if not isinstance(kind, str):
         problem = "is missing" if "type" not in adapter else "must be a text"
-        return None, [source.fault(loc, problem, f"known: {', '.join(kinds.known())}")]
+        return None, [source.fault(loc, problem, f"known: {', '.join(kinds.list_kinds())}")]
     shape = kinds.settings_type(kind)
     if shape is None:
-        hint = nearest.hint(kind, kinds.known())
+        hint = nearest.hint(kind, kinds.list_kinds())
         return None, [source.fault(loc, f"unknown kind of adapter `{kind}`", hint)]
-    fragments = [Part(fragment.document, (*fragment.loc, "adapter")) for fragment in source.parts]
+    fragments = [
+        Part(fragment.document, (*fragment.loc, "adapter")) for fragment in source.fragments
+    ]
     fragments = [fragment for fragment in fragments if fragment.document.holds(fragment.loc)]
     if defaults.holds((kind,)):
         below = Part(defaults.document, (*defaults.loc, kind))
@@ -211,10 +213,10 @@ def _of_kind(
 def _adapter_as_text(adapter: str, source: Source, kinds: Kinds) -> Fault:
     """`adapter: scripted`."""
     loc = ("adapter",)
-    fragment = find_holder(source.parts, loc)
+    fragment = find_holder(source.fragments, loc)
     problem = f"must be a mapping of keys, not the text `{adapter[:40]}`"
-    hint = f"write `adapter: {{type: ...}}`; known: {', '.join(kinds.known())}"
-    if adapter in kinds.known():
+    hint = f"write `adapter: {{type: ...}}`; known: {', '.join(kinds.list_kinds())}"
+    if adapter in kinds.list_kinds():
         mapping = f"{{type: {adapter}}}"
         hint = fragment.document.hint_with((*fragment.loc, *loc), mapping) or f"write {mapping}"
     return source.fault(loc, problem, hint)

@@ -123,20 +123,20 @@ def roster_of(team: Team) -> Roster:
 class Clash(NamedTuple):
     """A name of two, or a reserved one, with the reason in `reserved`.
 
-    `owner` is the id of its owner; of two, the later one, and `other` and `other_name` are the
+    `owner` is the id of its owner; of two, the later one, and `first_owner` and `first_name` are the
     first one's.
     """
 
     owner: str
     name: str
-    other: str = ""
-    other_name: str = ""
+    first_owner: str = ""
+    first_name: str = ""
     reserved: str = ""
 
     def __str__(self) -> str:
         if self.reserved:
             return f'"{self.name}", a name of {self.owner}, is reserved'
-        return f'"{self.name}" is a name of both {self.other} and {self.owner}'
+        return f'"{self.name}" is a name of both {self.first_owner} and {self.owner}'
 
 
 def roster_conflicts(

@@ -9,17 +9,17 @@ from arena_cli.team import letters
 from arena_cli.team.model import AgentProfile
 from arena_cli.team.profiles import Loaded
 
-Place = Literal["skill", "keyword", "name", "role_prompt"]
+MatchField = Literal["skill", "keyword", "name", "role_prompt"]
 
 # The surer a place tells what an agent is for, the more a hit in it counts.
-_WEIGHTS: dict[Place, int] = {"skill": 4, "keyword": 4, "name": 3, "role_prompt": 1}
+_WEIGHTS: dict[MatchField, int] = {"skill": 4, "keyword": 4, "name": 3, "role_prompt": 1}
 
 
 class Match(NamedTuple):
     """A keyword that was found, the kind of field, and its text ("" for the role prompt)."""
 
     keyword: str
-    place: Place
+    field: MatchField
     text: str
 
 
@@ -37,7 +37,7 @@ def find(loaded: Iterable[Loaded], keywords: Sequence[str]) -> list[Found]:
     surer fields, a whole text before a part of one; else they stay in their order.
     """
     ranked: list[tuple[tuple[int, int], Found]] = []
-    by_folded = {folded: word for word in keywords if (folded := _folded(word))}
+    by_folded = {folded: word for word in keywords if (folded := _fold_spaces(word))}
     for agent in loaded:
         best = [max(places, key=lambda pair: pair[0]) for places in _matches(agent, by_folded)]
         if best:
@@ -49,7 +49,7 @@ def find(loaded: Iterable[Loaded], keywords: Sequence[str]) -> list[Found]:
 
 def _matches(agent: Loaded, by_folded: dict[str, str]) -> Iterator[list[tuple[int, Match]]]:
     """Yield for each keyword that is found its matches and scores, a whole text double."""
-    texts = [(kind, text, _folded(text)) for kind, text in _texts(agent)]
+    texts = [(kind, text, _fold_spaces(text)) for kind, text in _texts(agent)]
     for folded, word in by_folded.items():
         matches = [
             (
@@ -63,7 +63,7 @@ def _matches(agent: Loaded, by_folded: dict[str, str]) -> Iterator[list[tuple[in
             yield matches
 
 
-def _texts(agent: Loaded) -> Iterator[tuple[Place, str]]:
+def _texts(agent: Loaded) -> Iterator[tuple[MatchField, str]]:
     profile = agent.profile
     yield from (("skill", text) for text in profile.skills)
     yield from (("keyword", text) for text in profile.response.keywords)
@@ -71,5 +71,5 @@ def _texts(agent: Loaded) -> Iterator[tuple[Place, str]]:
     yield "role_prompt", agent.role_prompt
 
 
-def _folded(text: str) -> str:
+def _fold_spaces(text: str) -> str:
     return " ".join(letters.fold(text).split())

@@ -21,13 +21,13 @@ from arena_cli.yamlio.document import Part
 class Draft:
     """A team before it is put together.
 
-    `agents` are the members in order, told at `loc` of `part`; `humans_part` holds `humans` where
-    `part` does not; `rules` are the parts that set rules, the nearest last.
+    `agents` are the members in order, told at `loc` of `fragment`; `humans_part` holds `humans` where
+    `fragment` does not; `rules` are the parts that set rules, the nearest last.
     """
 
     name: str | None
     agents: Sequence[str | MemberRef]
-    part: Part
+    fragment: Part
     loc: tuple[str | int, ...] = ()
     humans: Sequence[Human] = ()
     rules: Sequence[Part] = ()
@@ -36,13 +36,13 @@ class Draft:
 
     def fault(self, loc: tuple[str | int, ...], problem: str, hint: str = "") -> Fault:
         """Return a fault of the value at `loc` below the members."""
-        return self.part.fault((*self.loc, *loc), problem, hint)
+        return self.fragment.fault((*self.loc, *loc), problem, hint)
 
     def fault_of_humans(
         self, problem: str, hint: str = "", loc: tuple[str | int, ...] = ()
     ) -> Fault:
         """Return a fault of its humans."""
-        return (self.humans_part or self.part).fault(("humans", *loc), problem, hint)
+        return (self.humans_part or self.fragment).fault(("humans", *loc), problem, hint)
 
 
 @dataclass
@@ -87,7 +87,7 @@ def build(
     if is_complete and len(findings.faults) == fault_count:
         errors, warnings = mentions.roster_conflicts(members, draft.humans)
         findings.faults += [_clash(error, draft, loaded) for error in errors]
-        findings.warnings += [f"{draft.part.document.name}: {warning}" for warning in warnings]
+        findings.warnings += [f"{draft.fragment.document.name}: {warning}" for warning in warnings]
     if not is_complete or len(findings.faults) > fault_count:
         return None
     return Team(
@@ -101,12 +101,12 @@ def build(
 
 def _clash(clash: Clash, draft: Draft, loaded: Mapping[str, Loaded]) -> Fault:
     """Return the fault of a name that two have, or that is reserved."""
-    later, earlier = (clash.owner, clash.name), (clash.other, clash.other_name)
+    later, earlier = (clash.owner, clash.name), (clash.first_owner, clash.first_name)
     is_id = clash.owner == clash.name
     if clash.reserved:
         hint = "write another id, and rename the file" if is_id else "write another name"
         return _place_of(*later, draft, loaded)(str(clash), f"{clash.reserved}; {hint}")
-    if is_id and clash.owner in loaded and clash.other != clash.other_name:
+    if is_id and clash.owner in loaded and clash.first_owner != clash.first_name:
         later, earlier = earlier, later  # a name is changed more easily than an id
     make_fault = _place_of(*later, draft, loaded)
     rival = _place_of(*earlier, draft, loaded)("", "")
@@ -115,10 +115,12 @@ def _clash(clash: Clash, draft: Draft, loaded: Mapping[str, Loaded]) -> Fault:
     if earlier[0] == earlier[1]:
         hint = f"write another name; this one is the id at {location}"
     both = [
-        loaded[agent_id].profile for agent_id in (clash.owner, clash.other) if agent_id in loaded
+        loaded[agent_id].profile
+        for agent_id in (clash.owner, clash.first_owner)
+        if agent_id in loaded
     ]
     if not all(profile.member for profile in both):  # they meet in this team only
-        hint += f"; both are in {draft.part.document.name}"
+        hint += f"; both are in {draft.fragment.document.name}"
     return make_fault(str(clash), hint)
 
 

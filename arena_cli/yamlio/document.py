@@ -13,7 +13,7 @@ import yaml
 from arena_cli.ground import excerpt
 from arena_cli.ground.errors import Fault
 from arena_cli.yamlio import nodes
-from arena_cli.yamlio.nodes import Finding, Loc, Node
+from arena_cli.yamlio.nodes import Loc, Node, YamlProblem
 
 LONGEST_FIX = 120  # characters; a longer line is not written out again
 
@@ -120,7 +120,7 @@ class Document:
             return fault
         return self._quote(fault, column)
 
-    def explain(self, finding: Finding) -> Fault:
+    def explain(self, finding: YamlProblem) -> Fault:
         """Return the fault of an error that was found in the text."""
         hint = finding.hint
         if finding.fixed is not None and finding.fixed.strip():
@@ -129,17 +129,17 @@ class Document:
         fault = Fault(self.name, finding.line, field, finding.problem, hint)
         return self._quote(fault, finding.column)
 
-    def _spot(self, loc: Loc) -> _Spot:
+    def _spot(self, loc: Loc) -> _NodePlace:
         key: Node | None = None
         node: Any = self._root
         for step in loc:
             child = _child(node, step)
             if child is None:
-                return _Spot(key, node, is_exact=False)
+                return _NodePlace(key, node, is_exact=False)
             key, node = child
-        return _Spot(key, node, is_exact=True)
+        return _NodePlace(key, node, is_exact=True)
 
-    def _span(self, loc: Loc) -> _Span | None:
+    def _span(self, loc: Loc) -> _ValueSpan | None:
         """Return the place of the value at `loc` in its line, None if it takes several."""
         if self._root is None:
             return None
@@ -148,7 +148,7 @@ class Document:
         key_line = (spot.key or spot.value).start_mark.line
         if not spot.is_exact or not key_line == start.line == end.line < len(self._lines):
             return None
-        return _Span(self._lines[start.line], start.line, start.column, end.column)
+        return _ValueSpan(self._lines[start.line], start.line, start.column, end.column)
 
     @cached_property
     def _lines(self) -> list[str]:
@@ -180,7 +180,7 @@ class Document:
         return replace(fault, field=field, what=problem, mend=hint, source=source, column=column)
 
 
-class _Spot(NamedTuple):
+class _NodePlace(NamedTuple):
     """The nodes at a place, of its nearest parent if it is not `is_exact`."""
 
     key: Node | None
@@ -188,7 +188,7 @@ class _Spot(NamedTuple):
     is_exact: bool
 
 
-class _Span(NamedTuple):
+class _ValueSpan(NamedTuple):
     """A value in its line, which is counted from 0."""
 
     line: str

@@ -20,7 +20,7 @@ from arena_cli.ground import regularfiles
 from arena_cli.ground.errors import Fault
 from arena_cli.yamlio import nodes, schema_errors, shapes, syntax_hints, value_hints
 from arena_cli.yamlio.document import Document, Part, find_holder
-from arena_cli.yamlio.nodes import Finding, Loc
+from arena_cli.yamlio.nodes import Loc, YamlProblem
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -52,7 +52,7 @@ def load(path: Path, name: str, *, is_shown: bool = True) -> Document:
             line = raw.count(b"\n", 0, error.start) + 1
     encoding, text = guess_encoding(raw)
     problem = "is not UTF-8" + (f"; it looks like {encoding}" if encoding else "")
-    finding = Finding(line, problem, "save the file as UTF-8")
+    finding = YamlProblem(line, problem, "save the file as UTF-8")
     return _document(name, None, _normalize(text), [finding], is_shown=is_shown)
 
 
@@ -85,7 +85,7 @@ def parse(text: str, name: str, *, is_shown: bool = True) -> Document:
         try:
             root = nodes.compose(text)
         except RecursionError:
-            finding = Finding(1, "nested too deep to be read")
+            finding = YamlProblem(1, "nested too deep to be read")
         except yaml.YAMLError as error:
             finding = syntax_hints.explain(error, text)
     if finding is not None:
@@ -96,7 +96,7 @@ def parse(text: str, name: str, *, is_shown: bool = True) -> Document:
     bad_keys = value_hints.find_bad_keys(root, text) if is_suspect else []
     if bad_keys:
         return _document(name, None, text, bad_keys, is_shown=is_shown)
-    builder = nodes.Builder(text)
+    builder = nodes.DataBuilder(text)
     data = None
     with contextlib.suppress(nodes.TooLarge):
         data = builder.build(root)
@@ -115,7 +115,7 @@ def _document(
     name: str,
     data: Any,
     text: str,
-    findings: Sequence[Finding],
+    findings: Sequence[YamlProblem],
     *,
     is_shown: bool,
     has_free_keys: bool = False,
@@ -125,14 +125,14 @@ def _document(
     return document
 
 
-def _find_control(text: str) -> Finding | None:
+def _find_control(text: str) -> YamlProblem | None:
     match = yaml.reader.Reader.NON_PRINTABLE.search(text) or _LINE_ENDS_OF_1_1.search(text)
     if match is None:
         return None
     column = match.start() - text.rfind("\n", 0, match.start()) - 1
     line = text.count("\n", 0, match.start()) + 1
     problem = f"the character U+{ord(match.group()):04X} cannot stand in a YAML file"
-    return Finding(line, problem, "take it out, or escape it between double quotes", column)
+    return YamlProblem(line, problem, "take it out, or escape it between double quotes", column)
 
 
 def _drop(data: Any, loc: Loc) -> None:
@@ -176,7 +176,7 @@ def validate_merged(
     """
     if any(fragment.document.has_free_keys for fragment in fragments):
         data = schema_errors.drop_free_keys(data, shape)
-    instance, faults = schema_errors.check(data, shape, _Parts(fragments), is_pending)
+    instance, faults = schema_errors.check(data, shape, _MergedFragments(fragments), is_pending)
     if not faults:
         return instance, []
     first = fragments[0]
@@ -186,7 +186,7 @@ def validate_merged(
     return None, faults
 
 
-class _Parts:
+class _MergedFragments:
     """Several parts as one place: each fault belongs to the nearest that holds the value."""
 
     def __init__(self, fragments: Sequence[Part]) -> None:

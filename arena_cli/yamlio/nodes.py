@@ -57,7 +57,7 @@ CORE_RESOLVERS = _CoreLoader.yaml_implicit_resolvers
 """By first character: (tag, pattern) of the plain scalars that are no strings."""
 
 
-class Finding(NamedTuple):
+class YamlProblem(NamedTuple):
     """An error at a line (from 1) and, where it is known, a column (from 0) of a text.
 
     `fixed` is the line as it should be. `dropped` are the places of values that leave the data: no
@@ -132,10 +132,10 @@ def _is_merge(key: Node) -> bool:
 
 
 class TooLarge(Exception):
-    """The aliases of a file stand for more values than are read; see `Builder.findings`."""
+    """The aliases of a file stand for more values than are read; see `DataBuilder.findings`."""
 
 
-class Builder:
+class DataBuilder:
     """Builds plain data from one file's nodes and collects the errors in them.
 
     Aliases share one value; their size if written out is counted against `MAX_EXPANDED`.
@@ -143,7 +143,7 @@ class Builder:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self.findings: list[Finding] = []
+        self.findings: list[YamlProblem] = []
         self.has_free_keys = False
         self.has_empty = False
         self._built: dict[int, tuple[Any, int]] = {}
@@ -238,11 +238,11 @@ class Builder:
         tag = node.tag.replace(_CORE, "!!")
         problem = f"`{tag}` is a YAML tag that is not read here"
         hint = "a value that starts with ! must be quoted"
-        self.findings.append(Finding(start.line + 1, problem, hint, start.column, fixed, loc))
+        self.findings.append(YamlProblem(start.line + 1, problem, hint, start.column, fixed, loc))
 
     def _add(self, node: Node, loc: Loc, problem: str, hint: str = "") -> None:
         mark = node.start_mark
-        self.findings.append(Finding(mark.line + 1, problem, hint, mark.column, loc=loc))
+        self.findings.append(YamlProblem(mark.line + 1, problem, hint, mark.column, loc=loc))
 
 
 def _core_value(tag: str, text: str) -> Any:

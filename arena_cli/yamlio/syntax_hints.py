@@ -1,6 +1,6 @@
 """Explain what in a text is no YAML, and how to fix it.
 
-The parser says where it gave up. `_CAUSES` lists the mistakes that people make: what the parser
+The parser says where it gave up. `_MISTAKES` lists the mistakes that people make: what the parser
 says of one, what its line looks like, its cause in plain words, and the line to write.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from arena_cli.yamlio import lines
-from arena_cli.yamlio.nodes import Finding
+from arena_cli.yamlio.nodes import YamlProblem
 
 _COMMENT = "a `#` after a space begins a comment: the rest of this line is lost"
 _HASH = r"(?:^|[\s\[{,])(?P<at>#)(?=[^\s#!])"
@@ -51,7 +51,7 @@ class _Stop(NamedTuple):
         return keys is not None and lines.indent_of(below) > keys.end()
 
 
-class _Cause(NamedTuple):
+class _Mistake(NamedTuple):
     """A mistake: the parser's words, the pattern of its line, its cause in plain words, the fix.
 
     The pattern is searched in each line of `find_lines`, or matched at the column. Its group `at`
@@ -65,7 +65,7 @@ class _Cause(NamedTuple):
     hint: str = ""
     fix: Callable[[_Stop, int, re.Match[str]], str | None] | None = None
 
-    def find(self, stop: _Stop) -> Finding | None:
+    def find(self, stop: _Stop) -> YamlProblem | None:
         """Return the finding if this is the cause."""
         if re.search(self.error, stop.error) is None:
             return None
@@ -81,7 +81,7 @@ class _Cause(NamedTuple):
             names["kind"] = "key" if _key_end(text, mistake) else "value"
             fixed = self.fix(stop, number, match) if self.fix else None
             problem, hint = self.problem.format(**names), self.hint.format(**names)
-            return Finding(number + 1, problem, hint, mistake, fixed or None)
+            return YamlProblem(number + 1, problem, hint, mistake, fixed or None)
         return None
 
 
@@ -212,7 +212,7 @@ def _close_quote(stop: _Stop, number: int, match: re.Match[str]) -> str | None:
     return line.rstrip() + quote if re.match(r"\s*(?:- |[\w.-]+:(?:\s|$))", below) else None
 
 
-def _find_less_indented(stop: _Stop) -> Finding | None:
+def _find_less_indented(stop: _Stop) -> YamlProblem | None:
     """Find a line of a text below a `|` that is indented less than the text's first line."""
     for number in dict.fromkeys((stop.start_line, stop.line)):
         column = lines.indent_of(stop.text(number))
@@ -228,13 +228,13 @@ def _find_less_indented(stop: _Stop) -> Finding | None:
                     break
                 problem = f"this line is indented less than the text from line {header + 2}"
                 hint = _indent_like(" " * lines.indent_of(first))
-                return Finding(number + 1, f"{problem}, and ends it", hint, column)
+                return YamlProblem(number + 1, f"{problem}, and ends it", hint, column)
             if text.strip():
                 lowest = min(lowest, lines.indent_of(text))
     return None
 
 
-def _find_text_after_quote(stop: _Stop) -> Finding | None:
+def _find_text_after_quote(stop: _Stop) -> YamlProblem | None:
     """Find `say: "no" he said`, `say: 'it's'`, and a quote that one on a later line closes."""
     line = stop.text(stop.line)
     column = len(line[: stop.column].rstrip()) - 1
@@ -246,32 +246,32 @@ def _find_text_after_quote(stop: _Stop) -> Finding | None:
         fixed = match and _quote_value(stop, stop.line, match)
         problem = f"text goes on after the {quote} that closes it; quote the whole value"
         hint = "put single quotes around it" if quote == '"' else "put double quotes around it"
-        return Finding(stop.line + 1, problem, hint, column, fixed)
+        return YamlProblem(stop.line + 1, problem, hint, column, fixed)
     for number in range(stop.line - 1, -1, -1):
         if stop.lines[number].count(quote) % 2:
             opening = stop.lines[number].rindex(quote)
             match = re.compile(f"(?P<at>{quote})").match(stop.lines[number], opening)
             problem = f"the {quote} that opens here is closed only on line {stop.line + 1}"
             fixed = match and _close_quote(stop, number, match)
-            return Finding(number + 1, problem, "close it", opening, fixed)
+            return YamlProblem(number + 1, problem, "close it", opening, fixed)
     return None
 
 
 # In their order: the first that fits explains the error.
-_CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
-    _Cause("nesting depth", _at_mark, "", "nested too deep to be read"),
-    _Cause("", _in_line, r"^ *(?P<at>\t)", "a tab cannot indent in YAML", "indent with spaces"),
+_MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
+    _Mistake("nesting depth", _at_mark, "", "nested too deep to be read"),
+    _Mistake("", _in_line, r"^ *(?P<at>\t)", "a tab cannot indent in YAML", "indent with spaces"),
     _find_less_indented,
     # Full-width marks and spaces in place of YAML's own.
-    *(_Cause("", _in_lines_near, *row, fix=_write_key) for row in lines.WIDE_KEYS),
-    _Cause(
+    *(_Mistake("", _in_lines_near, *row, fix=_write_key) for row in lines.WIDE_KEYS),
+    _Mistake(
         "",
         _in_lines_near,
         r"(?:[:,\-\[{] |^)(?P<at>[｛［])",
         "`{at}` is full-width, which YAML reads as text",
         fix=_write_ascii,
     ),
-    _Cause(
+    _Mistake(
         "mapping values|flow",
         _in_lines_near,
         r"(?:[:,\-\[{] |[\[{])(?P<at>[“‘])[^“”‘’]*[”’](?=\s*(?:[,\]}]|#|$))",
@@ -279,14 +279,14 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         fix=lambda _, __, match: lines.quote_span(match.string, match.start("at"), match.end()),
     ),
     # Quotes.
-    _Cause(
+    _Mistake(
         "quoted scalar.*Unicode",
         _in_line,
         r"(?P<at>\\[uU][0-9a-fA-F]+)",
         "`{at}` is no character",
         "write the character itself, or take it out",
     ),
-    _Cause(
+    _Mistake(
         "quoted scalar.*(?:escape|hexdecimal)",
         _at_start,
         r'"(?P<body>(?:[^"\\]|\\["\\/nrt0])*(?P<at>\\[^"\\nrt0/])(?:[^"\\]|\\.)*)"',
@@ -294,14 +294,14 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         "use single quotes",
         _write_single_quotes,
     ),
-    _Cause(
+    _Mistake(
         "quoted scalar.*(?:escape|hexdecimal)",
         _in_line,
         r"(?P<at>\\[^\\nrt0/])",
         "`{at}` means nothing between double quotes",
         "use single quotes",
     ),
-    _Cause(
+    _Mistake(
         "quoted scalar",
         _at_start,
         r"(?P<at>')",
@@ -309,7 +309,7 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         "close it; an apostrophe inside single quotes is written twice: 'it''s'",
         _close_quote,
     ),
-    _Cause(
+    _Mistake(
         "quoted scalar",
         _at_start,
         r'(?P<at>")',
@@ -318,17 +318,17 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         _close_quote,
     ),
     # A comment that is meant as text.
-    _Cause("flow", _in_lines_up, r"[{\[].*?" + _HASH, _COMMENT, "quote it", _quote_in_brackets),
-    _Cause(
+    _Mistake("flow", _in_lines_up, r"[{\[].*?" + _HASH, _COMMENT, "quote it", _quote_in_brackets),
+    _Mistake(
         "block",
         _in_line_above,
         _HASH,
         _COMMENT,
         "quote the whole text, or write it below a `|`",
     ),
-    _Cause("duplicate anchor", _at_mark, "", "the anchor of line {start} stands twice"),
+    _Mistake("duplicate anchor", _at_mark, "", "the anchor of line {start} stands twice"),
     # A first character that YAML uses itself.
-    _Cause(
+    _Mistake(
         "cannot start any token|mapping keys are not allowed",
         _at_mark,
         r"(?P<at>\S)",
@@ -336,7 +336,7 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         "quote it",
         _quote,
     ),
-    _Cause(
+    _Mistake(
         "alias|anchor|tag",
         _at_start,
         r"(?P<at>[&*!])",
@@ -344,8 +344,8 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         "quote it",
         _quote,
     ),
-    _Cause("directive", _at_start, "", "a line that starts with % must be quoted", "quote it"),
-    _Cause(
+    _Mistake("directive", _at_start, "", "a line that starts with % must be quoted", "quote it"),
+    _Mistake(
         "block scalar",
         _at_start,
         r"(?P<at>[|>])",
@@ -353,7 +353,7 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         "quote it",
         _quote,
     ),
-    _Cause(
+    _Mistake(
         "block sequence entries are not allowed",
         _in_line,
         r"^\s*(?:- +)*[^\s:#]+:\s+(?P<at>-)",
@@ -362,7 +362,7 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         _quote,
     ),
     # Text after a bracket or a quote, brackets inside others.
-    _Cause(
+    _Mistake(
         "did not find expected",
         _at_mark,
         r"(?<=[}\]'\"])(?P<at>[,;}\]])(?=\s*(?:[}\]]|#|$))",
@@ -370,7 +370,7 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         "take it away",
         _remove,
     ),
-    _Cause(
+    _Mistake(
         "block.*did not find expected",
         _in_line,
         r"^\s*(?:- +)*(?:[^\s:#]+:\s+)?(?P<at>[{\[]).*[}\]]\s*[^\s,;}\]]",
@@ -378,7 +378,7 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         "quote it",
         _quote_value,
     ),
-    _Cause(
+    _Mistake(
         "mapping values are not allowed",
         _in_line,
         r"^\s*(?:- +)*(?:\"[^\"]*\"|'[^']*'|[^\s'\"{\[#&*!|>@`%:][^:]*):[ \t]+"
@@ -387,7 +387,7 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         "quote it",
         _quote_value,
     ),
-    _Cause(
+    _Mistake(
         "could not find expected ':'",
         _at_start,
         r"[^{\[]*(?P<at>[{\[])[^}\]]*$",
@@ -395,10 +395,10 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         "close it, or quote the text if it is one",
     ),
     *(
-        _Cause("mapping values are|find expected ':'", _in_lines_near, *row, fix=_write_key)
+        _Mistake("mapping values are|find expected ':'", _in_lines_near, *row, fix=_write_key)
         for row in lines.BAD_KEYS
     ),
-    _Cause(
+    _Mistake(
         "could not find expected ':'",
         _at_start,
         "",
@@ -406,7 +406,7 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         "complete it, or indent it if it goes on a text above",
     ),
     _find_text_after_quote,
-    _Cause(
+    _Mistake(
         "flow",
         _at_mark,
         r"(?P<at>[{\[])",
@@ -414,14 +414,14 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         "quote the text if it is one",
         _quote_in_brackets,
     ),
-    _Cause(
+    _Mistake(
         "flow",
         _at_start,
         r"(?P<at>[{\[])",
         "the {at} that opens here is {until}",
         "close it, or quote the text if it is one",
     ),
-    _Cause(
+    _Mistake(
         "flow",
         _in_lines_up,
         r"(?P<at>[{\[])[^}\]]*$",
@@ -429,14 +429,14 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         "close it, or quote the text if it is one",
     ),
     # Documents, keys and items at the wrong stop.
-    _Cause(
+    _Mistake(
         "found another document",
         _at_mark,
         "",
         "a second document starts here (`---`)",
         "a file holds one",
     ),
-    _Cause(
+    _Mistake(
         "did not find expected node content",
         _at_mark,
         r"(?P<at>\S)",
@@ -444,35 +444,35 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
         "quote it",
         _quote,
     ),
-    _Cause(
+    _Mistake(
         "mapping values are not allowed",
         _in_line,
         r"^\s*(?P<at>)",
         "this key is indented more than the keys beside it, from line {above}",
         "{indent_above}",
     ),
-    _Cause(
+    _Mistake(
         "block",
         _in_line,
         r"^\s*(?P<at>)- ",
         "this item is not indented like the one on line {item}",
         "{indent_item}",
     ),
-    _Cause(
+    _Mistake(
         "expected '-' indicator|block collection",
         _in_line,
         r"^\s*(?P<at>)",
         "this line stands among the list items from line {start}",
         "start it with `- `, or {indent_above}, to belong to line {above}",
     ),
-    _Cause(
+    _Mistake(
         "block mapping",
         _in_line,
         r"^\s*(?P<at>)",
         "this line does not fit the keys from line {start}",
         "{indent_start}",
     ),
-    _Cause(
+    _Mistake(
         "document start",
         _in_line,
         r"^\s*(?P<at>)",
@@ -482,18 +482,18 @@ _CAUSES: tuple[_Cause | Callable[[_Stop], Finding | None], ...] = (
 )
 
 
-def explain(error: yaml.YAMLError, text: str) -> Finding:
+def explain(error: yaml.YAMLError, text: str) -> YamlProblem:
     """Return the cause of a syntax error in `text`, whose lines end in `\\n`."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     start: Any = getattr(error, "context_mark", None) or mark
     if mark is None:
-        return Finding(1, f"this is not YAML: {error}")
+        return YamlProblem(1, f"this is not YAML: {error}")
     problem, context = (getattr(error, name, "") or "" for name in ("problem", "context"))
     source = text.split("\n")
     line, start_line = (min(number, len(source) - 1) for number in (mark.line, start.line))
     stop = _Stop(source, line, mark.column, start_line, start.column, f"{context}; {problem}")
-    for cause in _CAUSES:
-        finding = cause.find(stop) if isinstance(cause, _Cause) else cause(stop)
+    for cause in _MISTAKES:
+        finding = cause.find(stop) if isinstance(cause, _Mistake) else cause(stop)
         if finding is not None:
             return finding
-    return Finding(line + 1, f"this is not YAML: {problem}", context, mark.column)
+    return YamlProblem(line + 1, f"this is not YAML: {problem}", context, mark.column)

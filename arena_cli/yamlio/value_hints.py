@@ -12,7 +12,7 @@ import yaml
 
 from arena_cli.yamlio import lines, nodes
 from arena_cli.yamlio.lines import LineError
-from arena_cli.yamlio.nodes import Finding, Loc, Node
+from arena_cli.yamlio.nodes import Loc, Node, YamlProblem
 
 _MARKS = (":{", ":[", ':"', ":'", "：", "－", "\u3000", "\xa0", " #", " &", "“", "‘", "\\")
 # Keys of prose: a `#3` in their values is the number of an issue, not a comment.
@@ -31,16 +31,18 @@ def needs_look(text: str) -> bool:
     return any(mark in text for mark in _MARKS) or re.search(r"(?:\A|\n) *-\w", text) is not None
 
 
-def find_bad_keys(root: Node, text: str) -> list[Finding]:
+def find_bad_keys(root: Node, text: str) -> list[YamlProblem]:
     """Return the keys that are none: `expect:{...}`, `-send: x`, a full-width space before one."""
     source = text.split("\n")
-    findings: dict[int, Finding] = {}
+    findings: dict[int, YamlProblem] = {}
     for _, key, _ in nodes.walk(root):
         if key is not None and not key.style:
             number = key.start_mark.line
             error = _explain_key(key, source[number])
             if error is not None:
-                finding = Finding(number + 1, error.problem, "", error.column, error.fixed or None)
+                finding = YamlProblem(
+                    number + 1, error.problem, "", error.column, error.fixed or None
+                )
                 findings.setdefault(number, finding)
     return list(findings.values())
 
@@ -60,7 +62,7 @@ def _explain_key(key: yaml.ScalarNode, line: str) -> LineError | None:
     return lines.find_bad_key(line)
 
 
-def find_slips(root: Node, text: str) -> Iterator[Finding]:
+def find_slips(root: Node, text: str) -> Iterator[YamlProblem]:
     """Yield values that lost a part, or are something else than they seem to be."""
     source = [*text.split("\n"), ""]
     for loc, _, value in nodes.walk(root):
@@ -72,7 +74,7 @@ def find_slips(root: Node, text: str) -> Iterator[Finding]:
                 yield finding
 
 
-def _explain_value(loc: Loc, value: yaml.ScalarNode, line: str, text: str) -> Finding | None:
+def _explain_value(loc: Loc, value: yaml.ScalarNode, line: str, text: str) -> YamlProblem | None:
     key = next((step for step in reversed(loc) if isinstance(step, str)), "")
     start, end = value.start_mark, value.end_mark
     if value.style == '"':
@@ -84,24 +86,24 @@ def _explain_value(loc: Loc, value: yaml.ScalarNode, line: str, text: str) -> Fi
         fixed = lines.quote_span(line, start.column, lines.value_end(line, start.column))
         problem = f"`&{anchor[1]}` names a value, and nothing uses the name"
         hint = "a value that starts with & must be quoted"
-        return Finding(start.line + 1, problem, hint, start.column, fixed)
+        return YamlProblem(start.line + 1, problem, hint, start.column, fixed)
     if lines.is_curly(value.value):
         fixed = lines.quote_span(line, start.column, end.column)
         opening, closing = value.value[0], value.value[-1]
         problem = f'{opening} {closing} are no quotes of YAML; to keep them, put " around them'
         hint = f"take them away, or quote it: {lines.quote(value.value)}"
-        return Finding(start.line + 1, problem, hint, start.column, fixed, loc)
+        return YamlProblem(start.line + 1, problem, hint, start.column, fixed, loc)
     comment = re.compile(r"\s*(?<=\s)(?P<at>#)(?=[^\s#!])").match(line, end.column)
     if comment and key in _PROSE and value.tag.endswith((":str", ":null")):
         first = start.column if value.value else comment.start("at")
         fixed = lines.quote_span(line, first, len(line.rstrip()))
         problem = "a `#` after a space begins a comment: the rest of this line is lost"
         problem += " (a comment has a space after its #)"
-        return Finding(end.line + 1, problem, "quote the text", comment.start("at"), fixed, loc)
+        return YamlProblem(end.line + 1, problem, "quote the text", comment.start("at"), fixed, loc)
     return None
 
 
-def _find_control(loc: Loc, value: yaml.ScalarNode, line: str) -> Finding | None:
+def _find_control(loc: Loc, value: yaml.ScalarNode, line: str) -> YamlProblem | None:
     """Find `regex: "\\bfoo\\b"`, where each `\\b` is a backspace."""
     if _CONTROLS.search(value.value) is None:
         return None
@@ -114,10 +116,10 @@ def _find_control(loc: Loc, value: yaml.ScalarNode, line: str) -> Finding | None
     if start.line == end.line:
         body = line[start.column + 1 : end.column - 1].replace('\\"', '"').replace("'", "''")
         fixed = f"{line[: start.column]}'{body}'{line[end.column :]}"
-    return Finding(start.line + 1, problem, "use single quotes", column, fixed, loc)
+    return YamlProblem(start.line + 1, problem, "use single quotes", column, fixed, loc)
 
 
-def _find_bare_keys(node: yaml.MappingNode, source: list[str], loc: Loc) -> Iterator[Finding]:
+def _find_bare_keys(node: yaml.MappingNode, source: list[str], loc: Loc) -> Iterator[YamlProblem]:
     """Find `{say: hi, there}`, which is read as two keys, and `{name}`, a key without a value."""
     bare = [index for index, pair in enumerate(node.value) if _is_bare(pair, source)]
     start, end = node.start_mark, node.end_mark
@@ -129,7 +131,7 @@ def _find_bare_keys(node: yaml.MappingNode, source: list[str], loc: Loc) -> Iter
         fixed = None
         if " " not in node.value[0][0].value and start.line == end.line:
             fixed = lines.quote_span(source[start.line], start.column, end.column)
-        yield Finding(start.line + 1, problem, hint, start.column, fixed, loc)
+        yield YamlProblem(start.line + 1, problem, hint, start.column, fixed, loc)
         return
     for index in bare:
         key = node.value[index][0]
@@ -152,17 +154,17 @@ def _is_bare(pair: tuple[Node, Node], source: list[str]) -> bool:
     return ":" not in source[start.line][key.end_mark.column : start.column + 1]
 
 
-def _explain_missing_space(key: yaml.ScalarNode, line: str, loc: Loc) -> Finding:
+def _explain_missing_space(key: yaml.ScalarNode, line: str, loc: Loc) -> YamlProblem:
     name, _, value = key.value.partition(":")
     problem = f"`{key.value}` has no space after its colon, so it is a key without a value"
     fixed = f"{line[: key.start_mark.column]}{name}: {value}{line[key.end_mark.column :]}"
     column = key.start_mark.column + len(name)
-    return Finding(key.start_mark.line + 1, problem, "", column, fixed, loc, dropped=(loc,))
+    return YamlProblem(key.start_mark.line + 1, problem, "", column, fixed, loc, dropped=(loc,))
 
 
 def _explain_comma(
     node: yaml.MappingNode, index: int, bare: list[int], line: str, loc: Loc
-) -> Finding:
+) -> YamlProblem:
     """Explain the keys between commas from `index` on, up to the next one with a value."""
     last = index
     while last + 1 in bare:
@@ -173,11 +175,11 @@ def _explain_comma(
     hint = "a comma inside {} must be quoted: quote the whole text"
     number, column = keys[0].start_mark.line, keys[0].start_mark.column
     if not index:
-        return Finding(number + 1, problem, hint, column, None, dropped[0], dropped)
+        return YamlProblem(number + 1, problem, hint, column, None, dropped[0], dropped)
     key, value = node.value[index - 1]
     start, end = value.start_mark, keys[-1].end_mark
     fixed = None
     is_plain = isinstance(value, yaml.ScalarNode) and not value.style
     if is_plain and start.line == number == end.line and " " not in key.value:
         fixed = lines.quote_span(line, start.column, end.column)
-    return Finding(number + 1, problem, hint, column, fixed, (*loc, key.value), dropped)
+    return YamlProblem(number + 1, problem, hint, column, fixed, (*loc, key.value), dropped)

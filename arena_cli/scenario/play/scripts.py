@@ -31,7 +31,7 @@ def unused(scenario: Scenario, used: Sequence[Mapping[str, set[int]]]) -> list[C
 
 def _unused(scenario: Scenario, agent: str, index: int, entry: object) -> CheckResult:
     loc: Loc = ("adapter", "replies", index)
-    parts = scenario.profiles[agent].source.parts
+    parts = scenario.profiles[agent].source.fragments
     part = find_holder(parts, loc)
     return CheckResult(
         place=lambda: (part.document.name, part.document.line((*part.loc, *loc))),

@@ -66,7 +66,7 @@ def _profile(drift: Drift, agent: str, scenario: Scenario) -> str:
     loaded = scenario.profiles.get(agent)
     if loaded is None:
         return ""
-    parts = loaded.source.parts
+    parts = loaded.source.fragments
     prompt = loaded.source.data.get(settings.ROLE_PROMPT)
     if loc == (settings.ROLE_PROMPT,) and isinstance(prompt, dict):
         return f"{prompt.get('file', '')}:{_first_line(drift)}"
@@ -89,7 +89,7 @@ def _rules(scenario: Scenario) -> list[Part]:
     held = [part for part in (*own, *reversed(shared)) if part.holds(())]
     if held:
         return held
-    return [draft.part] if draft else list(scenario.parts)
+    return [draft.fragment] if draft else list(scenario.parts)
 
 
 def _shown(parts: Sequence[Part], loc: Loc) -> str:
