@@ -22,7 +22,7 @@ IDENTITY = frozenset({"agent_id", "name", "aliases", "member", "extends"})
 class Kinds(NamedTuple):
     """The kinds of adapters.
 
-    `settings_type` returns the shape of a kind's keys, None for an unknown kind; `list_kinds` lists the
+    `settings_type` returns the shape of a kind's keys, None for an unknown kind; `list_kinds` all
     kinds; `implied` returns the keys that follow from those of a kind's adapter.
     """
 

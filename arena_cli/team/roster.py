@@ -123,8 +123,8 @@ def roster_of(team: Team) -> Roster:
 class Clash(NamedTuple):
     """A name of two, or a reserved one, with the reason in `reserved`.
 
-    `owner` is the id of its owner; of two, the later one, and `first_owner` and `first_name` are the
-    first one's.
+    `owner` is the id of its owner; of two, the later one, and `first_owner` and `first_name` are
+    the first one's.
     """
 
     owner: str

@@ -21,8 +21,8 @@ from arena_cli.yamlio.document import Part
 class Draft:
     """A team before it is put together.
 
-    `agents` are the members in order, told at `loc` of `fragment`; `humans_part` holds `humans` where
-    `fragment` does not; `rules` are the parts that set rules, the nearest last.
+    `agents` are the members in order, from `loc` of `fragment`; `humans_part` holds `humans` if
+    `fragment` does not; `rules` are the fragments that set rules, the nearest last.
     """
 
     name: str | None
