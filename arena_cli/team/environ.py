@@ -135,13 +135,14 @@ def public_values(
         public = [name for name in names if not _is_secret(name, loc)]
         if not public or any(name not in environ for name in public):
             continue
-        variables = {f"{_ENV}{name}": environ[name] for name in public}
-        if all(
-            redact(value) == value and not _SECRET_URL.search(value) for value in variables.values()
-        ):
-            value = redact(templates.filled(text, variables.get))
-            values[".".join(map(str, loc))] = value
+        filling = {f"{_ENV}{name}": environ[name] for name in public}
+        if not any(_holds_secret(value, redact) for value in filling.values()):
+            values[".".join(map(str, loc))] = redact(templates.filled(text, filling.get))
     return values
+
+
+def _holds_secret(value: str, redact: Callable[[str], str]) -> bool:
+    return redact(value) != value or _SECRET_URL.search(value) is not None
 
 
 def _is_secret(name: str, loc: Loc) -> bool:

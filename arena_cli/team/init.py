@@ -58,26 +58,34 @@ def write(
     cannot be written.
     """
     contents = {target / path: (path, data) for path, data in template(schemas, name).items()}
-    existing = [path for path in contents if path.exists() or path.is_symlink()]
-    unchanged = [path for path in existing if contents[path][0] in _OPTIONAL]
-    # What an `init` left that was killed is as it is wanted, and the rest is missing.
-    same = [path for path in existing if path.is_file() and path.read_bytes() == contents[path][1]]
-    for path in same:
-        wholefile.sweep(path.parent, path.name)
-    unchanged += [path for path in same if path not in unchanged and len(existing) < len(contents)]
-    blocking = [contents[path][0] for path in existing if path not in unchanged]
+    unchanged = _list_unchanged(contents)
+    blocking = [contents[path][0] for path in contents if _exists(path) and path not in unchanged]
     if blocking:
         problem = f"{target} has these files already: {', '.join(blocking)}"
         raise UsageError(problem, "nothing was written; choose another folder, or move them away")
-    written = []
-    for path, (_, data) in contents.items():
-        if path in unchanged:
-            continue
+    written = [path for path in contents if path not in unchanged]
+    for path in written:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            wholefile.create(path, data)
+            wholefile.create(path, contents[path][1])
         except OSError as error:
             problem = f"{path} cannot be written: {error.strerror or error}"
             raise UsageError(problem, "mend the rights, or choose another folder") from error
-        written.append(path)
     return written
+
+
+def _list_unchanged(contents: Mapping[Path, tuple[str, bytes]]) -> set[Path]:
+    """Return the existing files that stay: optional ones, and those of an `init` that was killed.
+
+    Such an `init` left files as they are to be, and others are missing.
+    """
+    existing = [path for path in contents if _exists(path)]
+    same = [path for path in existing if path.is_file() and path.read_bytes() == contents[path][1]]
+    for path in same:
+        wholefile.sweep(path.parent, path.name)
+    optional = {path for path in existing if contents[path][0] in _OPTIONAL}
+    return optional | set(same if len(existing) < len(contents) else ())
+
+
+def _exists(path: Path) -> bool:
+    return path.exists() or path.is_symlink()

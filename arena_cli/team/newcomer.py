@@ -125,9 +125,7 @@ def check(
     data = {**data, "adapter": _in_own_folder(adapter, agent_id, old)}
     path = f"{files.AGENTS}/{agent_id}{files.SUFFIX}"
     joined = old.team(team).name if team else _default_team(old)
-    # A profile that its team does not name may be what a killed `agents add` left.
-    is_outside = joined is not None and agent_id in old.profiles
-    is_outside = is_outside and agent_id not in (warning.id for warning in old.team(joined).members)
+    is_outside = _is_outside(agent_id, joined, old)
     if not is_outside:
         _check_is_new(root, agent_id)
     unsaved = {path: loader.from_data(dict(data), path)}
@@ -151,6 +149,13 @@ def check(
         _check_is_new(root, agent_id)
     warnings = tuple(warning for warning in new.warnings if warning not in old.warnings)
     return Newcomer(agent_id, path, written, new, joined, team_file, by_hand, warnings)
+
+
+def _is_outside(agent_id: str, team: str | None, old: Workspace) -> bool:
+    """Return True if its team does not name a profile: a killed `agents add` may have left it."""
+    if team is None or agent_id not in old.profiles:
+        return False
+    return agent_id not in (member.id for member in old.team(team).members)
 
 
 def _check_is_new(root: Path, agent_id: str) -> None:

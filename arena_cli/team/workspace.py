@@ -5,7 +5,7 @@ All faults of all files are raised at once (`FileFaults`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -240,18 +240,14 @@ def load(
     if file is not None:
         findings.faults += files.memory_faults(document, file, loaded, broken)
     drafts, broken_teams = files.drafts(root, document, findings.faults, unsaved, anywhere=anywhere)
-    built: dict[str, Team] = {}
-    for name, draft in drafts.items():
-        team = teams.build(draft, loaded, findings, broken)
-        if team is not None:
-            built[name] = team
-    if file is not None and file.team is None and not broken:
+    all_built = {
+        name: teams.build(draft, loaded, findings, broken) for name, draft in drafts.items()
+    }
+    built = {name: team for name, team in all_built.items() if team is not None}
+    if file is not None and file.team is not None:
+        findings.faults += _default_team_faults(file.team, document, drafts, broken_teams)
+    elif file is not None and not broken:
         teams.build(_everyone(loaded, document), loaded, findings)
-    elif file is not None and file.team is not None:
-        name = ids.normal(file.team)
-        if name not in drafts and name not in broken_teams:
-            hint = nearest.hint(name, drafts)
-            findings.faults.append(document.fault(("team",), f"there is no team `{name}`", hint))
     if findings.faults or file is None:
         raise FileFaults(findings.faults)
     return Workspace(
@@ -265,6 +261,16 @@ def load(
         tuple(dict.fromkeys(findings.warnings)),
         anywhere,
     )
+
+
+def _default_team_faults(
+    team: str, document: Document, drafts: Mapping[str, Draft], broken: Collection[str]
+) -> list[Fault]:
+    name = ids.normal(team)
+    if name in drafts or name in broken:
+        return []
+    hint = nearest.hint(name, drafts)
+    return [document.fault(("team",), f"there is no team `{name}`", hint)]
 
 
 def _load_profiles(

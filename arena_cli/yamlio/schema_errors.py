@@ -100,13 +100,13 @@ def drop_free_keys(data: Any, annotation: Any) -> Any:
     if not isinstance(data, dict):
         return data
     leaves = list(shapes.leaves(annotation))
-    models = [leaf for leaf in leaves if shapes.is_model(leaf)]
-    if not models and not any(get_origin(leaf) in (dict, Mapping) for leaf in leaves):
+    has_model = any(map(shapes.is_model, leaves))
+    if not has_model and not {get_origin(leaf) for leaf in leaves} & {dict, Mapping}:
         return data
+    declared = {k: v for k, v in data.items() if not (has_model and str(k).startswith("x-"))}
     return {
         key: drop_free_keys(value, shapes.union(shapes.types_below(leaves, key)))
-        for key, value in data.items()
-        if not (models and str(key).startswith("x-"))
+        for key, value in declared.items()
     }
 
 
@@ -178,17 +178,7 @@ class _Explainer:
         """Return the errors without those that another one explains: a required key that is
         misspelt, a value that reading reported, an empty key whose values are less indented.
         """
-        misspelt = {
-            (*error.path[:-1], nearest.of(str(error.path[-1]), self._keys(error.path[:-1])))
-            for error in errors
-            if error.kind == "extra_forbidden"
-        }
-        left_out = {
-            (*error.path[:-1], parent)
-            for error in errors
-            if error.kind == "extra_forbidden"
-            for parent in self._parents(str(error.path[-1]), error.path[:-1])
-        }
+        misspelt, left_out = self._find_meant(errors)
         is_reported = self._origin.is_reported
         new = [e for e in errors if not is_reported(e.path, with_below=e.kind == "value_error")]
         # Of a union one branch was meant; if that is reported, it fits no other either.
@@ -201,6 +191,17 @@ class _Explainer:
             and not (error.union in reported and error.path == error.union and error.is_of_type)
         ]
 
+    def _find_meant(self, errors: Sequence[_Error]) -> tuple[set[Loc], set[Loc]]:
+        """Return the keys that unknown keys may be meant as, and those they may belong below."""
+        misspelt: set[Loc] = set()
+        left_out: set[Loc] = set()
+        for path in (error.path for error in errors if error.kind == "extra_forbidden"):
+            key, above = str(path[-1]), path[:-1]
+            if near := nearest.of(key, self._keys(above)):
+                misspelt.add((*above, near))
+            left_out.update((*above, parent) for parent in self._parents(key, above))
+        return misspelt, left_out
+
     def explain(self, group: Sequence[_Error]) -> list[Fault]:
         """Return the faults of one error, or of a union: those of the branch that was meant."""
         branches: dict[str, list[_Error]] = {}
@@ -208,23 +209,21 @@ class _Explainer:
             branches.setdefault(error.branch, []).append(error)
         if len(branches) == 1:
             return [self._fault(error) for error in _innermost(group)]
+        return self._explain_union(group, branches)
+
+    def _explain_union(
+        self, group: Sequence[_Error], branches: Mapping[str, list[_Error]]
+    ) -> list[Fault]:
         union_path = group[0].union or ()
-        for error in group:
-            if error.path == union_path and error.kind == "list_type" and self._is_item(error):
-                return [self._wrong_kind(union_path, "a list", error.value)]
-        plausible = [
-            errors
-            for errors in branches.values()
-            if not any(error.path == union_path and error.is_of_type for error in errors)
-        ]
+        wrong_kinds = [error for error in group if error.path == union_path and error.is_of_type]
+        if any(error.kind == "list_type" and self._is_item(error) for error in wrong_kinds):
+            return [self._wrong_kind(union_path, "a list", wrong_kinds[0].value)]
+        wrong_branches = {error.branch for error in wrong_kinds}
+        plausible = [errors for name, errors in branches.items() if name not in wrong_branches]
         if plausible:
             return [self._fault(error) for error in _innermost(min(plausible, key=len))]
-        kinds = dict.fromkeys(
-            self._expected(error)
-            for error in group
-            if error.path == union_path and error.is_of_type
-        )
-        expected = " or ".join(kind for kind in kinds if kind)
+        kinds = dict.fromkeys(map(self._expected, wrong_kinds))
+        expected = " or ".join(filter(None, kinds))
         return [self._wrong_kind(union_path, expected, group[0].value)]
 
     def _keys(self, path: Loc) -> list[str]:
@@ -345,12 +344,16 @@ class _Explainer:
         )
         if fix:
             return self._origin.hint_with(path, fix) or f"write {fix}"
-        if "a list" in expected and isinstance(value, str):
-            return "write `- ` before each item"
         if expected == _MAPPING and isinstance(value, list):
             return "take the `- ` away"
-        is_mapping = "a mapping" in expected
-        return _as_mapping(value, self._keys(path), raw, self._origin, path) if is_mapping else ""
+        return self._text_hint(path, expected, value, raw) if isinstance(value, str) else ""
+
+    def _text_hint(self, path: Loc, expected: str, value: str, raw: str | None) -> str:
+        if "a list" in expected:
+            return "write `- ` before each item"
+        if "a mapping" in expected:
+            return _as_mapping(value, self._keys(path), raw, self._origin, path)
+        return ""
 
     def _empty_hint(self, path: Loc, expected: str) -> str:
         kind = expected.partition(" or ")[0] if expected != "true or false" else expected
@@ -406,12 +409,14 @@ def _as_expected(expected: str, value: Any, raw: str, key: str | int) -> str:
     elif "number" in expected and isinstance(value, str):
         bare = value.rstrip(",;")
         fix = bare if _is_number(bare) else ""
-    elif "a list" in expected and key == "command" and isinstance(value, str):
-        fix = _as_command(value)
-    elif "a list" in expected and raw and isinstance(value, str | int | float):
-        is_bare = value == raw and any(mark in raw for mark in "[]{}")
-        fix = f"[{lines.quote(raw) if is_bare else raw}]"
+    elif "a list" in expected and isinstance(value, str | int | float):
+        fix = _as_command(str(value)) if key == "command" else _as_list(value, raw)
     return fix
+
+
+def _as_list(value: Any, raw: str) -> str:
+    is_bare = value == raw and any(mark in raw for mark in "[]{}")
+    return f"[{lines.quote(raw) if is_bare else raw}]" if raw else ""
 
 
 def _as_command(line: str) -> str:

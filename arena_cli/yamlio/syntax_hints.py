@@ -66,7 +66,7 @@ class _Mistake(NamedTuple):
     fix: Callable[[_Stop, int, re.Match[str]], str | None] | None = None
 
     def find(self, stop: _Stop) -> YamlProblem | None:
-        """Return the finding if this is the cause."""
+        """Return the problem if this is its cause."""
         if re.search(self.error, stop.error) is None:
             return None
         pattern = re.compile(self.pattern)
@@ -260,7 +260,9 @@ def _find_text_after_quote(stop: _Stop) -> YamlProblem | None:
 # In their order: the first that fits explains the error.
 _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
     _Mistake("nesting depth", _at_mark, "", "nested too deep to be read"),
-    _Mistake("", _in_line, r"^ *(?P<at>\t)", "a tab cannot indent in YAML", "indent with spaces"),
+    _Mistake(
+        "", _in_line, r"^[ -]*(?P<at>\t)", "a tab cannot indent in YAML", "indent with spaces"
+    ),
     _find_less_indented,
     # Full-width marks and spaces in place of YAML's own.
     *(_Mistake("", _in_lines_near, *row, fix=_write_key) for row in lines.WIDE_KEYS),
@@ -318,7 +320,9 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         _close_quote,
     ),
     # A comment that is meant as text.
-    _Mistake("flow", _in_lines_up, r"[{\[].*?" + _HASH, _COMMENT, "quote it", _quote_in_brackets),
+    _Mistake(
+        "flow", _in_lines_up, r"[{\[][^{\[]*?" + _HASH, _COMMENT, "quote it", _quote_in_brackets
+    ),
     _Mistake(
         "block",
         _in_line_above,
@@ -424,7 +428,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
     _Mistake(
         "flow",
         _in_lines_up,
-        r"(?P<at>[{\[])[^}\]]*$",
+        r"(?P<at>[{\[])[^{\[}\]]*$",
         "the {at} that opens here is {until}",
         "close it, or quote the text if it is one",
     ),
