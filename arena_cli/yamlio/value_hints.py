@@ -14,7 +14,11 @@ from arena_cli.yamlio import lines, nodes
 from arena_cli.yamlio.lines import LineError
 from arena_cli.yamlio.nodes import Loc, Node, YamlProblem
 
-_MARKS = (":{", ":[", ':"', ":'", "：", "－", "\u3000", "\xa0", " #", " &", "“", "‘", "\\")
+_MARKS = (":{", ":[", ':"', ":'", "－", "\u3000", "\xa0", "“", "‘")
+_SUSPECTS = re.compile(
+    r"(?:\A|\n) *-\w|[ \t]#[^\s#!]| &\S|\\[bfvae0NLPxuU]"
+    r"|(?:\A|\n|[{,]|- ) *[A-Za-z_][A-Za-z0-9_.-]*\s?："
+)
 # Keys of prose: a `#3` in their values is the number of an issue, not a comment.
 _PROSE = frozenset(
     {"contains", "description", "equals", "judge", "keywords", "name", "not_contains", "regex"}
@@ -28,7 +32,7 @@ _DASH = r"^(?P<lead> *)(?P<dash>-|－[ \u3000]*)(?=[^\W\d_][\w.-]*:)"
 
 def needs_look(text: str) -> bool:
     """Return True if a text has a mark of what may be meant otherwise than YAML reads it."""
-    return any(mark in text for mark in _MARKS) or re.search(r"(?:\A|\n) *-\w", text) is not None
+    return any(mark in text for mark in _MARKS) or _SUSPECTS.search(text) is not None
 
 
 def find_bad_keys(root: Node, text: str) -> list[YamlProblem]:
