@@ -432,7 +432,14 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         "the {at} that opens here is {until}",
         "close it, or quote the text if it is one",
     ),
-    # Documents, keys and items at the wrong stop.
+    _Mistake(
+        "unexpected ':'",
+        _at_mark,
+        "",
+        "a colon inside {{}} or [] is followed by a space and a value",
+        "complete it, or quote the text if it is one",
+    ),
+    # Documents, keys and items at the wrong place.
     _Mistake(
         "found another document",
         _at_mark,
