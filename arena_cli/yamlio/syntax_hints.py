@@ -24,7 +24,7 @@ Lines = Iterator[tuple[int, int | None]]  # lines to look at, and the columns, i
 
 
 class _Stop(NamedTuple):
-    """The stop where the parser gave up, and where the value began; lines and columns from 0."""
+    """The place where the parser gave up, and where the value began; lines and columns from 0."""
 
     lines: list[str]
     line: int
