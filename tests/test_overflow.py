@@ -22,8 +22,8 @@ from arena_cli.adapters.api.anthropic_request import AnthropicSettings
 from arena_cli.adapters.api.openai_api import OpenAIAdapter
 from arena_cli.adapters.api.openai_request import OpenAISettings
 from arena_cli.adapters.coding import claude_code_answer
+from arena_cli.adapters.coding.adapter import CodexAdapter
 from arena_cli.adapters.coding.claude_code_turns import Turns
-from arena_cli.adapters.coding.program_kinds import CodexAdapter
 from arena_cli.ground.errors import AgentError, AgentRefused
 
 # As the servers say it: OpenAI, llama.cpp, vLLM, Ollama, Gemini, Qwen, text-generation-inference.

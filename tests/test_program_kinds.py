@@ -1,4 +1,4 @@
-"""The kinds that are rows of a table: what goes in, what comes out, from captured output."""
+"""Codex and Gemini CLI: arguments and prompts, and replies read from captured output."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from typing import Any
 
 import pytest
 from adapter_setups import Heard, a_setup, an_input, cancelled, runs, until
-from agent_programs import Played, sample
+from agent_programs import SAMPLES, Played, sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from program import Program
 
 from arena_cli.adapters.base import Health
-from arena_cli.adapters.coding.program_kinds import CodexAdapter, GeminiAdapter, ProgramAdapter
-from arena_cli.adapters.coding.program_output import ProgramText
+from arena_cli.adapters.coding.adapter import (
+    CodexAdapter,
+    CursorAdapter,
+    GeminiAdapter,
+    OpencodeAdapter,
+    PiAdapter,
+    ProgramAdapter,
+)
 from arena_cli.adapters.processes.cli_output import NotAnAnswerError
 from arena_cli.ground.errors import (
     AgentError,
@@ -162,7 +168,7 @@ def test_gemini_counts_what_was_thought_and_what_the_cache_gave(tmp_path: Path) 
     assert [(one.status, one.detail) for one in heard.statuses] == [("calling_tool", "read_file")]
 
 
-def test_an_option_of_the_profile_takes_the_place_of_the_row_s(tmp_path: Path) -> None:
+def test_an_option_of_the_profile_replaces_the_adapter_s(tmp_path: Path) -> None:
     gemini = Played(tmp_path, "gemini")
     gemini.plan(sample("gemini", "streamjson"))
     call(gemini.adapter(GeminiAdapter, args=["--approval-mode=yolo"]))
@@ -211,11 +217,17 @@ FAILURES = [
     ("gemini", "err429", 1, AgentOverloaded, "429 fake rate_limit_error"),
     ("gemini", "nologin", 41, AgentRefused, "set an Auth method"),
 ]
-ADAPTERS: dict[str, type[ProgramAdapter]] = {"codex": CodexAdapter, "gemini": GeminiAdapter}
+ADAPTERS: dict[str, type[ProgramAdapter]] = {
+    "codex": CodexAdapter,
+    "gemini": GeminiAdapter,
+    "opencode": OpencodeAdapter,
+    "pi": PiAdapter,
+    "cursor": CursorAdapter,
+}
 
 
 @pytest.mark.parametrize(("kind", "name", "code", "error", "came"), FAILURES)
-def test_what_a_program_says_of_a_failure_is_read_by_the_table(
+def test_a_program_s_failure_becomes_the_error_that_it_means(
     tmp_path: Path, kind: str, name: str, code: int, error: type[AgentError], came: str
 ) -> None:
     played = Played(tmp_path, kind)
@@ -288,35 +300,52 @@ VALUES = st.recursive(
 )
 
 
+EVENTS = {
+    kind: [
+        event
+        for path in sorted((SAMPLES / kind).glob("*.stdout"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith("{") and isinstance(event := json.loads(line), dict)
+    ]
+    for kind in ADAPTERS
+}
+
+
 @settings(deadline=None)
 @given(st.data(), st.sampled_from(list(ADAPTERS)))
-def test_whatever_stands_where_the_table_looks_is_read_or_passed_over(
-    data: st.DataObject, name: str
+def test_odd_values_in_the_events_of_a_program_are_read_or_ignored(
+    data: st.DataObject, kind: str
 ) -> None:
-    kind, said = ADAPTERS[name].kind, b""
-    for reads in data.draw(st.lists(st.sampled_from(kind.reads), max_size=5)):
-        value: dict[str, Any] = {}
-        usage = vars(reads.usage).values() if reads.usage else ()
-        for place in [*vars(reads).values(), *usage]:
-            if isinstance(place, str) and place:
-                put(value, place, data.draw(VALUES))
-        for place, wanted in reads.where.items():
-            put(value, place, wanted)
-        said += json.dumps(value).encode() + b"\n"
-    output = ProgramText(kind, Heard())
+    events = data.draw(st.lists(st.sampled_from(EVENTS[kind]), max_size=5))
+    output = ADAPTERS[kind].parser(Heard())
+    written = b""
+    for event in events:
+        changed = json.loads(json.dumps(event))
+        for *folders, name in data.draw(st.lists(st.sampled_from(paths(event)), max_size=3)):
+            holder = changed
+            for folder in folders:
+                holder = holder.get(folder) if isinstance(holder, dict) else None
+            if isinstance(holder, dict):
+                holder[name] = data.draw(VALUES)
+        written += json.dumps(changed).encode() + b"\n"
     with contextlib.suppress(NotAnAnswerError):
-        output.feed("stdout", said)
+        output.feed("stdout", written)
         output.finish()
-        output.answer()
-    assert output.failed(1)
+        output.reply()
+    assert output.failure(1)
 
 
-def put(value: dict[str, Any], place: str, what: object) -> None:
-    *folders, last = place.split(".")
-    for name in folders:
-        inner = value.setdefault(name, {})
-        value = inner if isinstance(inner, dict) else {}
-    value[last] = what
+def paths(event: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return the keys of an event, with those of the objects in it."""
+    return (
+        [
+            path
+            for name, value in event.items()
+            for path in [(name,), *((name, *inner) for inner in paths(value))]
+        ]
+        if isinstance(event, dict)
+        else []
+    )
 
 
 def test_a_call_that_is_cut_off_ends_the_program_and_tells_what_it_was_waiting_for(

@@ -1,4 +1,4 @@
-"""opencode, pi and Cursor: what their rows make of captured and of documented output."""
+"""opencode, pi and Cursor: arguments, and replies read from captured and documented output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from adapter_setups import Heard, an_input
 from agent_programs import Played, sample
 
-from arena_cli.adapters.coding.program_kinds import (
+from arena_cli.adapters.coding.adapter import (
     CursorAdapter,
     OpencodeAdapter,
     PiAdapter,
@@ -386,4 +386,4 @@ def test_health_says_how_to_get_it_and_how_to_log_in(tmp_path: Path, kind: str) 
     (played.bin / kind).unlink(missing_ok=True)
     missing = asyncio.run(played.adapter(KINDS[kind], program="not-there").health())
     assert not missing.ok
-    assert KINDS[kind].kind.install in missing.detail
+    assert KINDS[kind].install in missing.detail

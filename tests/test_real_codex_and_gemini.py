@@ -13,7 +13,7 @@ import llmock_server
 import pytest
 from adapter_setups import Heard, an_input, cancelled, until
 
-from arena_cli.adapters.coding.program_kinds import CodexAdapter, GeminiAdapter, ProgramAdapter
+from arena_cli.adapters.coding.adapter import CodexAdapter, GeminiAdapter, ProgramAdapter
 from arena_cli.ground.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
 from arena_cli.ground.protocol import AgentInput, AgentOutput, AgentSession
 

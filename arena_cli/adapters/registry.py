@@ -19,11 +19,11 @@ _BUILT_IN = {
     "anthropic": "arena_cli.adapters.api.anthropic_api:AnthropicAdapter",
     "openai": "arena_cli.adapters.api.openai_api:OpenAIAdapter",
     "claude_code": "arena_cli.adapters.coding.claude_code:ClaudeCodeAdapter",
-    "codex": "arena_cli.adapters.coding.program_kinds:CodexAdapter",
-    "gemini": "arena_cli.adapters.coding.program_kinds:GeminiAdapter",
-    "cursor": "arena_cli.adapters.coding.program_kinds:CursorAdapter",
-    "opencode": "arena_cli.adapters.coding.program_kinds:OpencodeAdapter",
-    "pi": "arena_cli.adapters.coding.program_kinds:PiAdapter",
+    "codex": "arena_cli.adapters.coding.adapter:CodexAdapter",
+    "gemini": "arena_cli.adapters.coding.adapter:GeminiAdapter",
+    "cursor": "arena_cli.adapters.coding.adapter:CursorAdapter",
+    "opencode": "arena_cli.adapters.coding.adapter:OpencodeAdapter",
+    "pi": "arena_cli.adapters.coding.adapter:PiAdapter",
     "acp": "arena_cli.adapters.acp.acp_agent:AcpAdapter",
 }
 

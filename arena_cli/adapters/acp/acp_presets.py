@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from arena_cli.adapters.coding import program_rows
+from arena_cli.adapters.coding.adapter import escape_codex_skills
 
 
 def _as_it_is(text: str) -> str:
@@ -74,7 +74,7 @@ PRESETS = {
         install="npm install -g @agentclientprotocol/codex-acp",
         log_in="run `codex login`",
         careful_mode="read-only",
-        escape=program_rows.CODEX.escape,
+        escape=escape_codex_skills,
         failed=("codex.threadStatus.type", "systemError"),
     ),
     "gemini": Preset(

@@ -77,7 +77,7 @@ class ClaudeCodeSettings(ProgramSettings):
         """A key is handed on where there is one, and no login that it would take the place of."""
         if _has_login(programs.environment(environ, {})):
             return {}
-        return launch.suggested(_KEYS, environ, addresses=("ANTHROPIC_BASE_URL",))
+        return launch.suggest_env(_KEYS, environ, addresses=("ANTHROPIC_BASE_URL",))
 
 
 class ClaudeCodeAdapter:
@@ -120,7 +120,7 @@ class ClaudeCodeAdapter:
         given = self._environment()
         if any(name in given for name in (*_KEYS, *_OTHER_PROVIDERS)) or _has_login(given):
             return Health(ok=True)
-        wrong = launch.missing_key(_KEYS, self._settings.env, self._setup.environ)
+        wrong = launch.explain_missing_key(_KEYS, self._settings.env, self._setup.environ)
         return Health(ok=False, detail=wrong or f"it has no login and no key; {LOGIN}")
 
     async def stop(self) -> None:
@@ -159,7 +159,7 @@ class ClaudeCodeAdapter:
         self, turn: Turn, system: str, prompt: str, *, is_resumed: bool
     ) -> AgentOutput:
         program_file = self._program()
-        with launch.system_file(self._setup, program_file, system) as path:
+        with launch.write_system_file(self._setup, program_file, system) as path:
             session = ["--resume" if is_resumed else "--session-id", self._session.id]
             program = Program(
                 argv=[
@@ -187,8 +187,8 @@ class ClaudeCodeAdapter:
         """The program file: as set, else on PATH, else what `claude-agent-sdk` brought along."""
         name = self._settings.program
         if name is None:
-            return launch.program(self._setup, "claude", INSTALL, instead=_bundled)
-        return launch.program(self._setup, name, INSTALL)
+            return launch.find_program(self._setup, "claude", INSTALL, fallback=_bundled)
+        return launch.find_program(self._setup, name, INSTALL)
 
     def _options(self) -> list[str]:
         options = ["--tools", ",".join(self._settings.tools)]

@@ -1,4 +1,4 @@
-"""What all coding agents need before their program can be started, and what is said without it."""
+"""Find and prepare the program of a coding agent, and explain what it lacks."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from arena_cli.adapters.processes import programs
 from arena_cli.ground.errors import AgentUnavailable
 
 
-def program(
-    setup: Setup, name: str, install: str, *, instead: Callable[[], Path | None] = lambda: None
+def find_program(
+    setup: Setup, name: str, install: str, *, fallback: Callable[[], Path | None] = lambda: None
 ) -> Path:
-    """The program file, found by its name or path, or `instead`; there is a folder to run it in.
+    """Return the program file, found by its name or path, else that of `fallback`.
 
-    Raises AgentUnavailable, which says how to get it (`install`).
+    Raises AgentUnavailable if there is none (`install` tells how to get it), or no folder for it.
     """
-    found = programs.find(name, workspace=setup.workspace, environ=setup.environ) or instead()
-    if found is None:
-        what, mend = programs.why_missing(
+    path = programs.find(name, workspace=setup.workspace, environ=setup.environ) or fallback()
+    if path is None:
+        what, hint = programs.why_missing(
             name, workspace=setup.workspace, key="program", install=install
         )
-        raise AgentUnavailable(setup.agent_id, what, asked=name, mend=mend)
+        raise AgentUnavailable(setup.agent_id, what, asked=name, mend=hint)
     if not programs.may_run_in(setup.workspace, setup.settings.cwd):
         what = f"there is no folder {setup.workspace / setup.settings.cwd}"
         raise AgentUnavailable(setup.agent_id, what, asked=name, mend="mend `cwd`, or make it")
-    return found
+    return path
 
 
 @contextlib.contextmanager
-def system_file(setup: Setup, program: Path, system: str) -> Iterator[str]:
-    """The path of a file with the system text, which may be longer than an argument."""
+def write_system_file(setup: Setup, program: Path, system: str) -> Iterator[str]:
+    """Yield the path of a file with the system text, which may be longer than an argument."""
     with contextlib.ExitStack() as stack:
         try:
             path = stack.enter_context(programs.text_file(setup.scratch, system))
@@ -54,26 +54,31 @@ def system_file(setup: Setup, program: Path, system: str) -> Iterator[str]:
         yield path
 
 
-def missing_key(keys: Sequence[str], env: Mapping[str, str], environ: Mapping[str, str]) -> str:
-    """What is wrong with the keys that a profile's `env` gives its program; "" where nothing is."""
-    given = programs.environment(environ, env)
-    if any(key in given for key in keys):
+def explain_missing_key(
+    keys: Sequence[str], env: Mapping[str, str], environ: Mapping[str, str]
+) -> str:
+    """Return why the program gets none of its keys by a profile's `env`; "" if it does."""
+    passed = programs.environment(environ, env)
+    if any(key in passed for key in keys):
         return ""
     for key in keys:
         if key in environ:
             return f"{key} is set, but not passed on; env: {{{key}: inherit}} does"
     for name in env:
-        if name not in given:
+        if name not in passed:
             return f"its `env` passes {name} on, but {name} is not set"
     return ""
 
 
-def suggested(
+def suggest_env(
     keys: Sequence[str], environ: Mapping[str, str], *, addresses: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The `env` of a new profile that hands on the first key that is set, and where it belongs."""
+    """Return the `env` of a new profile that passes on the first key that is set, if any.
+
+    Those of the `addresses` that are set go with it: they tell where the key belongs.
+    """
     key = next((key for key in keys if environ.get(key)), None)
     if key is None:
         return {}
-    named = [key, *(name for name in addresses if environ.get(name))]
-    return {"env": dict.fromkeys(named, "inherit")}
+    names = [key, *(name for name in addresses if environ.get(name))]
+    return {"env": dict.fromkeys(names, "inherit")}
