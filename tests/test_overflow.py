@@ -23,7 +23,7 @@ from arena_cli.adapters.api.openai_api import OpenAIAdapter
 from arena_cli.adapters.api.openai_request import OpenAISettings
 from arena_cli.adapters.coding import claude_code_answer
 from arena_cli.adapters.coding.adapter import CodexAdapter
-from arena_cli.adapters.coding.claude_code_turns import Turns
+from arena_cli.adapters.coding.claude_code_turns import TurnTracker
 from arena_cli.ground.errors import AgentError, AgentRefused
 
 # As the servers say it: OpenAI, llama.cpp, vLLM, Ollama, Gemini, Qwen, text-generation-inference.
@@ -169,9 +169,9 @@ def test_c27_agents_of_the_protocol_say_that_it_is_too_much() -> None:
 
 def test_c27_claude_code_says_that_it_is_too_much() -> None:
     asked = http.Asked("bot", "claude")
-    turn = claude_code_answer.Turn(asked, Heard(), Turns())
+    turn = claude_code_answer.ClaudeTurn(asked, Heard(), TurnTracker())
     with pytest.raises(AgentRefused) as caught:
-        turn.output({"type": "result", "is_error": True, "result": "Prompt is too long"}, None)
+        turn.read_result({"type": "result", "is_error": True, "result": "Prompt is too long"}, None)
     assert caught.value.overflow
 
 

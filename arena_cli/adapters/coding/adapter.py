@@ -65,9 +65,9 @@ class CodingSettings(ProgramSettings):
     model: str | None = None
 
     @classmethod
-    def command_line(cls, given: Mapping[str, Any]) -> list[str]:
+    def command_line(cls, keys: Mapping[str, Any]) -> list[str]:
         """Return the program, the adapter's where none is named."""
-        return super().command_line({"program": cls.adapter.program, **given})
+        return super().command_line({"program": cls.adapter.program, **keys})
 
     @classmethod
     def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -108,10 +108,10 @@ class ProgramSession(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """One run of the program: its output, its exit code, why it was ended before its end."""
+    """A run of the program: its output, its exit code, why it was ended before its end."""
 
     output: CodingParser
-    asked: str
+    command: str
     exit_code: int | None = None
     error: NotAnAnswerError | None = None
 
@@ -272,7 +272,7 @@ class ProgramAdapter:
             raise AgentProtocolError(
                 self._setup.agent_id,
                 f"{self.name} {error.what}",
-                asked=run.asked,
+                asked=run.command,
                 metadata=_notes_with_partial(run.output),
             ) from error
         notes = run.output.notes()
@@ -282,14 +282,14 @@ class ProgramAdapter:
 
     def _agent_error(self, run: _Run, failure: ReportedFailure) -> AgentError:
         overflows = http.is_too_long(failure.status or 0, failure.message)
-        error_type, what, hint = self._explain(failure.status or 0, run.exit_code)
+        error_type, summary, hint = self._explain(failure.status or 0, run.exit_code)
         if overflows:
-            error_type, what = AgentRefused, "what it is shown is more than the model takes"
+            error_type, summary = AgentRefused, "what it is shown is more than the model takes"
             hint = "lower `context.window_tokens` in its profile"
         error = error_type(
             self._setup.agent_id,
-            what,
-            asked=run.asked,
+            summary,
+            asked=run.command,
             came=failure.message,
             mend=hint,
             metadata=_notes_with_partial(run.output),
@@ -305,17 +305,17 @@ class ProgramAdapter:
             hint = self._explain_missing_key() or f"log in: {self.login}"
             return AgentRefused, f"{name} may not call its model", hint
         if status in (429, 503, 529):
-            what = f"the provider of {name} is overloaded, or limits it"
-            return AgentOverloaded, what, "try again later"
+            summary = f"the provider of {name} is overloaded, or limits it"
+            return AgentOverloaded, summary, "try again later"
         if status >= 500:
-            what = f"{name} did not reach its provider, or that failed"
-            return AgentUnavailable, what, "look at the network, or try again later"
+            summary = f"{name} did not reach its provider, or that failed"
+            return AgentUnavailable, summary, "look at the network, or try again later"
         if status:
-            what = f"the provider of {name} refused the request"
-            return AgentRefused, what, "mend `model`, or the program's own settings"
+            summary = f"the provider of {name} refused the request"
+            return AgentRefused, summary, "mend `model`, or the program's own settings"
         if exit_code:
-            what = f"{name} {programs.how_it_ended(exit_code)}"
-            return AgentProtocolError, what, "try the command in a shell"
+            summary = f"{name} {programs.how_it_ended(exit_code)}"
+            return AgentProtocolError, summary, "try the command in a shell"
         return AgentProtocolError, f"{name} said that it failed", ""
 
 

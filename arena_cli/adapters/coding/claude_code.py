@@ -1,7 +1,7 @@
-"""The kind `claude_code`: Claude Code, one kept-alive process per agent and session of its own.
+"""Run Claude Code as an agent (`claude_code`): one process, kept alive, per agent and session.
 
 Each call is a line of JSON on its stdin and ends with a `result` object on stdout. With
-`keep_alive: false` the process is ended after each call; it is spoken to in the same way.
+`keep_alive: false` the process is ended after each call.
 """
 
 from __future__ import annotations
@@ -20,9 +20,19 @@ from pydantic import Field
 
 from arena_cli.adapters.api import http
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.coding import claude_code_answer, claude_code_session, launch
-from arena_cli.adapters.coding.claude_code_answer import LOGIN, SessionLostError, Turn
-from arena_cli.adapters.coding.claude_code_turns import Turns
+from arena_cli.adapters.coding import launch
+from arena_cli.adapters.coding.claude_code_answer import (
+    LOGIN_HINT,
+    LOST_SESSION,
+    ClaudeTurn,
+    SessionLostError,
+)
+from arena_cli.adapters.coding.claude_code_session import (
+    ClaudeSession,
+    dict_or_empty,
+    read_spending,
+)
+from arena_cli.adapters.coding.claude_code_turns import TurnTracker
 from arena_cli.adapters.processes import programs
 from arena_cli.adapters.processes.kept import Kept
 from arena_cli.adapters.processes.process import Program
@@ -35,7 +45,7 @@ INSTALL = (
     " then run claude once to log in"
 )
 
-_SPEAKS_JSON = (
+_JSON_OPTIONS = (
     *("-p", "--input-format", "stream-json", "--output-format", "stream-json"),
     *("--verbose", "--include-partial-messages", "--strict-mcp-config"),
 )
@@ -68,20 +78,20 @@ class ClaudeCodeSettings(ProgramSettings):
     keep_alive: bool = True
 
     @classmethod
-    def command_line(cls, given: Mapping[str, Any]) -> list[str]:
+    def command_line(cls, keys: Mapping[str, Any]) -> list[str]:
         """Return the program, `claude` where none is named."""
-        return super().command_line({"program": given.get("program") or "claude"})
+        return super().command_line({"program": keys.get("program") or "claude"})
 
     @classmethod
     def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:
-        """A key is handed on where there is one, and no login that it would take the place of."""
+        """Return an `env` that passes a key on, unless there is a login that it would replace."""
         if _has_login(programs.environment(environ, {})):
             return {}
         return launch.suggest_env(_KEYS, environ, addresses=("ANTHROPIC_BASE_URL",))
 
 
 class ClaudeCodeAdapter:
-    """Speaks to Claude Code, one call at a time."""
+    """Exchange messages with Claude Code, one call at a time."""
 
     settings_type: ClassVar[type[Settings]] = ClaudeCodeSettings
 
@@ -89,102 +99,101 @@ class ClaudeCodeAdapter:
         self._setup = setup
         self._settings: ClaudeCodeSettings = setup.settings
         name = self._settings.program or "claude"
-        asked = shlex.join([name, *_SPEAKS_JSON, *self._options()])
+        command = shlex.join([name, *_JSON_OPTIONS, *self._options()])
         model = self._settings.model or "of that name"
-        self._asked = http.Asked(setup.agent_id, asked, model, key=f"the login: {LOGIN}")
-        self._turns = Turns()
-        self._kept = Kept(setup.agent_id, asked=asked, name="Claude Code")
-        self._session = claude_code_session.new()
-        self._one_at_a_time = asyncio.Lock()
+        self._request = http.Asked(setup.agent_id, command, model, key=f"the login: {LOGIN_HINT}")
+        self._tracker = TurnTracker()
+        self._process = Kept(setup.agent_id, asked=command, name="Claude Code")
+        self._session = ClaudeSession.begin()
+        self._lock = asyncio.Lock()
 
     async def start(self) -> None:
-        """The process starts with the first call."""
+        """Do nothing: the process starts with the first call."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """One turn, in the session that `own_session` names, or in a new one if that is lost."""
-        async with self._one_at_a_time:
+        """Run one turn, in the session of `own_session`, or in a new one if that is lost."""
+        async with self._lock:
             try:
-                output = await self._turn(input, emit)
+                output = await self._run_turn(input, emit)
             except SessionLostError:
                 emit(CallNote({"lost_session": self._session.id}))
-                output = await self._turn(input.afresh(), emit)
-            emit(claude_code_session.told(self._session))
+                output = await self._run_turn(input.afresh(), emit)
+            emit(self._session.dump())
             return output
 
     async def health(self) -> Health:
-        """Whether the program and a key or a login for it are there; it is not run."""
+        """Look for the program, and for a key or a login of it; it is not run."""
         try:
-            self._program()
+            self._find_program()
         except AgentUnavailable as error:
             return Health(ok=False, detail=f"{error.what}; {error.mend}")
-        given = self._environment()
-        if any(name in given for name in (*_KEYS, *_OTHER_PROVIDERS)) or _has_login(given):
+        environ = self._environment()
+        if any(name in environ for name in (*_KEYS, *_OTHER_PROVIDERS)) or _has_login(environ):
             return Health(ok=True)
-        wrong = launch.explain_missing_key(_KEYS, self._settings.env, self._setup.environ)
-        return Health(ok=False, detail=wrong or f"it has no login and no key; {LOGIN}")
+        problem = launch.explain_missing_key(_KEYS, self._settings.env, self._setup.environ)
+        return Health(ok=False, detail=problem or f"it has no login and no key; {LOGIN_HINT}")
 
     async def stop(self) -> None:
         """End the process."""
-        await self._kept.stop()
+        await self._process.stop()
 
-    async def _turn(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        system, prompt = self._setup.render(input)
-        own = claude_code_session.of(input.own_session)
-        if input.own_session and not own:
-            return await self._turn(input.afresh(), emit)
-        if not own or own.id != self._session.id or not self._kept.is_running():
-            await self._kept.stop()
-            self._session = own or claude_code_session.new()
-        turn = Turn(self._asked, emit, self._turns)
+    async def _run_turn(self, input: AgentInput, emit: Emit) -> AgentOutput:
+        session = ClaudeSession.load(input.own_session)
+        system, prompt = self._setup.render(input if session else input.afresh())
+        is_open = session is not None and session.id == self._session.id
+        if not is_open or not self._process.is_running():
+            await self._process.stop()
+            self._session = session or ClaudeSession.begin()
+        turn = ClaudeTurn(self._request, emit, self._tracker)
         try:
-            return await self._answer(turn, system, prompt, is_resumed=bool(own))
+            return await self._exchange(turn, system, prompt, is_resumed=session is not None)
         except asyncio.CancelledError:
-            emit(CallNote(self._kept.notes()))
+            emit(CallNote(self._process.notes()))
             raise
         except SessionLostError:
-            await self._kept.end()
+            await self._process.end()
             raise
         except AgentError as error:
-            await self._kept.end()
-            notes = self._kept.notes()
-            if own and claude_code_answer.LOST in notes.get("stderr", ""):
+            await self._process.end()
+            notes = self._process.notes()
+            if session and LOST_SESSION in notes.get("stderr", ""):
                 raise SessionLostError(notes["stderr"]) from error
             error.metadata = {**notes, **error.metadata}
             raise
         finally:
             if not self._settings.keep_alive:
-                await self._kept.stop()
+                await self._process.stop()
 
-    async def _answer(
-        self, turn: Turn, system: str, prompt: str, *, is_resumed: bool
+    async def _exchange(
+        self, turn: ClaudeTurn, system: str, prompt: str, *, is_resumed: bool
     ) -> AgentOutput:
-        program_file = self._program()
-        with launch.write_system_file(self._setup, program_file, system) as path:
-            session = ["--resume" if is_resumed else "--session-id", self._session.id]
+        path = self._find_program()
+        with launch.write_system_file(self._setup, path, system) as system_file:
+            session = ("--resume" if is_resumed else "--session-id", self._session.id)
             program = Program(
                 argv=[
-                    *(str(program_file), *_SPEAKS_JSON, *self._options()),
-                    *(*session, "--system-prompt-file", path, *self._settings.args),
+                    *(str(path), *_JSON_OPTIONS, *self._options(), *session),
+                    *("--system-prompt-file", system_file, *self._settings.args),
                 ],
                 cwd=programs.folder(self._setup.workspace, self._settings.cwd),
                 environ=self._environment(),
                 records=self._setup.records,
                 agent=self._setup.agent_id,
             )
-            result = await self._kept.exchange(
+            result = await self._process.exchange(
                 program,
-                _message(prompt, self._turns.expect()),
+                _message_line(prompt, self._tracker.expect()),
                 is_end=turn.is_end,
-                on_object=turn.take,
-                on_aside=self._turns.take,
-                on_sent=self._turns.sent,
+                on_object=turn.read_event,
+                on_aside=self._tracker.observe,
+                on_sent=self._tracker.mark_sent,
             )
-        output = turn.output(result, self._session.spent)
-        self._session = self._session._replace(spent=claude_code_session.spent_in(result))
-        return output.model_copy(update={"metadata": {**self._kept.notes(), **output.metadata}})
+        output = turn.read_result(result, self._session.spending)
+        self._session = self._session._replace(spending=read_spending(result))
+        return output.model_copy(update={"metadata": {**self._process.notes(), **output.metadata}})
 
-    def _program(self) -> Path:
-        """The program file: as set, else on PATH, else what `claude-agent-sdk` brought along."""
+    def _find_program(self) -> Path:
+        """Return the program as set, else on PATH, else that of the package `claude-agent-sdk`."""
         name = self._settings.program
         if name is None:
             return launch.find_program(self._setup, "claude", INSTALL, fallback=_bundled)
@@ -202,11 +211,10 @@ class ClaudeCodeAdapter:
         return programs.environment(self._setup.environ, {**_ENVIRONMENT, **self._settings.env})
 
 
-def _message(prompt: str, message_id: str) -> str:
-    """A prompt as a line; one that begins with a slash would be a command of Claude Code's."""
+def _message_line(prompt: str, message_id: str) -> str:
+    """Return a prompt as a line; one that begins with a slash would be a command."""
     text = f" {prompt}" if prompt.startswith("/") else prompt
-    content = [{"type": "text", "text": text}]
-    message = {"role": "user", "content": content}
+    message = {"role": "user", "content": [{"type": "text", "text": text}]}
     return json.dumps({"type": "user", "message": message, "uuid": message_id})
 
 
@@ -221,23 +229,22 @@ def _bundled() -> Path | None:
 
 
 def _has_login(environ: Mapping[str, str]) -> bool:
-    """Whether Claude Code has been logged in, or told how to get a key, in its files."""
-    home = environ.get("USERPROFILE" if sys.platform == "win32" else "HOME") or "."
-    given = environ.get("CLAUDE_CONFIG_DIR")
-    folder = Path(given or Path(home) / ".claude")
-    known: Any = _json_of((Path(given) if given else Path(home)) / ".claude.json")
-    settings: Any = _json_of(folder / "settings.json")
+    """Return True if Claude Code's files have a login, or a way to get a key."""
+    home = Path(environ.get("USERPROFILE" if sys.platform == "win32" else "HOME") or ".")
+    config = environ.get("CLAUDE_CONFIG_DIR")
+    folder = Path(config) if config else home / ".claude"
+    state = _read_object((Path(config) if config else home) / ".claude.json")
+    settings = _read_object(folder / "settings.json")
     return (
         (folder / ".credentials.json").is_file()
-        or any(known.get(key) for key in ("oauthAccount", "primaryApiKey"))
+        or any(state.get(key) for key in ("oauthAccount", "primaryApiKey"))
         or bool(settings.get("apiKeyHelper"))
         or any(key in (settings.get("env") or {}) for key in (*_KEYS, *_OTHER_PROVIDERS))
     )
 
 
-def _json_of(path: Path) -> dict[str, Any]:
+def _read_object(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return dict_or_empty(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return {}
-    return value if isinstance(value, dict) else {}

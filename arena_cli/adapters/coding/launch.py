@@ -21,13 +21,13 @@ def find_program(
     """
     path = programs.find(name, workspace=setup.workspace, environ=setup.environ) or fallback()
     if path is None:
-        what, hint = programs.why_missing(
+        problem, hint = programs.why_missing(
             name, workspace=setup.workspace, key="program", install=install
         )
-        raise AgentUnavailable(setup.agent_id, what, asked=name, mend=hint)
+        raise AgentUnavailable(setup.agent_id, problem, asked=name, mend=hint)
     if not programs.may_run_in(setup.workspace, setup.settings.cwd):
-        what = f"there is no folder {setup.workspace / setup.settings.cwd}"
-        raise AgentUnavailable(setup.agent_id, what, asked=name, mend="mend `cwd`, or make it")
+        problem = f"there is no folder {setup.workspace / setup.settings.cwd}"
+        raise AgentUnavailable(setup.agent_id, problem, asked=name, mend="mend `cwd`, or make it")
     return path
 
 

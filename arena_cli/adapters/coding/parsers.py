@@ -40,7 +40,7 @@ _CUT_OFF = "its answer was cut off at its limit of output tokens"
 
 
 class ReportedFailure(NamedTuple):
-    """Why there is no reply: the program's message, and the HTTP status that it amounts to."""
+    """The program's message that there is no reply, and the HTTP status that it amounts to."""
 
     message: str
     status: int | None = None
@@ -190,10 +190,8 @@ class CodingParser:
         Where there is a `total`, the output is all of it that is no input: reasoning included.
         """
         names = (input, output, cache_read, cache_write, total)
-        given, written, *_ = numbers = [
-            _count(at(counts, name)) if name else None for name in names
-        ]
-        if given is None and written is None:
+        numbers = [_count(at(counts, name)) if name else None for name in names]
+        if numbers[0] is None and numbers[1] is None:
             return
         fresh, generated, read, write, all_tokens = (number or 0 for number in numbers)
         if input_includes_cache:
@@ -510,8 +508,8 @@ def _plain(message: str) -> str:
     error = value.get("error", value) if isinstance(value, dict) else None
     inner = error.get("message") if isinstance(error, dict) else None
     if isinstance(error, dict) and isinstance(inner, str) and inner.strip():
-        before = message[:start].strip()
-        code = before if before.isdecimal() else error.get("code")
+        prefix = message[:start].strip()
+        code = prefix if prefix.isdecimal() else error.get("code")
         message = f"{code} {inner}" if str(code).isdecimal() else inner
     return texts.cut(" ".join(message.split()), _MAX_MESSAGE_CHARACTERS)
 
