@@ -1,4 +1,4 @@
-"""What a program wrote as an answer: bytes in, `AgentOutput` out."""
+"""Read a program's answer: bytes in, `AgentOutput` out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MISSING = object()
 
 
 class NotAnAnswerError(ValueError):
-    """The output is none that can be taken; `mend` says what to do about it."""
+    """The output is no answer; `mend` is a hint."""
 
     def __init__(self, what: str, mend: str = "") -> None:
         super().__init__(what)
@@ -35,7 +35,7 @@ class NotAnAnswerError(ValueError):
 
 @dataclass(frozen=True)
 class Format:
-    """What form an answer has: see the keys of `cli.CliSettings`."""
+    """The form of an answer: see the keys of `cli.CliSettings`."""
 
     kind: Kind = "text"
     answer: str | None = None
@@ -43,30 +43,30 @@ class Format:
     max_output_mb: float = 32
 
     def fits(self, value: dict[str, Any]) -> bool:
-        """Whether an object has what `where` says."""
-        return all(is_equal(at(value, place), wanted) for place, wanted in self.where.items())
+        """Return True if an object has the values of `where`."""
+        return all(is_equal(at(value, path), expected) for path, expected in self.where.items())
 
     def answer_in(self, value: dict[str, Any]) -> AgentOutput:
-        """The answer that an object holds. Raises NotAnAnswerError."""
+        """Return the answer in an object. Raises NotAnAnswerError."""
         if self.answer is None:
             return output_of(value)
-        found = at(value, self.answer)
-        if found is MISSING:
+        answer = at(value, self.answer)
+        if answer is MISSING:
             keys = ", ".join(list(value)[:12])
             raise NotAnAnswerError(
                 f"its result has no `{self.answer}`, only {keys or 'nothing'}",
                 "compare `answer` with what the program writes, or choose the object by `where`",
             )
-        if isinstance(found, dict):
-            return output_of(found)
-        content = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
-        if found is None or not content.strip():
+        if isinstance(answer, dict):
+            return output_of(answer)
+        content = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+        if answer is None or not content.strip():
             raise NotAnAnswerError(f"answered nothing: `{self.answer}` of its result is empty")
         return AgentOutput(content=content)
 
 
 class ProgramOutput:
-    """What a program wrote, read as it comes."""
+    """Read a program's output as it comes."""
 
     def __init__(self, format: Format) -> None:
         self._format = format
@@ -79,9 +79,9 @@ class ProgramOutput:
         self._replaced = False
 
     def feed(self, source: Source, data: bytes) -> str:
-        """Take what came; the new text of the answer, as far as it is known (none in JSON).
+        """Read the next bytes; return the new text of the answer ("" in JSON).
 
-        Raises NotAnAnswerError where stdout grows over the limit.
+        Raises NotAnAnswerError if stdout grows over the limit.
         """
         limit = self._format.max_output_mb * _MB
         self._size[source] += len(data)
@@ -97,23 +97,23 @@ class ProgramOutput:
         return self._read(source, self._streams[source].feed(data))
 
     def finish(self) -> str:
-        """No more comes; the rest of the answer's text."""
+        """Read the end of the output; return the last text of the answer."""
         if self._format.kind != "text":
             self._read("stderr", self._streams["stderr"].finish())
             self._objects["stderr"].finish()
-        rest = self._read("stdout", self._streams["stdout"].finish())
+        text = self._read("stdout", self._streams["stdout"].finish())
         self._objects["stdout"].finish()
-        return rest
+        return text
 
     def has_result(self) -> bool:
-        """Whether a whole result has come, so that a program that is silent now may be ended.
+        """Return True if a whole result has come, so that a silent program may be ended.
 
-        Never so for plain text, whose end cannot be known.
+        The end of plain text cannot be known.
         """
         if self._format.kind == "text":
             return False
         objects = self._objects["stdout"]
-        whole = objects.is_complete()
+        is_complete = objects.is_complete()
         if objects.last is None:
             return False
         if self._format.where:
@@ -122,22 +122,22 @@ class ProgramOutput:
             self._format.answer_in(objects.last)
         except NotAnAnswerError:
             return False
-        return whole
+        return is_complete
 
     def answer(self) -> AgentOutput:
-        """The answer, with `notes` in its metadata, after `finish`. Raises NotAnAnswerError."""
+        """Return the answer with `notes` as metadata, after `finish`. Raises NotAnAnswerError."""
         output = self._text_answer() if self._format.kind == "text" else self._json_answer()
         return output.model_copy(update={"metadata": {**output.metadata, **self.notes()}})
 
     def notes(self) -> dict[str, Any]:
-        """What stands beside the answer: `log`, `stderr`, `replaced_bytes`, where there are any."""
+        """Return the other output: `log`, `stderr`, `replaced_bytes`, as far as there is any."""
         log = "" if self._format.kind == "text" else self._objects["stdout"].log.text
         bad = self._streams["stdout"].replaced or self._replaced
         notes = {"log": log, "stderr": self._stderr_tail.text, "replaced_bytes": bad}
         return {name: note for name, note in notes.items() if note}
 
     def partial(self) -> str:
-        """What came on stdout; in JSON only its end."""
+        """Return the text on stdout; in JSON only its end."""
         return "".join(self._text) if self._format.kind == "text" else self._tail.text
 
     def _read(self, source: Source, text: str) -> str:
@@ -152,8 +152,8 @@ class ProgramOutput:
     def _text_answer(self) -> AgentOutput:
         content = "".join(self._text).removesuffix("\n")
         if not content.strip():
-            said = " (but wrote to stderr)" if self._stderr_tail.text else ""
-            raise NotAnAnswerError(f"answered nothing on stdout{said}")
+            stderr = " (but wrote to stderr)" if self._stderr_tail.text else ""
+            raise NotAnAnswerError(f"answered nothing on stdout{stderr}")
         return AgentOutput(content=content)
 
     def _json_answer(self) -> AgentOutput:
@@ -168,7 +168,7 @@ class ProgramOutput:
         count = sum(objects.count for objects in self._objects.values())
         if count:
             return NotAnAnswerError(
-                f"none of its {count} JSON objects has {_words(self._format.where)}",
+                f"none of its {count} JSON objects has {_format_conditions(self._format.where)}",
                 "compare `where` with what the program writes",
             )
         if not self._size["stdout"]:
@@ -179,7 +179,7 @@ class ProgramOutput:
 
 
 class TextStream:
-    """Bytes that come in pieces as text without control sequences."""
+    """Decode bytes that come in pieces to text without control sequences."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
@@ -189,12 +189,12 @@ class TextStream:
 
     @property
     def replaced(self) -> bool:
-        """Whether bytes that are not UTF-8 were replaced."""
+        """True if bytes that are not UTF-8 were replaced."""
         return self._marks > 0
 
     def feed(self, data: bytes) -> str:
         text = self._decoder.decode(data)
-        # U+FFFD may also stand in the output itself, over the border of two pieces.
+        # The output itself may contain U+FFFD, even across two pieces.
         self._marks += text.count(texts.REPLACEMENT)
         self._marks -= (self._last_bytes + data).count(_REPLACEMENT)
         self._last_bytes = (self._last_bytes + data)[-2:]
@@ -207,9 +207,9 @@ class TextStream:
 
 
 def output_of(value: dict[str, Any]) -> AgentOutput:
-    """The object as an answer. Raises NotAnAnswerError, which names the field that is wrong."""
-    known = AgentOutput.model_fields.keys() - {"metadata"}
-    if not known & value.keys():
+    """Return the object as an answer. Raises NotAnAnswerError, which names the wrong field."""
+    fields = AgentOutput.model_fields.keys() - {"metadata"}
+    if not fields & value.keys():
         keys = ", ".join(list(value)[:12])
         raise NotAnAnswerError(
             f"its result has no `content`, only {keys or 'nothing'}",
@@ -219,13 +219,13 @@ def output_of(value: dict[str, Any]) -> AgentOutput:
         return AgentOutput.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise NotAnAnswerError(f"its result is no answer: `{place}`: {first['msg']}") from error
+        path = ".".join(map(str, first["loc"]))
+        raise NotAnAnswerError(f"its result is no answer: `{path}`: {first['msg']}") from error
 
 
-def at(value: Any, place: str) -> Any:
-    """What stands at a dotted path, in which a number counts in a list; `MISSING` if nothing."""
-    for key in place.split("."):
+def at(value: Any, path: str) -> Any:
+    """Return the value at a dotted path, where a number is an index of a list, or `MISSING`."""
+    for key in path.split("."):
         if isinstance(value, dict) and key in value:
             value = value[key]
         elif isinstance(value, list) and _is_index(key, len(value)):
@@ -240,12 +240,12 @@ def _is_index(key: str, length: int) -> bool:
     return digits.isascii() and digits.isdigit() and -length <= int(key) < length
 
 
-def is_equal(value: Any, wanted: Any) -> bool:
-    """Whether a value is the wanted one; 1 is not true, and 0 is not false."""
-    return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
+def is_equal(value: Any, expected: Any) -> bool:
+    """Return True if the values are equal; 1 is not true, and 0 is not false."""
+    return bool(value == expected) and isinstance(value, bool) == isinstance(expected, bool)
 
 
-def _words(where: Mapping[str, Any]) -> str:
+def _format_conditions(conditions: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"{place}: {json.dumps(wanted, ensure_ascii=False)}" for place, wanted in where.items()
+        f"{path}: {json.dumps(value, ensure_ascii=False)}" for path, value in conditions.items()
     )

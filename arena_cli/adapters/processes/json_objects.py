@@ -1,8 +1,8 @@
-"""The JSON objects in what a program writes, found as it comes, in one pass.
+"""Find the JSON objects in a program's output as it comes, in one pass.
 
-Read are: one object a line, an object over many lines, an array of objects, several objects in a
-line, and all of these between lines that are no JSON (a banner, a fence, a log). An object that
-stands behind other text in its line counts only where no object begins a line.
+It reads one object a line, an object over many lines, an array of objects, several objects in a
+line, and all of these between lines that are no JSON (a banner, a fence, a log). An object after
+other text in its line counts only if no object begins a line.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from arena_cli.adapters.processes.tail import Tail
 
 _DECODER = json.JSONDecoder(strict=False)
 _BETWEEN = re.compile(r"[\s,\[\]]*+")
-# Strings are taken whole, so that no bracket in one counts; one without an end matches too.
+# A string matches as one token, so that no bracket in it counts; so does one without an end.
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[\[\]{}]')
 
-# A `{` that begins a line and is never closed is found out at the end, and the lines after it are
-# read again: so many times, lest the time grow with the square of the output.
+# That a `{` at the beginning of a line is never closed shows at the end only; then the lines after
+# it are read again. The limit keeps the time from growing with the square of the output.
 _MOST_REREADINGS = 4
 _MOST_STARTS_IN_A_LINE = 8
 
 
 @dataclass
 class _Open:
-    """An object over many lines, not yet closed: `depth` brackets are open."""
+    """An object over many lines that is not closed yet: `depth` brackets are open."""
 
     lines: list[str]
     depth: int
 
 
 class JsonObjects:
-    """Finds the last object for which `fits` holds; keeps the end of all else in `log`."""
+    """Find the last object for which `fits` is true; keep the end of all other text in `log`."""
 
     def __init__(self, fits: Callable[[dict[str, Any]], bool]) -> None:
         self.log = Tail()
@@ -52,40 +52,40 @@ class JsonObjects:
 
     @property
     def last(self) -> dict[str, Any] | None:
-        """The last object that fits, None so far."""
+        """The last object that fits; None if there is none so far."""
         return self._last if self._last is not None else self._last_within
 
     def feed(self, text: str) -> None:
-        """Take the next piece of the output."""
-        *lines, rest = text.replace("\r", "\n").split("\n")
+        """Read the next piece of the output."""
+        *lines, tail = text.replace("\r", "\n").split("\n")
         for line in lines:
             self._line.append(line)
             self._read_lines(["".join(self._line)])
             self._line.clear()
-        if rest:
-            self._line.append(rest)
+        if tail:
+            self._line.append(tail)
 
     def finish(self) -> None:
-        """No more comes: what is open is no JSON."""
+        """Read the end of the output: an open object is no JSON."""
         self._read_lines(["".join(self._line)])
         self._line.clear()
         while self._open is not None:
             self._read_lines(self._give_up(self._open))
 
     def is_complete(self) -> bool:
-        """Whether the output, as far as it came, is whole and ends with an object.
+        """Return True if the output so far is complete and ends with an object.
 
-        A last line without its end is read if it is whole by itself.
+        A last line without a line end is read if it is complete by itself.
         """
         line = "".join(self._line)
         if line.strip():
-            if not self._is_whole(line):
+            if not self._is_complete_line(line):
                 return False
             self._line.clear()
             self._read_lines([line])
         return self._ends_with_object and self._open is None and not self._open_arrays
 
-    def _is_whole(self, line: str) -> bool:
+    def _is_complete_line(self, line: str) -> bool:
         if not line.rstrip().endswith(("}", "]")):
             return False
         trial = JsonObjects(self._fits)
@@ -105,19 +105,19 @@ class JsonObjects:
             else:
                 queue.extendleft(reversed(self._read_within(line, self._open)))
 
-    def _read_from(self, line: str, at: int) -> None:
-        """Read the objects of a line, from an offset where none is open."""
+    def _read_from(self, line: str, position: int) -> None:
+        """Read the objects of a line, from a position where none is open."""
         while True:
-            between = _BETWEEN.match(line, at)
-            start = between.end() if between else at
+            between = _BETWEEN.match(line, position)
+            start = between.end() if between else position
             if start < len(line) and line[start] != "{":
-                return self._note(line[at:])
-            arrays = line.count("[", at, start) - line.count("]", at, start)
+                return self._note(line[position:])
+            arrays = line.count("[", position, start) - line.count("]", position, start)
             self._open_arrays = max(0, self._open_arrays + arrays)
             if start == len(line):
                 return None
             try:
-                value, at = _DECODER.raw_decode(line, start)
+                value, position = _DECODER.raw_decode(line, start)
             except json.JSONDecodeError as error:
                 # A line that ends too early is the beginning of an object, another is none.
                 if error.pos < len(line.rstrip()) or self._rereadings >= _MOST_REREADINGS:
@@ -129,7 +129,7 @@ class JsonObjects:
             self._take(value)
 
     def _read_within(self, line: str, open_object: _Open) -> list[str]:
-        """Read a line of an object over many lines; the lines to read again if it is none."""
+        """Read a line of an object over many lines; return the lines to read again."""
         depth, end = _closed_at(line, 0, open_object.depth)
         if depth > 0:
             open_object.lines.append(line)
@@ -179,7 +179,7 @@ class JsonObjects:
 
 
 def _closed_at(line: str, start: int, depth: int) -> tuple[int, int]:
-    """How many brackets are open after the line, or 0 and the offset behind the last one's end.
+    """Return the number of brackets open after the line, or 0 and the offset after the object.
 
     A string that the line does not end closes all: it is no JSON.
     """

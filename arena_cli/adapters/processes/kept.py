@@ -1,4 +1,4 @@
-"""One program kept alive between the calls of one agent: a JSON line in, JSON lines out.
+"""Keep one program alive between the calls of one agent: a JSON line in, JSON lines out.
 
     self._kept = kept.Kept(agent_id, asked=command_line, max_output_mb=32)     # once
     result = await self._kept.exchange(                                        # in `invoke`
@@ -7,8 +7,8 @@
     emit(CallNote(self._kept.notes()))                     # also after an error, or a cancellation
     await self._kept.stop()                                # in `stop`
 
-The first `exchange` starts the program; the next ones find it there. A call that fails or is
-cancelled ends it with its whole tree, and the next call starts another.
+The first `exchange` starts the program. A call that fails or is cancelled ends it with its whole
+tree, and the next call starts another.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from arena_cli.ground.errors import AgentError, AgentProtocolError, AgentUnavail
 STOP_GRACE_S = 0.5
 _END_GRACE_S = 1.0
 _MB = 1_000_000
-# How often the event loop looks at the pipes before an end that lies behind has been told.
-_LOOKS = 8
+# The rounds of the event loop in which the end of a program that has ended is surely reported.
+_LOOP_ROUNDS = 8
 
 _OnObject = Callable[[dict[str, Any]], None]
 
 
 class Kept:
-    """The program of one agent; its calls wait for each other.
+    """Keep the program of one agent; its calls wait for each other.
 
-    In errors it is called `name` and was asked for `asked`, as in "its program failed with exit
-    code 1"; `mend` says what to do where it cannot be started, or ends without a first answer.
+    Errors name it `name`, as in "its program failed with exit code 1", and its command line
+    `asked`; `mend` is the hint if it cannot be started, or ends before its first answer.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Kept:
         max_output_mb: float = math.inf,
     ) -> None:
         self._agent_id = agent_id
-        self._asked = asked
+        self._command_line = asked
         self._name = name
         self._mend = mend
         self._has_answered = False
@@ -59,8 +59,8 @@ class Kept:
         self._process: Process | None = None
         self._lines = Lines()
         self._ends: set[str] = set()
-        self._heard = _Heard()
-        self._one_at_a_time = asyncio.Lock()
+        self._remarks = _Remarks()
+        self._lock = asyncio.Lock()
 
     async def exchange(
         self,
@@ -72,42 +72,40 @@ class Kept:
         on_aside: _OnObject = lambda _: None,
         on_sent: Callable[[bool], None] = lambda _: None,
     ) -> dict[str, Any]:
-        """The first JSON object after `line` was written for which `is_end` holds.
+        """Write `line`; return the first JSON object after it for which `is_end` is true.
 
-        All others are told to `on_object` as they come, and to `on_aside` those that came before
-        `line` or after the end; `program` is what to start if none runs, and `on_sent` is told
-        whether it was.
+        `on_object` gets all others as they come, `on_aside` those before `line` and after the end.
+        `program` is started if none runs; `on_sent` gets True if it was.
         Raises AgentUnavailable if it cannot be started; AgentProtocolError, with `notes` as its
         metadata, if it ends before its answer or writes more than `max_output_mb` to stdout.
         """
-        async with self._one_at_a_time:
+        async with self._lock:
             try:
-                before = self._process
-                running = await self._ready(program, on_aside)
-                self._heard = _Heard()
+                previous = self._process
+                running = await self._get_ready(program, on_aside)
+                self._remarks = _Remarks()
                 running.write(line.encode("utf-8", "replace") + b"\n", last=False)
-                on_sent(running is not before)
+                on_sent(running is not previous)
                 return await self._answer(running, is_end, on_object, on_aside)
             except BaseException:
                 await self.end()
                 raise
 
     def is_running(self) -> bool:
-        """Whether a program is there, as far as its end has been told."""
+        """Return True if a program runs, as far as is known."""
         return self._process is not None and self._process.returncode is None
 
     def notes(self) -> dict[str, Any]:
-        """What stood beside the last answer: `log`, `stderr`, `replaced_bytes`, where any did."""
-        heard = self._heard
+        """Return the other output of the last call: `log`, `stderr`, `replaced_bytes`, if any."""
         notes = {
-            "log": heard.log.text,
-            "stderr": heard.stderr.text,
-            "replaced_bytes": heard.replaced,
+            "log": self._remarks.log.text,
+            "stderr": self._remarks.stderr.text,
+            "replaced_bytes": self._remarks.has_replaced,
         }
         return {name: note for name, note in notes.items() if note}
 
     async def stop(self) -> None:
-        """End the program, which may first end in peace: its stdin is closed."""
+        """Close the program's stdin, wait a moment for it to end, then end it."""
         running = self._process
         if running is not None:
             running.write(b"")
@@ -118,18 +116,18 @@ class Kept:
         await self.end()
 
     async def end(self) -> None:
-        """End the program's whole tree now."""
+        """End the program's whole tree at once."""
         running, self._process = self._process, None
         if running is not None:
             await running.end()
 
-    async def _ready(self, program: Program, on_aside: _OnObject) -> Process:
-        """The program that is there and well, else a new one; what came between calls is aside."""
+    async def _get_ready(self, program: Program, on_aside: _OnObject) -> Process:
+        """Return the running program, else a new one; report the objects between the calls."""
         if self._process is not None:
-            for _ in range(_LOOKS):
+            for _ in range(_LOOP_ROUNDS):
                 await asyncio.sleep(0)
-            self._read_what_is_there(self._process, on_aside)
-            if self._ends - {"stderr"}:
+            self._read_waiting(self._process, on_aside)
+            if self._has_ended():
                 await self.end()
         if self._process is None:
             self._lines, self._ends, self._has_answered = Lines(), set(), False
@@ -139,7 +137,7 @@ class Kept:
                 raise AgentUnavailable(
                     self._agent_id,
                     f"{self._name} could not be started: {error}",
-                    asked=self._asked,
+                    asked=self._command_line,
                     mend=self._mend,
                 ) from error
         return self._process
@@ -153,19 +151,20 @@ class Kept:
     ) -> dict[str, Any]:
         size = 0
         while True:
-            event = await running.event(_END_GRACE_S if self._ends - {"stderr"} else None)
-            lines = self._noticed(event) if event is not None else []
-            if event is None or len(self._ends) == 3:
+            event = await running.event(_END_GRACE_S if self._has_ended() else None)
+            lines = self._read_event(event) if event is not None else []
+            is_over = event is None or len(self._ends) == 3
+            if is_over:
                 lines += self._lines.rest()
             for number, line in enumerate(lines, start=1):
-                found = self._heard.object_in(line)
-                if found is not None and is_end(found):
+                value = self._remarks.read_object(line)
+                if value is not None and is_end(value):
                     self._has_answered = True
-                    self._read_what_is_there(running, on_aside, lines[number:])
-                    return found
-                if found is not None:
-                    on_object(found)
-            if event is None or len(self._ends) == 3:
+                    self._read_waiting(running, on_aside, lines[number:])
+                    return value
+                if value is not None:
+                    on_object(value)
+            if event is None or is_over:
                 raise await self._broken(running)
             size += len(event.data) if event.source == "stdout" else 0
             if size > self._max_output_mb * _MB:
@@ -174,24 +173,27 @@ class Kept:
                     "raise `max_output_mb` if its answers are so long",
                 )
 
-    def _noticed(self, event: Event) -> list[bytes]:
-        """Keep what an event says of stderr and of the end; the lines on stdout that it ends."""
+    def _has_ended(self) -> bool:
+        return bool(self._ends - {"stderr"})
+
+    def _read_event(self, event: Event) -> list[bytes]:
+        """Keep stderr and the end of a stream; return the lines on stdout that are complete."""
         if event.source == "exit" or not event.data:
             self._ends.add(event.source)
         elif event.source == "stderr":
-            self._heard.stderr.add(event.data)
+            self._remarks.stderr.add(event.data)
         else:
             return self._lines.feed(event.data)
         return []
 
-    def _read_what_is_there(
+    def _read_waiting(
         self, running: Process, on_aside: _OnObject, lines: Iterable[bytes] = ()
     ) -> None:
-        """What was said with the answer; what stdout says after it belongs to no call."""
-        after = list(lines)
+        """Read the waiting output; objects on stdout after the answer belong to no call."""
+        waiting = list(lines)
         while event := running.waiting_event():
-            after += self._noticed(event)
-        for line in after:
+            waiting += self._read_event(event)
+        for line in waiting:
             value = json_lines.read(line).value
             if value is not None:
                 on_aside(value)
@@ -200,36 +202,36 @@ class Kept:
         await self.end()
         code = running.returncode
         if "exit" not in self._ends or code is None:
-            how = "closed its stdout"
+            ending = "closed its stdout"
         else:
-            how = programs.how_it_ended(code) if code else "ended"
+            ending = programs.how_it_ended(code) if code else "ended"
         mend = "the next call starts another" if self._has_answered else self._mend
-        return self._error(f"{self._name} {how} before it answered", mend)
+        return self._error(f"{self._name} {ending} before it answered", mend)
 
-    def _error(self, what: str, mend: str) -> AgentProtocolError:
+    def _error(self, problem: str, mend: str) -> AgentProtocolError:
         notes = self.notes()
         return AgentProtocolError(
             self._agent_id,
-            what,
-            asked=self._asked,
+            problem,
+            asked=self._command_line,
             came=programs.last_words(notes.get("stderr") or notes.get("log", "")),
             mend=mend,
             metadata=notes,
         )
 
 
-class _Heard:
-    """What stood beside the answer of one call."""
+class _Remarks:
+    """The output of one call besides its answer."""
 
     def __init__(self) -> None:
         self.log = Tail()
         self.stderr = ByteTail()
-        self.replaced = False
+        self.has_replaced = False
 
-    def object_in(self, line: bytes) -> dict[str, Any] | None:
-        """The JSON object that a line of stdout is; what is none is kept in the log."""
-        found = json_lines.read(line)
-        self.replaced = self.replaced or found.replaced
-        if found.value is None and found.text:
-            self.log.add(found.text + "\n")
-        return found.value
+    def read_object(self, line: bytes) -> dict[str, Any] | None:
+        """Return the JSON object in a line of stdout; keep any other line in the log."""
+        parsed = json_lines.read(line)
+        self.has_replaced = self.has_replaced or parsed.replaced
+        if parsed.value is None and parsed.text:
+            self.log.add(parsed.text + "\n")
+        return parsed.value

@@ -1,8 +1,8 @@
-"""One run of a program: started, fed and read at the same time, ended with its whole tree.
+"""Run a program once: start it, feed and read it at the same time, end it with its whole tree.
 
     end = await one_run.run(agent_id, Command(argv, stdin, asked, cwd, environ, records), output)
 
-`output` is told all that the program writes (`Output`); how an answer is made of it is its own.
+`output` is fed all that the program writes (`Output`) and makes an answer of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GRACE_S = 1.0
 
 @dataclass(frozen=True)
 class Command:
-    """What is run: `argv[0]` is a path; `asked` is the command line without any text of a prompt.
+    """A program to run: `argv[0]` is a path, `asked` the command line without a prompt's text.
 
     `records` is the folder of `strays`.
     """
@@ -38,55 +38,54 @@ class Command:
 
 
 class Output(Protocol):
-    """Who reads what a program writes; where `feed` or `finish` raises, the program is ended."""
+    """A reader of a program's output; if `feed` or `finish` raises, the program is ended."""
 
     def feed(self, source: Source, data: bytes) -> None:
-        """Take what came."""
+        """Read the next bytes."""
         ...
 
     def finish(self) -> None:
-        """No more comes."""
+        """Read the end of the output."""
         ...
 
     def has_result(self) -> bool:
-        """Whether a whole result has come, so that a program that is silent now may be ended."""
+        """Return True if a whole result has come, so that a silent program may be ended."""
         ...
 
     def cut_off(self) -> None:
-        """No more comes, as the call was cancelled; tell what there is of an answer."""
+        """Report the partial output of a call that was cancelled."""
         ...
 
 
 class End(NamedTuple):
-    """How a program ended: its exit code (None: it was ended after its result)."""
+    """The end of a program: its exit code (None: it was ended after its result)."""
 
     code: int | None
 
     @property
     def after_result(self) -> bool:
-        """Whether it would not end by itself."""
+        """True if the program did not end by itself."""
         return self.code is None
 
 
 async def run(agent_id: str, command: Command, output: Output) -> End:
-    """Run it to its end, or until it is silent though its result is there.
+    """Run a program to its end, or until it is silent after its result; none of it keeps running.
 
-    Raises AgentUnavailable if it cannot be started, and what `output` raises. However it ends,
-    nothing of it is left running.
+    Raises AgentUnavailable if it cannot be started, and the errors that `output` raises.
     """
-    running = await _started(agent_id, command)
+    running = await _start(agent_id, command)
     try:
         running.write(command.stdin)
         return await _read(running, output)
     except asyncio.CancelledError:
         await running.end()
-        _tell_rest(running, output)
+        _cut_off(running, output)
         raise
     finally:
         await running.end()
 
 
-async def _started(agent_id: str, command: Command) -> Process:
+async def _start(agent_id: str, command: Command) -> Process:
     program = Program(command.argv, command.cwd, command.environ, command.records, agent_id)
     try:
         return await process.start(program)
@@ -123,8 +122,8 @@ async def _read(running: Process, output: Output) -> End:
     return End(running.returncode)
 
 
-def _tell_rest(running: Process, output: Output) -> None:
-    """What the program had written when it was cut off, and was not read yet."""
+def _cut_off(running: Process, output: Output) -> None:
+    """Feed the output that was not read yet when the call was cancelled."""
     with contextlib.suppress(NotAnAnswerError):
         while event := running.waiting_event():
             if event.source != "exit" and event.data:

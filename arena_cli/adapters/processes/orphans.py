@@ -1,8 +1,8 @@
-"""The processes that a program started and that went their own way: found by a mark, and reaped.
+"""Find and reap the processes that a program started and that left its group.
 
-Every program gets a variable that all under it inherit, whatever group or session they go to. On
-Linux arena is made the parent of what loses its parent below it, so that only its own few children
-need to be looked at; elsewhere all processes of the user that began after the program are.
+Every program gets a variable, the mark, which all under it inherit in any group or session. On
+Linux arena becomes the parent of the orphans below it, so that only its own few children need to
+be examined; elsewhere all processes of the user are that began after the program.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 
 VARIABLE = "ARENA_PROCESS"
 
-# What arena starts itself: the marks of those that are being started, whose pid is not known yet,
-# and the pids of the others, as far as they were not reaped.
+# The programs of arena: the marks of those that are being started, whose pid is not known yet, and
+# the pids of the others until they are reaped.
 starting: set[str] = set()
 programs: set[int] = set()
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MARK = re.compile(rb"(?:^|\0)" + VARIABLE.encode() + rb"=([^\0]*)")
-# Who started a process reaps it well within this time (seconds).
+# The parent of a process reaps it well within this time (seconds).
 _REAPED_BY_OWNER_S = 2.0
 _MOST_LOOKS = 20
 _EXEC_LIMIT_S = 0.1
@@ -36,18 +36,18 @@ _CLOCK_SLACK_S = 2.0
 
 
 def new_mark() -> str:
-    """A mark for one program and all that it will start."""
+    """Return a mark for a program and all that it will start."""
     return secrets.token_hex(8)
 
 
 def marked(environ: Mapping[str, str], mark: str) -> dict[str, str]:
-    """The environment with the mark, after those of the programs that arena itself runs under."""
+    """Return the environment with the mark, after those of the programs that arena runs under."""
     return {**environ, VARIABLE: f"{os.environ.get(VARIABLE, '')} {mark}".strip()}
 
 
 @cache
 def prctl() -> Callable[..., int]:
-    """Linux: the system call of that name."""
+    """Return Linux's system call of that name."""
     import ctypes  # noqa: PLC0415 - only where a program is started
 
     function: Callable[..., int] = ctypes.CDLL(None).prctl
@@ -56,12 +56,12 @@ def prctl() -> Callable[..., int]:
 
 @cache
 def adopt() -> bool:
-    """Make this process the parent of all below it that lose theirs; whether it now is."""
+    """Make this process the parent of the orphans below it; return True if it now is."""
     return sys.platform == "linux" and prctl()(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 def has_group(leader: int) -> bool:
-    """Whether any process is left of the group that it leads or led; False without groups."""
+    """Return True if any process is left of the leader's group; False without groups."""
     if sys.platform == "win32":
         return False
     try:
@@ -72,10 +72,10 @@ def has_group(leader: int) -> bool:
 
 
 def left(mark: str, since: float) -> list[int]:
-    """The processes with the mark that live on without a parent, or (not on Linux) all with it.
+    """Return the orphans with the mark, or (not on Linux) all processes with it.
 
-    `since` is when their program was started, in seconds since 1970. None on Windows, where a job
-    holds them.
+    `since` is the time when their program was started, in seconds since 1970. There are none on
+    Windows, where a job holds them.
     """
     if sys.platform == "win32":
         return []
@@ -84,33 +84,33 @@ def left(mark: str, since: float) -> list[int]:
     return [child.pid for child in _living_orphans() if mark in _marks[child.key]]
 
 
-def reap(known: Iterable[int] = ()) -> None:
-    """Let those be gone that ended as orphans; costs next to nothing where there are none.
+def reap(program_pids: Iterable[int] = ()) -> None:
+    """Reap the orphans that have ended; without any it costs next to nothing.
 
-    `known` are pids that are of a program for certain.
+    `program_pids` are certain to be processes of a program.
     """
     if sys.platform == "linux" and adopt():
-        for pid in set(known) - programs:
+        for pid in set(program_pids) - programs:
             _reap(pid)
         _living_orphans()
 
 
 def anywhere(mark: str, since: float = 0.0) -> list[int]:
-    """All processes with the mark, but this one and those above it."""
-    import psutil  # noqa: PLC0415 - only for what is no child
+    """Return all processes with the mark, except this one and those above it."""
+    import psutil  # noqa: PLC0415 - only for processes that are no children
 
     spared = {os.getpid(), *(above.pid for above in psutil.Process().parents())}
-    found = []
+    pids = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid in spared or process.create_time() < since - _CLOCK_SLACK_S:
                 continue
-            if not _is_anothers(process) and mark in process.environ().get(VARIABLE, "").split():
-                found.append(process.pid)
-    return found
+            if not _has_other_user(process) and mark in process.environ().get(VARIABLE, "").split():
+                pids.append(process.pid)
+    return pids
 
 
-def _is_anothers(process: Any) -> bool:
+def _has_other_user(process: Any) -> bool:
     return sys.platform != "win32" and bool(process.uids().real != os.getuid())
 
 
@@ -128,30 +128,30 @@ class _Child(NamedTuple):
         return self.pid, self.began
 
 
-# What is known of the children that are no program of arena's: the marks of those that live, and
-# since when those have ended that may be reaped by someone else.
+# The children that are no program of arena's: the marks of the living ones, and the time when those
+# were seen to have ended that another part of arena may reap.
 _marks: dict[tuple[int, int], list[str]] = {}
 _doubtful: dict[int, float] = {}
 
 
 def _living_orphans() -> list[_Child]:
-    """The children that this process did not start as programs; those that ended are reaped."""
+    """Return the children that this process did not start as programs; reap those that ended."""
     living: dict[int, _Child] = {}
-    before, pids = set[int](), _children()
+    previous, pids = set[int](), _children()
     for _ in range(_MOST_LOOKS):
         living = {pid: child for pid in pids if (child := _living(pid)) is not None}
-        before, pids = pids, _children()
-        if pids <= before:  # else one may have ended in between, and left a child of its own
+        previous, pids = pids, _children()
+        if pids <= previous:  # else one may have ended in between, and left a child of its own
             break
     for key in _marks.keys() - {child.key for child in living.values()}:
         del _marks[key]
-    for gone in _doubtful.keys() - pids:
-        del _doubtful[gone]
+    for pid in _doubtful.keys() - pids:
+        del _doubtful[pid]
     return list(living.values())
 
 
 def _living(pid: int) -> _Child | None:
-    """A child that lives, its marks known; one that has ended is reaped if that may be."""
+    """Return a child that lives and note its marks; reap one that has ended if that is allowed."""
     if time.monotonic() - _doubtful.get(pid, -math.inf) < _REAPED_BY_OWNER_S:
         return None
     child = _child(pid)
@@ -183,7 +183,7 @@ def _children() -> set[int]:
 
 
 def _child(pid: int) -> _Child | None:
-    """See proc_pid_stat(5)."""
+    """Read a child's state; see proc_pid_stat(5)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -194,26 +194,27 @@ def _child(pid: int) -> _Child | None:
 
 
 def _marks_of(child: _Child) -> list[str]:
-    """Its marks but those of this process; in the middle of an exec it has none for a moment."""
+    """Return its marks but those of this process; during an exec it has none for a moment."""
     limit = time.monotonic() + _EXEC_LIMIT_S
     try:
         while not (environ := Path(f"/proc/{child.pid}/environ").read_bytes()):
-            now = _child(child.pid)
-            if now is None or not now.is_starting or time.monotonic() > limit:
+            current = _child(child.pid)
+            if current is None or not current.is_starting or time.monotonic() > limit:
                 return []
             time.sleep(0.001)
     except OSError:
         return []
-    found = _MARK.search(environ)
-    marks = found[1].decode("ascii", "replace").split() if found else []
+    match = _MARK.search(environ)
+    marks = match[1].decode("ascii", "replace").split() if match else []
     return marks[len(os.environ.get(VARIABLE, "").split()) :]
 
 
 def _is_inherited(child: _Child) -> bool:
-    """Whether a child that has ended was started by a program, and not by another part of arena.
+    """Return True if a child that has ended was started by a program, not by a part of arena.
 
-    What another part starts is in arena's session, or leads one of its own; of the latter, and of
-    daemons that were never seen alive, only those are reaped that their owner would have.
+    A process that a part of arena starts is in arena's session, or leads one of its own. A leader
+    may also be a program's daemon: it is reaped if it had a mark, or if no parent has reaped it
+    for a while.
     """
     if sys.platform == "win32" or child.session == os.getsid(0):
         return False

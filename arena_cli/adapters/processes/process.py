@@ -1,4 +1,4 @@
-"""One program from its start to its end: fed and drained at the same time, ended with its tree."""
+"""Start a program, feed and drain it at the same time, and end it with its whole tree."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from arena_cli.adapters.processes import orphans, strays, winjob
-
-if TYPE_CHECKING:
-    from arena_cli.adapters.processes.tree import Tree
+from arena_cli.adapters.processes.tree import Tree
 
 TERM_GRACE_S = 0.5
 _POLL_S = 0.01
@@ -30,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Program:
-    """What to start: `argv[0]` is a path; `records` is the folder of `strays`; `agent` its id."""
+    """A program to start: `argv[0]` is a path, `records` the folder of `strays`, `agent` an id."""
 
     argv: Sequence[str]
     cwd: Path
@@ -40,17 +38,17 @@ class Program:
 
 
 class Event(NamedTuple):
-    """Bytes as they came. Without any, `source` is over; `exit` is the program itself."""
+    """Bytes as they came; no bytes mean that `source` has ended (`exit`: the program itself)."""
 
     source: Literal["stdout", "stderr", "exit"]
     data: bytes = b""
 
 
 async def start(program: Program) -> Process:
-    """The running program, recorded, the leader of its own group. Raises OSError."""
+    """Start and record a program, the leader of its own group. Raises OSError."""
     process = Process()
     try:
-        await _through(process.spawn(program))
+        await _finish(process.spawn(program))
     except BaseException:
         await process.end()
         raise
@@ -58,7 +56,7 @@ async def start(program: Program) -> Process:
 
 
 class Process(asyncio.SubprocessProtocol):
-    """A running program, made by `start`."""
+    """A running program; `start` makes it."""
 
     def __init__(self) -> None:
         self.returncode: int | None = None
@@ -71,12 +69,12 @@ class Process(asyncio.SubprocessProtocol):
         self._events: deque[Event] = deque()
         self._waiting = 0
         self._paused: set[int] = set()
-        self._news = asyncio.Event()
+        self._has_news = asyncio.Event()
         self._exited = asyncio.Event()
         self._closed = asyncio.Event()
 
     async def spawn(self, program: Program) -> None:
-        """Start it; see `start`."""
+        """Start the program; see `start`."""
         orphans.adopt()
         orphans.starting.add(self._mark)
         self._began = time.time()
@@ -97,9 +95,9 @@ class Process(asyncio.SubprocessProtocol):
         )
 
     def write(self, data: bytes, *, last: bool = True) -> None:
-        """Give it input, as fast as it takes it; after the `last` its stdin is closed.
+        """Write to its stdin, as fast as it reads; after the `last` data close it.
 
-        A program that does not want it is no error.
+        It is no error if the program does not read it.
         """
         orphans.reap()
         pipe: Any = self._transport and self._transport.get_pipe_transport(0)
@@ -111,16 +109,16 @@ class Process(asyncio.SubprocessProtocol):
             pipe.close()
 
     async def event(self, timeout: float | None = None) -> Event | None:
-        """What came next; None when nothing did for `timeout` seconds (None: however long)."""
+        """Return the next event; None if there is none for `timeout` seconds (None: no limit)."""
         if not self._events:
-            self._news.clear()
+            self._has_news.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
-                    await self._news.wait()
+                    await self._has_news.wait()
         return self.waiting_event()
 
     def waiting_event(self) -> Event | None:
-        """What came already and was not taken yet."""
+        """Return the next event if there is one already."""
         if not self._events:
             return None
         event = self._events.popleft()
@@ -130,16 +128,16 @@ class Process(asyncio.SubprocessProtocol):
         return event
 
     async def end(self) -> None:
-        """End the whole tree, however often the caller is cancelled meanwhile; it is all reaped."""
+        """End and reap the whole tree, even if the caller is cancelled meanwhile."""
         if self._transport is not None:
-            await _through(self._end(self._transport))
+            await _finish(self._end(self._transport))
 
     async def _end(self, transport: asyncio.SubprocessTransport) -> None:
         pid = transport.get_pid()
-        others = self._others()
+        orphan_pids = self._orphans()
         if self.returncode is not None:
             self._has_group = self._has_group and orphans.has_group(pid)
-        if self.returncode is None or self._has_group or others:
+        if self.returncode is None or self._has_group or orphan_pids:
             await self._end_tree(pid)
         if self._close_job is not None:
             self._close_job()
@@ -147,31 +145,29 @@ class Process(asyncio.SubprocessProtocol):
         if stdin is not None and stdin.get_write_buffer_size():
             stdin.abort()
         if self.returncode is not None:
-            # Not before: closing reaps the program, behind the back of who watches for its end.
+            # Not before: closing reaps the program, and asyncio's child watcher would miss its end.
             transport.close()
-            await _within(_KILL_WAIT_S, self._closed)
+            await _wait(_KILL_WAIT_S, self._closed)
             if self._record is not None:
                 strays.forget(self._record)
 
     async def _end_tree(self, pid: int) -> None:
-        from arena_cli.adapters.processes.tree import Tree  # noqa: PLC0415 - most programs end by themselves
-
-        runs = self.returncode is None or self._has_group
-        tree = Tree(pid if runs else None, self._others)
+        is_running = self.returncode is None or self._has_group
+        tree = Tree(pid if is_running else None, self._orphans)
         tree.look()
         try:
             tree.terminate()
-            await _gone(tree, TERM_GRACE_S)
+            await _wait_gone(tree, TERM_GRACE_S)
         finally:
-            await _killed(tree, _KILL_WAIT_S)
-        await _within(_KILL_WAIT_S, self._exited)
+            await _kill(tree, _KILL_WAIT_S)
+        await _wait(_KILL_WAIT_S, self._exited)
 
-    def _others(self) -> list[int]:
-        """What of its tree has no parent any more."""
+    def _orphans(self) -> list[int]:
+        """Return the processes of its tree whose parent has ended."""
         return orphans.left(self._mark, self._began)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self._tell(Event("stdout" if fd == 1 else "stderr", data))
+        self._add_event(Event("stdout" if fd == 1 else "stderr", data))
         self._waiting += len(data)
         if self._waiting >= _MOST_WAITING:
             self._pause(fd)
@@ -179,7 +175,7 @@ class Process(asyncio.SubprocessProtocol):
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         self._paused.discard(fd)
         if fd != 0:
-            self._tell(Event("stdout" if fd == 1 else "stderr"))
+            self._add_event(Event("stdout" if fd == 1 else "stderr"))
 
     def process_exited(self) -> None:
         if self._transport is not None:
@@ -190,7 +186,7 @@ class Process(asyncio.SubprocessProtocol):
             orphans.reap()
             self._has_group = orphans.has_group(pid)
         self._exited.set()
-        self._tell(Event("exit"))
+        self._add_event(Event("exit"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.SubprocessTransport", transport)
@@ -199,9 +195,9 @@ class Process(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         self._closed.set()
 
-    def _tell(self, event: Event) -> None:
+    def _add_event(self, event: Event) -> None:
         self._events.append(event)
-        self._news.set()
+        self._has_news.set()
 
     def _pause(self, fd: int) -> None:
         pipe: Any = self._transport and self._transport.get_pipe_transport(fd)
@@ -226,22 +222,25 @@ def _own_group() -> dict[str, Any]:
 
 
 def _dies_with_parent() -> Callable[[], None] | None:
-    """What makes the kernel kill a new process when this one is killed; None where none can."""
+    """Return a hook for the new process, so that the kernel kills it if this one is killed.
+
+    Only Linux has one.
+    """
     if sys.platform != "linux":
         return None
     prctl = orphans.prctl()  # loaded before the fork
     parent = os.getpid()
 
-    def ask() -> None:
+    def request_signal() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    return ask
+    return request_signal
 
 
-async def _through(work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which runs to its end though the caller is cancelled meanwhile."""
+async def _finish(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to its end, even if the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -256,16 +255,16 @@ async def _through(work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
-async def _gone(tree: Tree, limit_s: float) -> None:
-    """Wait until none of a tree is left; nothing tells of the end of what is not one's child."""
+async def _wait_gone(tree: Tree, limit_s: float) -> None:
+    """Wait until none of a tree is left."""
     clock = asyncio.get_running_loop().time
     limit = clock() + limit_s
-    while tree.is_alive() and clock() < limit:  # noqa: ASYNC110 - nothing tells of their end
+    while tree.is_alive() and clock() < limit:  # noqa: ASYNC110 - no event for those that are no children
         await asyncio.sleep(_POLL_S)
 
 
-async def _killed(tree: Tree, limit_s: float) -> None:
-    """End all of a tree that is left, and what it starts meanwhile."""
+async def _kill(tree: Tree, limit_s: float) -> None:
+    """Kill all that is left of a tree, and all that it starts meanwhile."""
     clock = asyncio.get_running_loop().time
     limit = clock() + limit_s
     while tree.look() and clock() < limit:
@@ -273,7 +272,7 @@ async def _killed(tree: Tree, limit_s: float) -> None:
         await asyncio.sleep(_POLL_S)
 
 
-async def _within(limit_s: float, event: asyncio.Event) -> None:
+async def _wait(limit_s: float, event: asyncio.Event) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(limit_s):
             await event.wait()

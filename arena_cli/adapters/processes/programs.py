@@ -1,4 +1,4 @@
-"""What holds for programs of every kind: where they are found, what environment they get."""
+"""Find an agent's program, and prepare its folder, arguments and environment."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _CHARACTERS_SHOWN = 600
 _GIVEN_BEGINNINGS = ("LC_", "SSL_CERT_", "XDG_")
 
 LONGEST_ARGUMENT = 30_000
-# What an option, a Windows switch or a file of arguments begins with.
+# The first characters of an option, a Windows switch and a file of arguments.
 _OPTION_MARKS = ("-", "/", "@")
 _BATCH_SUFFIXES = (".cmd", ".bat")
 _BATCH_SPECIAL = frozenset('&|<>^%!"')
 
 
 class ProgramSettings(Settings):
-    """The keys that all kinds have whose agent is a program.
+    """The keys of all kinds whose agent is a program.
 
     `args` are more arguments, `env` more variables (a value, or `inherit`), `cwd` is where it runs,
     from the workspace.
@@ -43,41 +43,41 @@ class ProgramSettings(Settings):
 
     looks_only: ClassVar[bool] = True
     powers: ClassVar[tuple[str, ...]] = ()
-    """The keys that say what the program may do."""
+    """The keys that tell what the program may do."""
 
     args: list[str] = []
     env: dict[str, str] = {}
     cwd: str = "."
 
     @classmethod
-    def command_line(cls, given: Mapping[str, Any]) -> list[str]:
+    def command_line(cls, keys: Mapping[str, Any]) -> list[str]:
         """Return the program and its own arguments."""
-        named = given.get("command") or given.get("program")
-        return [str(word) for word in named] if isinstance(named, list) else [str(named)]
+        command = keys.get("command") or keys.get("program")
+        return [str(word) for word in command] if isinstance(command, list) else [str(command)]
 
     @classmethod
-    def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
-        """Return the command line, with the variables that the profile sets and what it may do."""
-        args, env = given.get("args"), given.get("env")
-        words = [*cls.command_line(given), *(args if isinstance(args, list) else [])]
-        more = env if isinstance(env, Mapping) else {}
-        for name, value in more.items():
+    def endpoints(cls, keys: Mapping[str, Any]) -> list[Endpoint]:
+        """Return the command line, with the variables that the profile sets and its powers."""
+        args, env = keys.get("args"), keys.get("env")
+        words = [*cls.command_line(keys), *(args if isinstance(args, list) else [])]
+        variables = env if isinstance(env, Mapping) else {}
+        for name, value in variables.items():
             if value != INHERIT:
                 secret = excerpt.is_secret(str(name)) and not is_open(value)
                 words.insert(0, f"{name}={excerpt.HIDDEN if secret else value}")
         facts = [shlex.join(map(str, words))]
-        facts += [f"{key}: {given[key]}" for key in (*cls.powers, "cwd") if given.get(key)]
-        inherited = (str(name) for name, value in more.items() if value == INHERIT)
+        facts += [f"{key}: {keys[key]}" for key in (*cls.powers, "cwd") if keys.get(key)]
+        inherited = (str(name) for name, value in variables.items() if value == INHERIT)
         return [Endpoint("program", " · ".join(facts), tuple(inherited))]
 
 
 def may_run_in(workspace: Path, cwd: str) -> bool:
-    """Return whether there is such a folder, or it is made when a program is started in it.
+    """Return True if the folder is there, or will be made when a program is started in it.
 
-    That is a folder of an agent's own below `work/`, to which no link leads.
+    The latter are the agents' own folders below `work/`, if no link leads there.
     """
     folder = workspace / cwd
-    if not _is_own(cwd):
+    if not _is_own_folder(cwd):
         return folder.is_dir()
     return folder.resolve().is_relative_to(workspace.resolve()) and (
         folder.is_dir() or not folder.exists()
@@ -85,10 +85,10 @@ def may_run_in(workspace: Path, cwd: str) -> bool:
 
 
 def folder(workspace: Path, cwd: str) -> Path:
-    """Return the folder to run a program in; an agent's own is made, out of git's sight."""
+    """Return the folder to run a program in; make an agent's own, which git ignores."""
     path = workspace / cwd
-    if _is_own(cwd) and not path.is_dir():
-        # Whoever starts the program reports a folder that cannot be made.
+    if _is_own_folder(cwd) and not path.is_dir():
+        # A folder that cannot be made is reported when the program is started.
         with contextlib.suppress(OSError):
             path.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError), (workspace / WORK / ".gitignore").open("x") as file:
@@ -96,59 +96,59 @@ def folder(workspace: Path, cwd: str) -> Path:
     return path
 
 
-def _is_own(cwd: str) -> bool:
-    parts = PurePath(cwd).parts
-    return len(parts) > 1 and parts[0] == WORK and ".." not in parts
+def _is_own_folder(cwd: str) -> bool:
+    names = PurePath(cwd).parts
+    return len(names) > 1 and names[0] == WORK and ".." not in names
 
 
 def find(name: str, *, workspace: Path, environ: Mapping[str, str]) -> Path | None:
-    """The program file; a name without a separator is looked for on PATH, others from `workspace`.
+    """Return the program file: a bare name on PATH, any other from `workspace`.
 
-    None where there is none that may be executed.
+    None if there is none that can be executed.
     """
     if Path(name).name != name:
-        found = shutil.which(str(workspace / name))
+        path = shutil.which(str(workspace / name))
     else:
-        found = shutil.which(name, path=environ.get("PATH", ""))
-    return Path(found).absolute() if found else None
+        path = shutil.which(name, path=environ.get("PATH", ""))
+    return Path(path).absolute() if path else None
 
 
 def why_missing(name: str, *, workspace: Path, key: str, install: str = "") -> tuple[str, str]:
-    """What is wrong where `find` found nothing, and what to do; `key` is the setting that names it.
+    """Return why `find` found nothing, and a hint; `key` is the setting that names the program.
 
-    `install` says how to get it.
+    `install` tells how to get it.
     """
     if Path(name).name == name:
         get = f"install it ({install})" if install else "install it"
         return f"there is no program {name} on PATH", f"{get}, or give its path in `{key}`"
-    what = f"there is no program {name} at {workspace / name}"
+    problem = f"there is no program {name} at {workspace / name}"
     if not (workspace / name).is_file():
-        return what, f"paths in `{key}` start from the workspace"
+        return problem, f"paths in `{key}` start from the workspace"
     return (
-        f"{what}: the file is there, but it cannot be executed",
+        f"{problem}: the file is there, but it cannot be executed",
         "make it executable, or name what runs it first, as in [python, bot.py]",
     )
 
 
 def is_batch(program: Path) -> bool:
-    """Whether it is a batch file, in which an argument could run commands."""
+    """Return True for a batch file, in which an argument could run commands."""
     return program.suffix.lower() in _BATCH_SUFFIXES
 
 
 def holds_commands(program: Path, text: str) -> bool:
-    """Whether the program, a batch file, would find commands in an argument."""
+    """Return True if the program is a batch file and would find commands in an argument."""
     return is_batch(program) and not _BATCH_SPECIAL.isdisjoint(text)
 
 
 def argument(text: str) -> str:
-    """A text as an argument that no program takes for an option, and no system cuts at a NUL."""
+    """Return a text as an argument that is no option, and that no system cuts at a NUL."""
     text = text.replace("\0", texts.REPLACEMENT)
     return f" {text}" if text.startswith(_OPTION_MARKS) else text
 
 
 @contextlib.contextmanager
 def text_file(folder: Path, text: str) -> Iterator[str]:
-    """The path of a new file in `folder` with the text, for as long as it is needed. OSError."""
+    """Write the text to a new file in `folder`, yield its path, remove it. Raises OSError."""
     ownfiles.make_folder(folder, below=folder.parents[2])
     handle, path = tempfile.mkstemp(".txt", "prompt-", folder.absolute())
     try:
@@ -160,22 +160,22 @@ def text_file(folder: Path, text: str) -> Iterator[str]:
             Path(path).unlink()
 
 
-def environment(environ: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """What a program gets of the environment, and `more`: a value, or `inherit`.
+def environment(environ: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Return a program's variables: the common ones, and those of `env` (a value, or `inherit`).
 
-    What is to be inherited but is not set is left out.
+    A variable to inherit that is not set is left out.
     """
-    given = {name: value for name, value in environ.items() if is_always_given(name)}
-    for name, value in more.items():
+    passed = {name: value for name, value in environ.items() if is_always_given(name)}
+    for name, value in env.items():
         if value != INHERIT:
-            given[name] = value
+            passed[name] = value
         elif name in environ:
-            given[name] = environ[name]
-    return given
+            passed[name] = environ[name]
+    return passed
 
 
 def is_always_given(name: str) -> bool:
-    """Return whether every program gets the variable, whatever its profile says."""
+    """Return True if every program gets the variable, with any profile."""
     if name.upper().endswith("_PROXY"):
         return True
     if sys.platform == "win32":
@@ -186,14 +186,14 @@ def is_always_given(name: str) -> bool:
 
 
 def last_words(text: str) -> str:
-    """The last lines of what a program wrote, as one."""
+    """Return the last lines of a program's output, as one line."""
     lines = text.splitlines()[-_LINES_SHOWN:]
     joined = " | ".join(line for line in lines if line.strip())
     return texts.end_of(joined, _CHARACTERS_SHOWN)
 
 
 def how_it_ended(code: int) -> str:
-    """What became of a program that failed: its exit code, or (below 0) the signal's name."""
+    """Describe the end of a failed program by its exit code, or the signal's name (below 0)."""
     if code > 0:
         return f"failed with exit code {code}"
     try:

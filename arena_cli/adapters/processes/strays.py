@@ -1,10 +1,9 @@
-"""Records of running programs, so that what a killed arena left behind is ended by the next one.
+"""Record running programs, so that the next arena ends those that a killed one left behind.
 
-A record is a small JSON file: the agent, the program's mark (`orphans`), its pid and the time when
-it began, the same of the arena that started it, and the time when the machine was started, in
-seconds since 1970. A process counts as the recorded one only if it began when the record says, so
-that one that was given the same pid later is never touched; whatever carries the mark is of its
-tree.
+A record is a small JSON file: the agent, the program's mark (`orphans`), its pid and start time,
+the same of the arena that started it, and the time when the machine was started, in seconds since
+1970. A process counts as the recorded one only if its start time is the recorded one, so that a
+later process with the same pid is never touched. All that carry the mark belong to its tree.
 """
 
 from __future__ import annotations
@@ -15,21 +14,20 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from arena_cli.adapters.processes.tree import Tree
-
+from arena_cli.adapters.processes import orphans
+from arena_cli.adapters.processes.tree import Tree
 from arena_cli.ground import ownfiles, regularfiles
 from arena_cli.ground.errors import UsageError
 
-# A clock that is set while programs run moves what the system says of the past (seconds).
-_CLOCK_SLACK_S = 2.0
+# When the clock is set while programs run, the start times that the system reports change.
+_RECORD_SLACK_S = 2.0
 _KILL_WAIT_S = 5.0
 
 
 class Stray(NamedTuple):
-    """A process that a killed arena left behind: its pid, its program, the agent it ran for."""
+    """A process that a killed arena left behind: its pid, its program and its agent."""
 
     pid: int
     program: str
@@ -37,9 +35,9 @@ class Stray(NamedTuple):
 
 
 def record(folder: Path, pid: int, mark: str, agent: str = "") -> Path:
-    """Write down that this process runs `pid`, the leader of its own group; returns the record.
+    """Write the record that this process runs `pid`, the leader of its own group; return its path.
 
-    Raises OSError where the folder cannot be written.
+    Raises OSError if the folder cannot be written.
     """
     import psutil  # noqa: PLC0415 - not for those who only ask whether there are records
 
@@ -55,22 +53,22 @@ def record(folder: Path, pid: int, mark: str, agent: str = "") -> Path:
     }
     ownfiles.make_folder(folder, below=folder.parents[1])
     path = folder / f"{owner}-{pid}.json"
-    part = path.with_suffix(".part")
-    ownfiles.write_part(part, json.dumps(facts).encode("utf-8"), instead_of=path)
-    return part.replace(path)  # whole, or not there
+    partial_path = path.with_suffix(".part")
+    ownfiles.write_part(partial_path, json.dumps(facts).encode("utf-8"), instead_of=path)
+    return partial_path.replace(path)  # complete, or missing
 
 
 def forget(path: Path) -> None:
-    """Remove a record, when its process and all under it are gone."""
+    """Remove a record whose process and all under it are gone."""
     with contextlib.suppress(OSError):
         path.unlink()
 
 
 def end_recorded(folder: Path) -> int:
-    """End the recorded trees whose arena is gone, remove their records; how many were ended.
+    """End the recorded trees whose arena is gone, remove their records; return how many ended.
 
-    Records of an arena that is alive stay. A folder that is not there costs next to nothing.
-    Raises UsageError where a link leads there: what it leads to is not arena's to remove.
+    Records of an arena that is alive stay. A missing folder costs next to nothing.
+    Raises UsageError if the folder is a link: the files it leads to are not arena's to remove.
     """
     try:
         ownfiles.check(folder, below=folder.parents[1])
@@ -80,8 +78,8 @@ def end_recorded(folder: Path) -> int:
 
 
 def left(folder: Path) -> list[Stray]:
-    """Return the processes that `end_recorded` would end; nothing is ended or removed."""
-    return [stray for path in _records(folder) for stray in _left_of(path)]
+    """Return the processes that `end_recorded` would end."""
+    return [stray for path in _records(folder) for stray in _strays_of(path)]
 
 
 def _records(folder: Path) -> list[Path]:
@@ -98,12 +96,12 @@ def _end_one(path: Path) -> bool:
             return False
         ended = _end(_tree(facts))
     except (OSError, ValueError, KeyError, TypeError):
-        ended = False  # a record that was cut short names nobody
+        ended = False  # a record that was cut short names no process
     forget(path)
     return ended
 
 
-def _left_of(path: Path) -> Iterator[Stray]:
+def _strays_of(path: Path) -> Iterator[Stray]:
     try:
         facts = _facts(path)
         tree = None if _owner_runs(facts) else _tree(facts)
@@ -122,7 +120,7 @@ def _facts(path: Path) -> dict[str, Any]:
 
 
 def _owner_runs(facts: dict[str, Any]) -> bool:
-    """Return whether the arena runs; one that was killed may stay as a zombie for ever."""
+    """Return True if the arena runs; a killed one may stay as a zombie for ever."""
     import psutil  # noqa: PLC0415 - see `record`
 
     if not _is_the_same(facts["owner"], facts["owner_began"]):
@@ -134,17 +132,15 @@ def _owner_runs(facts: dict[str, Any]) -> bool:
 
 
 def _tree(facts: dict[str, Any]) -> Tree:
-    """Return the program of a record with all that it started, as far as it is there."""
-    import psutil  # noqa: PLC0415 - a record was found
-
-    from arena_cli.adapters.processes import orphans, tree  # noqa: PLC0415 - it imports psutil
+    """Return the tree of a record's program, as far as it is left."""
+    import psutil  # noqa: PLC0415 - see `record`
 
     pid, mark = int(facts["pid"]), str(facts["mark"])
     # While a group has members, no other process is given its leader's pid.
-    is_there = abs(psutil.boot_time() - facts["machine_began"]) <= _CLOCK_SLACK_S and (
+    is_left = abs(psutil.boot_time() - facts["machine_began"]) <= _RECORD_SLACK_S and (
         _is_the_same(pid, facts["began"]) or (not psutil.pid_exists(pid) and orphans.has_group(pid))
     )
-    return tree.Tree(pid if is_there else None, lambda: orphans.anywhere(mark))
+    return Tree(pid if is_left else None, lambda: orphans.anywhere(mark))
 
 
 def _end(stray: Tree) -> bool:
@@ -158,7 +154,7 @@ def _end(stray: Tree) -> bool:
 
 
 def _program_of(pid: int) -> str:
-    """Return the name of the program, with that of its script; no argument, which may be secret."""
+    """Return the name of the program and of its script; other arguments may be secret."""
     import psutil  # noqa: PLC0415 - see `record`
 
     try:
@@ -171,8 +167,8 @@ def _program_of(pid: int) -> str:
 
 
 def _is_the_same(pid: int, began: float | None) -> bool:
-    now = _began(pid)
-    return now is not None and began is not None and abs(now - began) <= _CLOCK_SLACK_S
+    began_now = _began(pid)
+    return began_now is not None and began is not None and abs(began_now - began) <= _RECORD_SLACK_S
 
 
 def _began(pid: int) -> float | None:

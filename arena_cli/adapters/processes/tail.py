@@ -1,4 +1,4 @@
-"""The end of a text or of a stream of bytes that may be long."""
+"""Keep the end of a text or of a stream of bytes that may be long."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Tail:
         self._text = ""
 
     def add(self, piece: str) -> None:
-        """Go on with the text."""
+        """Append to the text."""
         self._text = (self._text + piece[-LIMIT - 1 :])[-LIMIT - 1 :]
 
     @property
     def text(self) -> str:
-        """What is kept, without the white space around it."""
+        """The end of the text, without white space around it."""
         return texts.end_of(self._text, LIMIT).strip()
 
 
@@ -31,12 +31,12 @@ class ByteTail:
         self._bytes = b""
 
     def add(self, data: bytes) -> None:
-        """Go on with the stream."""
+        """Append to the stream."""
         self._bytes = (self._bytes + data[-LIMIT - 1 :])[-LIMIT - 1 :]
 
     @property
     def text(self) -> str:
-        """What is kept; where its beginning was cut off, from the next whole word on."""
+        """The end of the stream; if its beginning was cut off, from the next whole word on."""
         data = self._bytes
         is_cut = len(data) > LIMIT
         if is_cut:

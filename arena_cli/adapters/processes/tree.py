@@ -1,6 +1,6 @@
-"""A program with all that it started: asked to end, then ended, also what left its group.
+"""End a program with all that it started, even what left its group: first ask, then kill.
 
-Importing this module imports psutil: do so where a tree is ended, not before.
+Functions import psutil when they need it, since most programs end by themselves.
 """
 
 from __future__ import annotations
@@ -9,84 +9,90 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
-
-import psutil
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from arena_cli.adapters.processes import orphans
+
+if TYPE_CHECKING:
+    import psutil
 
 
 class Tree:
     """The processes under `root`, which leads a group of its own where there are groups.
 
-    None as `root`: neither it nor its group is there any more. `others` are the processes that
-    belong to it, as far as they carry its mark. What was found once stays known, so that an orphan
-    is not lost when its parent ends.
+    `root` None: neither it nor its group is left. `find_marked` returns the processes that carry
+    its mark. A process stays known once it was found, so that an orphan is not lost when its
+    parent ends.
     """
 
-    def __init__(self, root: int | None, others: Callable[[], Iterable[int]]) -> None:
+    def __init__(self, root: int | None, find_marked: Callable[[], Iterable[int]]) -> None:
         self._root = root
-        self._others = others
-        self._found: dict[int, psutil.Process] = {}
+        self._find_marked = find_marked
+        self._known: dict[int, psutil.Process] = {}
 
     def look(self) -> bool:
-        """Find all that there is now, with all that descends from it; whether any is left."""
-        others = list(self._others())
-        for pid in (*others, *(() if self._root is None else (self._root,))):
-            known = self._found.get(pid)
-            if known is None or not _is_alive(known):
+        """Find all processes of the tree; return True if any is left."""
+        import psutil  # noqa: PLC0415
+
+        marked = list(self._find_marked())
+        for pid in (*marked, *(() if self._root is None else (self._root,))):
+            process = self._known.get(pid)
+            if process is None or not _is_alive(process):
                 with contextlib.suppress(psutil.Error):
-                    self._found[pid] = psutil.Process(pid)
-        for process in list(self._found.values()):
+                    self._known[pid] = psutil.Process(pid)
+        for process in list(self._known.values()):
             with contextlib.suppress(psutil.Error):
                 for child in process.children(recursive=True):
-                    self._found.setdefault(child.pid, child)
-        is_left = bool(others) or self.is_alive()
-        orphans.reap(self._found)
+                    self._known.setdefault(child.pid, child)
+        is_left = bool(marked) or self.is_alive()
+        orphans.reap(self._known)
         return is_left
 
     def pids(self) -> list[int]:
-        """Return those of what `look` found, and of the group, that are alive."""
-        found = {process.pid for process in self._found.values() if _is_alive(process)}
-        if self._root is not None and orphans.has_group(self._root):
-            found |= {pid for pid in psutil.pids() if self._is_in_group(pid) and _is_alive_pid(pid)}
-        return sorted(found)
+        """Return the living processes that `look` found, and those of the group."""
+        pids = {process.pid for process in self._known.values() if _is_alive(process)}
+        return sorted(pids.union(self._group_members()))
 
     def terminate(self) -> None:
-        """Ask all to end. Where there are no signals it ends them."""
+        """Ask all to end; where there are no signals, end them."""
         if sys.platform != "win32":
             self._signal_group(signal.SIGTERM)
-        for process in self._outside_the_group():
-            with contextlib.suppress(psutil.Error):
-                process.terminate()
+        self._end_outsiders(kill=False)
 
     def kill(self) -> None:
-        """End all at once."""
+        """Kill all at once."""
         if sys.platform != "win32":
             self._signal_group(signal.SIGKILL)
-            for pid in self._others():  # as they are now: they may be starting more
+            for pid in self._find_marked():  # as they are now: they may be starting more
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
-        for process in self._outside_the_group():
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+        self._end_outsiders(kill=True)
 
     def is_alive(self) -> bool:
-        """Whether any is left of what was found. What has ended but was not reaped is not."""
-        if any(_is_alive(process) for process in self._found.values()):
+        """Return True if any known process is left; a zombie is not."""
+        if any(_is_alive(process) for process in self._known.values()):
             return True
-        return (
-            self._root is not None
-            and orphans.has_group(self._root)
-            and any(self._is_in_group(pid) and _is_alive_pid(pid) for pid in psutil.pids())
-        )
+        return next(self._group_members(), None) is not None
 
-    def _outside_the_group(self) -> list[psutil.Process]:
-        return [
-            process
-            for process in self._found.values()
-            if _is_alive(process) and not self._is_in_group(process.pid)
-        ]
+    def _group_members(self) -> Iterator[int]:
+        if self._root is not None and orphans.has_group(self._root):
+            import psutil  # noqa: PLC0415
+
+            for pid in psutil.pids():
+                if self._is_in_group(pid):
+                    with contextlib.suppress(psutil.Error):
+                        if _is_alive(psutil.Process(pid)):
+                            yield pid
+
+    def _end_outsiders(self, *, kill: bool) -> None:
+        """End the known processes that are not in the group."""
+        import psutil  # noqa: PLC0415
+
+        for process in list(self._known.values()):
+            if _is_alive(process) and not self._is_in_group(process.pid):
+                with contextlib.suppress(psutil.Error):
+                    process.kill() if kill else process.terminate()
 
     def _is_in_group(self, pid: int) -> bool:
         if sys.platform == "win32":
@@ -103,14 +109,9 @@ class Tree:
 
 
 def _is_alive(process: psutil.Process) -> bool:
+    import psutil  # noqa: PLC0415
+
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
-
-
-def _is_alive_pid(pid: int) -> bool:
-    try:
-        return _is_alive(psutil.Process(pid))
     except psutil.Error:
         return False

@@ -1,4 +1,6 @@
-"""Windows: a job object, which ends all processes in it when it is closed or its owner dies.
+"""Put a program into a Windows job object, which ends its processes when it is closed.
+
+Windows closes it, too, when its owner dies.
 
 https://learn.microsoft.com/windows/win32/procthread/job-objects
 """
@@ -10,9 +12,9 @@ from collections.abc import Callable
 
 
 def contain(pid: int) -> Callable[[], None] | None:
-    """Put a process, and all that it will start, into a job; what ends all that is in it.
+    """Put a process, and all that it will start, into a job; return a function that ends them.
 
-    None where there are no jobs, or where Windows refuses one.
+    Return None if there are no jobs, or if Windows refuses one.
     """
     if sys.platform == "win32":
         try:
@@ -79,15 +81,15 @@ if sys.platform == "win32":
                 raise ctypes.WinError(ctypes.get_last_error())
             limits = _ExtendedLimits()
             limits.BasicLimitInformation.LimitFlags = _KILL_ON_JOB_CLOSE
-            kept = self._kernel.SetInformationJobObject(
+            is_limited = self._kernel.SetInformationJobObject(
                 self._job, _EXTENDED_LIMIT_INFORMATION, ctypes.byref(limits), ctypes.sizeof(limits)
             )
             process = self._kernel.OpenProcess(_SET_QUOTA_AND_TERMINATE, False, pid)
-            held = process and self._kernel.AssignProcessToJobObject(self._job, process)
+            is_assigned = process and self._kernel.AssignProcessToJobObject(self._job, process)
             code = ctypes.get_last_error()
             if process:
                 self._kernel.CloseHandle(process)
-            if not (kept and held):
+            if not (is_limited and is_assigned):
                 self.close()
                 raise ctypes.WinError(code)
 
