@@ -107,7 +107,7 @@ class ProgramSession(NamedTuple):
         return Usage(**counts) if min(counts.values()) >= 0 else None
 
 
-class _Run(NamedTuple):
+class _ProgramRun(NamedTuple):
     """A run of the program: its output, its exit code, why it was ended before its end."""
 
     output: CodingParser
@@ -211,14 +211,16 @@ class ProgramAdapter:
     async def stop(self) -> None:
         """Do nothing: no program runs between calls."""
 
-    async def _run(self, input: AgentInput, session: ProgramSession | None, emit: Emit) -> _Run:
+    async def _run(
+        self, input: AgentInput, session: ProgramSession | None, emit: Emit
+    ) -> _ProgramRun:
         output = self.parser(emit)
         with self._command(input, session) as command:
             try:
                 end = await one_run.run(self._setup.agent_id, command, output)
             except NotAnAnswerError as error:
-                return _Run(output, command.asked, error=error)
-        return _Run(output, command.asked, end.code)
+                return _ProgramRun(output, command.asked, error=error)
+        return _ProgramRun(output, command.asked, end.code)
 
     @contextlib.contextmanager
     def _command(self, input: AgentInput, session: ProgramSession | None) -> Iterator[Command]:
@@ -260,7 +262,7 @@ class ProgramAdapter:
     def _explain_missing_key(self) -> str:
         return launch.explain_missing_key(self.keys, self._settings.env, self._setup.environ)
 
-    def _read_reply(self, run: _Run) -> AgentOutput:
+    def _read_reply(self, run: _ProgramRun) -> AgentOutput:
         failure = run.output.failure(run.exit_code)
         if failure is not None:
             raise self._agent_error(run, failure)
@@ -280,7 +282,7 @@ class ProgramAdapter:
             notes["ended_after_result"] = True
         return AgentOutput(content=content, metadata=notes)
 
-    def _agent_error(self, run: _Run, failure: ReportedFailure) -> AgentError:
+    def _agent_error(self, run: _ProgramRun, failure: ReportedFailure) -> AgentError:
         overflows = http.is_too_long(failure.status or 0, failure.message)
         error_type, summary, hint = self._explain(failure.status or 0, run.exit_code)
         if overflows:
