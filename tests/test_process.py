@@ -321,15 +321,15 @@ def test_a_program_has_the_marks_of_all_arenas_above_it(
     asyncio.run(call())
 
 
-OWNER = """
+OWNER = f"""
 import asyncio, os, sys
 from pathlib import Path
-from arena_cli.adapters.processes import process
+from {process.start.__module__} import {process.start.__name__} as start, Program
 
 async def main():
     argv = [sys.executable, *sys.argv[2:]]
     folder = Path(sys.argv[1])
-    await process.start(process.Program(argv, folder, dict(os.environ), folder / "processes"))
+    await start(Program(argv, folder, dict(os.environ), folder / "processes"))
     await asyncio.sleep(600)
 
 asyncio.run(main())
