@@ -1,8 +1,4 @@
-"""Read one turn of Claude Code (`--output-format stream-json`): a reply or an error.
-
-The shapes are those captured from 2.1.197 and 2.1.332. `is_error` tells that a turn failed;
-`subtype` is `success` for most failures too.
-"""
+"""Read one turn of Claude Code: a reply or an error."""
 
 from __future__ import annotations
 
@@ -35,7 +31,11 @@ class SessionLostError(Exception):
 
 
 class ClaudeTurn:
-    """Read the objects of one turn as they come, and emit the text and status in them."""
+    """Read the objects of one turn as they come, and emit the text and status in them.
+
+    The shapes are those of `--output-format stream-json` captured from 2.1.197 and 2.1.332.
+    `is_error` tells that a turn failed; `subtype` is `success` for most failures too.
+    """
 
     def __init__(self, request: http.Asked, emit: Emit, tracker: TurnTracker) -> None:
         self._request = request

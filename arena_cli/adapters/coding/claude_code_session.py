@@ -1,9 +1,4 @@
-"""Claude Code's own session: its id, and its cost and tokens so far.
-
-`usage` of a result is that of its turn alone; `total_cost_usd` and `modelUsage` are those of the
-session, or, in older versions, of the process. So the sums are kept with the session's id, for the
-next call to compute the difference, even in another arena.
-"""
+"""Keep Claude Code's own session: its id, and its cost and tokens so far."""
 
 from __future__ import annotations
 
@@ -27,7 +22,12 @@ class Spending(NamedTuple):
 
 
 class ClaudeSession(NamedTuple):
-    """A session; `spending` is None where that is not known."""
+    """A session of Claude Code; `spending` is None where that is not known.
+
+    `usage` of a result is that of its turn alone; `total_cost_usd` and `modelUsage` are those of
+    the session, or, in older versions, of the process. So the sums are kept with the session's id,
+    for the next call to compute the difference, even in another arena.
+    """
 
     id: str
     spending: Spending | None

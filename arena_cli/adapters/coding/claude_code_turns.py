@@ -1,10 +1,4 @@
-"""Find the `result` of Claude Code that answers the message it was sent.
-
-Claude Code also runs turns of its own, when a task in the background has ended for example, before
-it reads a message or between two of them. Each ends with a `result`, too. Newer versions name in a
-result the messages that it answers (`user_message_uuids`) and its cause (`origin`); of older ones
-only the order of the events is known: `task_notification`, `init`, ..., `result`.
-"""
+"""Find the `result` of Claude Code that answers the message it was sent."""
 
 from __future__ import annotations
 
@@ -13,8 +7,14 @@ from typing import Any
 
 
 class TurnTracker:
-    """Follow the turns of one process: `observe` is given all that it writes, in order.
+    """Follow the turns of one process, to find the `result` that answers the message.
 
+    Claude Code also runs turns of its own, when a task in the background has ended for example,
+    before it reads a message or between two of them. Each ends with a `result`, too. Newer versions
+    name in a result the messages that it answers (`user_message_uuids`) and its cause (`origin`);
+    of older ones only the order of the events is known: `task_notification`, `init`, ..., `result`.
+
+    `observe` must get all that the process writes, in order.
     is_own_turn: the running turn is Claude Code's own, as far as is known yet.
     """
 

@@ -47,7 +47,7 @@ class ReportedFailure(NamedTuple):
 
 
 class CodingParser:
-    """Collect a program's reply (an `Output` of `one_run`) and emit it as it comes.
+    """Collect a program's reply and emit it as it comes.
 
     reads_stderr: JSON objects count on stderr, too. lost_session: matches the message that the
     session to resume is gone. retries: matches a message that the program will retry by itself for

@@ -27,15 +27,15 @@ MISSING = object()
 class NotAnAnswerError(ValueError):
     """The output is no answer; `mend` is a hint."""
 
-    def __init__(self, what: str, mend: str = "") -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, problem: str, mend: str = "") -> None:
+        super().__init__(problem)
+        self.what = problem
         self.mend = mend
 
 
 @dataclass(frozen=True)
 class Format:
-    """The form of an answer: see the keys of `cli.CliSettings`."""
+    """The form of an answer: see the keys of `CliSettings`."""
 
     kind: Kind = "text"
     answer: str | None = None

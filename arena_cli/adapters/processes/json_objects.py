@@ -1,9 +1,4 @@
-"""Find the JSON objects in a program's output as it comes, in one pass.
-
-It reads one object a line, an object over many lines, an array of objects, several objects in a
-line, and all of these between lines that are no JSON (a banner, a fence, a log). An object after
-other text in its line counts only if no object begins a line.
-"""
+"""Find the JSON objects in a program's output as it comes, in one pass."""
 
 from __future__ import annotations
 
@@ -36,7 +31,12 @@ class _Open:
 
 
 class JsonObjects:
-    """Find the last object for which `fits` is true; keep the end of all other text in `log`."""
+    """Find the last object for which `fits` is true; keep the end of all other text in `log`.
+
+    It reads one object a line, an object over many lines, an array of objects, several objects in a
+    line, and all of these between lines that are no JSON (a banner, a fence, a log). An object
+    after other text in its line counts only if no object begins a line.
+    """
 
     def __init__(self, fits: Callable[[dict[str, Any]], bool]) -> None:
         self.log = Tail()

@@ -1,15 +1,4 @@
-"""Keep one program alive between the calls of one agent: a JSON line in, JSON lines out.
-
-    self._kept = kept.Kept(agent_id, asked=command_line, max_output_mb=32)     # once
-    result = await self._kept.exchange(                                        # in `invoke`
-        Program(argv, cwd, environ, records), input.model_dump_json(), is_end=fits, on_object=tell
-    )
-    emit(CallNote(self._kept.notes()))                     # also after an error, or a cancellation
-    await self._kept.stop()                                # in `stop`
-
-The first `exchange` starts the program. A call that fails or is cancelled ends it with its whole
-tree, and the next call starts another.
-"""
+"""Keep one program alive between the calls of one agent: a JSON line in, JSON lines out."""
 
 from __future__ import annotations
 
@@ -35,8 +24,10 @@ _OnObject = Callable[[dict[str, Any]], None]
 
 
 class Kept:
-    """Keep the program of one agent; its calls wait for each other.
+    """Keep the program of one agent alive between its calls, which wait for each other.
 
+    The first `exchange` starts the program. A call that fails or is cancelled ends it with its
+    whole tree, and the next call starts another. `notes` are there after any end of a call.
     Errors name it `name`, as in "its program failed with exit code 1", and its command line
     `asked`; `mend` is the hint if it cannot be started, or ends before its first answer.
     """

@@ -1,8 +1,6 @@
-"""Run a program once: start it, feed and read it at the same time, end it with its whole tree.
+"""Run a program: once per call, or kept alive between the calls of an agent.
 
-    end = await one_run.run(agent_id, Command(argv, stdin, asked, cwd, environ, records), output)
-
-`output` is fed all that the program writes (`Output`) and makes an answer of it.
+It is started, fed and read at the same time, and ended with its whole tree.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ GRACE_S = 1.0
 class Command:
     """A program to run: `argv[0]` is a path, `asked` the command line without a prompt's text.
 
-    `records` is the folder of `strays`.
+    `records` is the folder for the records of running programs.
     """
 
     argv: Sequence[str]
@@ -71,6 +69,7 @@ class End(NamedTuple):
 async def run(agent_id: str, command: Command, output: Output) -> End:
     """Run a program to its end, or until it is silent after its result; none of it keeps running.
 
+    `output` reads all that the program writes.
     Raises AgentUnavailable if it cannot be started, and the errors that `output` raises.
     """
     running = await _start(agent_id, command)

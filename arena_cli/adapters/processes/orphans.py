@@ -1,4 +1,4 @@
-"""Find and reap the processes that a program started and that left its group.
+"""Find, reap and end what programs leave behind: orphans, and the programs of a killed arena.
 
 Every program gets a variable, the mark, which all under it inherit in any group or session. On
 Linux arena becomes the parent of the orphans below it, so that only its own few children need to

@@ -28,7 +28,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Program:
-    """A program to start: `argv[0]` is a path, `records` the folder of `strays`, `agent` an id."""
+    """A program to start: `argv[0]` is a path, `agent` an id.
+
+    `records` is the folder for the records of running programs.
+    """
 
     argv: Sequence[str]
     cwd: Path
@@ -56,7 +59,7 @@ async def start(program: Program) -> Process:
 
 
 class Process(asyncio.SubprocessProtocol):
-    """A running program; `start` makes it."""
+    """A running program."""
 
     def __init__(self) -> None:
         self.returncode: int | None = None
@@ -74,7 +77,7 @@ class Process(asyncio.SubprocessProtocol):
         self._closed = asyncio.Event()
 
     async def spawn(self, program: Program) -> None:
-        """Start the program; see `start`."""
+        """Start and record the program."""
         orphans.adopt()
         orphans.starting.add(self._mark)
         self._began = time.time()

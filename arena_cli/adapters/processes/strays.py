@@ -1,10 +1,4 @@
-"""Record running programs, so that the next arena ends those that a killed one left behind.
-
-A record is a small JSON file: the agent, the program's mark (`orphans`), its pid and start time,
-the same of the arena that started it, and the time when the machine was started, in seconds since
-1970. A process counts as the recorded one only if its start time is the recorded one, so that a
-later process with the same pid is never touched. All that carry the mark belong to its tree.
-"""
+"""Record running programs, so that the next arena ends those that a killed one left behind."""
 
 from __future__ import annotations
 
@@ -37,6 +31,10 @@ class Stray(NamedTuple):
 def record(folder: Path, pid: int, mark: str, agent: str = "") -> Path:
     """Write the record that this process runs `pid`, the leader of its own group; return its path.
 
+    It is a small JSON file: the agent, the program's mark, its pid and start time, the same of the
+    arena that started it, and the time when the machine was started, in seconds since 1970. A
+    process counts as the recorded one only if its start time is the recorded one, so that a later
+    process with the same pid is never touched. All that carry the mark belong to its tree.
     Raises OSError if the folder cannot be written.
     """
     import psutil  # noqa: PLC0415 - not for those who only ask whether there are records

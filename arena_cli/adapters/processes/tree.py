@@ -1,7 +1,4 @@
-"""End a program with all that it started, even what left its group: first ask, then kill.
-
-Functions import psutil when they need it, since most programs end by themselves.
-"""
+"""End a program with all that it started, even what left its group: first ask, then kill."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ class Tree:
 
     def look(self) -> bool:
         """Find all processes of the tree; return True if any is left."""
-        import psutil  # noqa: PLC0415
+        import psutil  # noqa: PLC0415 - most programs end by themselves
 
         marked = list(self._find_marked())
         for pid in (*marked, *(() if self._root is None else (self._root,))):
