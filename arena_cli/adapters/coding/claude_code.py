@@ -98,8 +98,8 @@ class ClaudeCodeAdapter:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._settings: ClaudeCodeSettings = setup.settings
-        name = self._settings.program or "claude"
-        command = shlex.join([name, *_JSON_OPTIONS, *self._options()])
+        words = [self._settings.program or "claude", *_JSON_OPTIONS, *self._options()]
+        command = shlex.join(words)
         model = self._settings.model or "of that name"
         self._request = http.Asked(setup.agent_id, command, model, key=f"the login: {LOGIN_HINT}")
         self._tracker = TurnTracker()
@@ -150,11 +150,10 @@ class ClaudeCodeAdapter:
         except asyncio.CancelledError:
             emit(CallNote(self._process.notes()))
             raise
-        except SessionLostError:
+        except (AgentError, SessionLostError) as error:
             await self._process.end()
-            raise
-        except AgentError as error:
-            await self._process.end()
+            if isinstance(error, SessionLostError):
+                raise
             notes = self._process.notes()
             if session and LOST_SESSION in notes.get("stderr", ""):
                 raise SessionLostError(notes["stderr"]) from error
@@ -194,10 +193,9 @@ class ClaudeCodeAdapter:
 
     def _find_program(self) -> Path:
         """Return the program as set, else on PATH, else that of the package `claude-agent-sdk`."""
-        name = self._settings.program
-        if name is None:
+        if self._settings.program is None:
             return launch.find_program(self._setup, "claude", INSTALL, fallback=_bundled)
-        return launch.find_program(self._setup, name, INSTALL)
+        return launch.find_program(self._setup, self._settings.program, INSTALL)
 
     def _options(self) -> list[str]:
         options = ["--tools", ",".join(self._settings.tools)]
@@ -221,11 +219,9 @@ def _message_line(prompt: str, message_id: str) -> str:
 def _bundled() -> Path | None:
     spec = importlib.util.find_spec("claude_agent_sdk")
     name = "claude.exe" if sys.platform == "win32" else "claude"
-    for folder in spec.submodule_search_locations or [] if spec else []:
-        path = Path(folder) / "_bundled" / name
-        if os.access(path, os.X_OK):
-            return path
-    return None
+    folders = (spec and spec.submodule_search_locations) or []
+    paths = (Path(folder) / "_bundled" / name for folder in folders)
+    return next((path for path in paths if os.access(path, os.X_OK)), None)
 
 
 def _has_login(environ: Mapping[str, str]) -> bool:

@@ -68,11 +68,9 @@ class ClaudeTurn:
             info = dict_or_empty(event.get("rate_limit_info"))
             if info.get("status") == "rejected" and isinstance(info.get("resetsAt"), (int, float)):
                 self._resets_at = info["resetsAt"]
-        elif self._tracker.is_own_turn:
-            pass
-        elif kind == "stream_event" and is_main:
+        elif kind == "stream_event" and is_main and not self._tracker.is_own_turn:
             self._read_delta(dict_or_empty(dict_or_empty(event.get("event")).get("delta")))
-        elif kind == "assistant":
+        elif kind == "assistant" and not self._tracker.is_own_turn:
             self._read_message(dict_or_empty(event.get("message")), is_main)
 
     def read_result(self, result: dict[str, Any], earlier: Spending | None) -> AgentOutput:
@@ -136,7 +134,12 @@ class ClaudeTurn:
         if status is None and http.is_too_long(0, message):
             status = 400
         if isinstance(status, int) and not isinstance(status, bool):
-            error = self._status_failure(status, message)
+            headers = {}
+            if self._resets_at is not None:
+                headers["retry-after"] = f"{max(0.0, self._resets_at - time.time()):.0f}"
+            error = http.status_failure(self._request, status, headers, message)
+            if status == 404:
+                error.mend = "see `model` in its profile"
         else:
             error_type, summary, hint = _explain_failure(result, message)
             error = error_type(
@@ -147,15 +150,6 @@ class ClaudeTurn:
                 mend=hint,
             )
         error.metadata["raw"] = result
-        return error
-
-    def _status_failure(self, status: int, message: str) -> AgentError:
-        headers = {}
-        if self._resets_at is not None:
-            headers["retry-after"] = f"{max(0.0, self._resets_at - time.time()):.0f}"
-        error = http.status_failure(self._request, status, headers, message)
-        if status == 404:
-            error.mend = "see `model` in its profile"
         return error
 
 

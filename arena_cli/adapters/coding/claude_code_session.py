@@ -50,16 +50,13 @@ class ClaudeSession(NamedTuple):
 
     def dump(self) -> SessionId:
         """Return the session for the next call to load."""
-        if self.spending is None:
-            return SessionId(self.id, {})
-        usd, tokens = self.spending
-        return SessionId(self.id, {"usd": round(usd, 10), "tokens": tokens})
+        spent = self.spending
+        state = {"usd": round(spent.cost_usd, 10), "tokens": spent.tokens} if spent else {}
+        return SessionId(self.id, state)
 
 
 def read_turn_usage(
-    result: dict[str, Any],
-    earlier: Spending | None,
-    own_results: Sequence[dict[str, Any]] = (),
+    result: dict[str, Any], earlier: Spending | None, own_results: Sequence[dict[str, Any]] = ()
 ) -> Usage:
     """Return the tokens and the cost of a turn; `earlier` is the session's spending before it.
 
@@ -76,8 +73,9 @@ def read_spending(result: dict[str, Any]) -> Spending | None:
     """Return the session's spending with this turn; None if the program knows no price."""
     cost = _read_session_cost(result)
     models = [dict_or_empty(model) for model in dict_or_empty(result.get("modelUsage")).values()]
-    is_known = all(model.get("costBasis") != "unknown" for model in models)
-    if cost is None or not 0 <= cost < _MAX_COST_USD or not is_known:
+    if cost is None or not 0 <= cost < _MAX_COST_USD:
+        return None
+    if any(model.get("costBasis") == "unknown" for model in models):
         return None
     names = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
     return Spending(cost, sum(_token_count(model, name) for model in models for name in names))
