@@ -27,15 +27,16 @@ from typing import Any
 
 import httpx
 
+from arena_cli.adapters import base as base_module
 from arena_cli.adapters.base import Adapter, Setup
 from arena_cli.context import render
-from arena_cli.ground.protocol import (
+from arena_cli.protocol import (
     AgentInput,
+    AgentReport,
     AgentSession,
     MemberInfo,
     SessionId,
     ShownMessage,
-    Told,
 )
 
 PIECES = 60
@@ -185,9 +186,8 @@ def an_input(number: int) -> AgentInput:
 
 def made(kind: str, folder: Path, **settings: Any) -> Adapter:
     """An adapter of a kind, as a session makes it."""
-    from arena_cli.adapters import registry
 
-    adapter_type = registry.adapter_type(kind)
+    adapter_type = base_module.adapter_type(kind)
     given = adapter_type.settings_type.model_validate({"type": kind, **settings})
     setup = Setup(
         agent_id="bot",
@@ -246,7 +246,7 @@ async def claude(program: str, url: str, folder: Path, calls: int) -> None:
         adapter = made("claude_code", folder, program=program, env=env, keep_alive=keep_alive)
         await adapter.start()
         seconds = []
-        told: list[Told] = []
+        told: list[AgentReport] = []
         own: AgentSession | None = None
         for number in range(calls):
             shown = an_input(number).model_copy(update={"own_session": own})

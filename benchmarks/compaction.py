@@ -23,17 +23,19 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.context import render, tokens
-from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit, ShownMessage
+from arena_cli.context import render
+from arena_cli.context.tokens import estimate
+from arena_cli.protocol import AgentInput, AgentOutput, Emit, ShownMessage
 from arena_cli.session.outgoing import outgoing
 from arena_cli.session.session import Place, Session
-from arena_cli.team.model import AgentProfile, ContextSettings, Language, Member, Team, TeamConfig
-from arena_cli.transcript.events import (
-    Compacted,
-    Event,
-    MessageEvent,
-    ReplyFinished,
-    ReplyStarted,
+from arena_cli.transcript.events import Compacted, Event, MessageEvent, ReplyFinished, ReplyStarted
+from arena_cli.workspace.models import (
+    AgentProfile,
+    ContextSettings,
+    Language,
+    Member,
+    Team,
+    TeamConfig,
 )
 
 FACTS = 40
@@ -316,14 +318,14 @@ def _tells(fact: Fact, text: str) -> bool:
 
 def _newest(said: Sequence[str], shown: AgentInput) -> list[str]:
     """The newest texts that fit into the tokens that were spent on messages and memory."""
-    room = sum(tokens.estimate(render.frame(message)) + 1 for message in shown.messages[:-1])
-    room += tokens.estimate(shown.memory_context or "")
+    room = sum(estimate(render.frame(message)) + 1 for message in shown.messages[:-1])
+    room += estimate(shown.memory_context or "")
     found = []
     for text in reversed(said):
         like = ShownMessage(
             **{**vars(shown.messages[-1]), "content": text}  # framed as those are
         )
-        room -= tokens.estimate(render.frame(like)) + 1
+        room -= estimate(render.frame(like)) + 1
         if room < 0:
             break
         found.append(text)

@@ -17,13 +17,11 @@ from collections.abc import Sequence
 
 import tokens as estimates
 
-from arena_cli.context import history as histories
 from arena_cli.context import window
-from arena_cli.context.history import History
-from arena_cli.context.remembered import Found, Memory, Pinned
-from arena_cli.ground.protocol import Message
-from arena_cli.memory.note import Note
-from arena_cli.team.model import AgentProfile, ContextSettings, Member, Team
+from arena_cli.context.history import Found, History, Memory, Pinned, shown_to_others
+from arena_cli.notes.model import Note
+from arena_cli.protocol import Message
+from arena_cli.workspace.models import AgentProfile, ContextSettings, Member, Team
 
 LENGTHS = (100, 1_000, 10_000, 100_000)
 CALLS = 200
@@ -62,7 +60,7 @@ def a_memory(length: int) -> Memory:
         return Note.model_validate({"kind": "decision", "body": "Because auditors ask.", **fields})
 
     pinned = [
-        Pinned(histories.shown_to_others(message(number)), note(number, source=f"m{number}"))
+        Pinned(shown_to_others(message(number)), note(number, source=f"m{number}"))
         for number in range(1, 6)
     ]
     notes = [Found(note(100 + number), "audit, trail") for number in range(12)]

@@ -32,14 +32,14 @@ from typing import ClassVar
 import handover
 
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.ground.clock import SystemClock
-from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit, Message
+from arena_cli.protocol import AgentInput, AgentOutput, Emit, Message
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import Place, Session
-from arena_cli.team.model import AgentProfile, Member, Team, TeamConfig
 from arena_cli.transcript import events
 from arena_cli.transcript.events import Event, MessageEvent
 from arena_cli.transcript.log import Log
+from arena_cli.util.clock import SystemClock
+from arena_cli.workspace.models import AgentProfile, Member, Team, TeamConfig
 
 FILLER = "The nightly import finished with two warnings; the second one needs a closer look. " * 16
 ENGINE = "engine, transcript on disk"

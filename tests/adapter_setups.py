@@ -12,17 +12,17 @@ from typing import Any
 import psutil
 
 from arena_cli.adapters.base import Setup
-from arena_cli.adapters.cli import CliAdapter, CliSettings
+from arena_cli.adapters.command import CliAdapter, CliSettings
 from arena_cli.context import render
-from arena_cli.ground.protocol import (
+from arena_cli.protocol import (
     AgentInput,
+    AgentReport,
     AgentSession,
     CallNote,
     SessionId,
     ShownMessage,
     StatusEvent,
     TextDelta,
-    Told,
     Usage,
 )
 
@@ -40,7 +40,7 @@ class Heard:
         self.session_id: SessionId | None = None
         self.usage: Usage | None = None
 
-    def __call__(self, item: Told, /) -> None:
+    def __call__(self, item: AgentReport, /) -> None:
         if isinstance(item, TextDelta):
             self.deltas.append(item)
         elif isinstance(item, CallNote):

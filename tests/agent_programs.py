@@ -22,7 +22,7 @@ import psutil
 import pytest
 from adapter_setups import PROGRAMS, a_setup, runs
 
-from arena_cli.adapters.coding.adapter import ProgramAdapter
+from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
 
 SAMPLES = Path(__file__).parent / "samples"
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from stage import Stage
 
-from arena_cli.ground.errors import FileFaults
-from arena_cli.scenario.result import CheckResult
+from arena_cli.errors import FileFaults
+from arena_cli.scenarios.result import CheckResult
 
 
 def stage_in(folder: Path) -> Stage:

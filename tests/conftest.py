@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from arena_cli.engine import reply
+from arena_cli.engine import call
 
 pytest.register_assert_rewrite("program")
 
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply, "FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(call, "FIRST_WAIT_S", 0.001)
 
 
 @pytest.fixture(autouse=True)

@@ -7,18 +7,18 @@ from typing import Any
 
 from stage import Stage
 
-from arena_cli.adapters import registry
+from arena_cli.adapters import base
 from arena_cli.session.outgoing import outgoing
 from arena_cli.session.session import Session
-from arena_cli.team import workspace
-from arena_cli.team.workspace import Workspace
-from arena_cli.transcript import index, read
+from arena_cli.transcript import cache, reader
 from arena_cli.transcript.events import Event
+from arena_cli.workspace import workspace
+from arena_cli.workspace.workspace import Workspace
 
 
 def loaded(stage: Stage) -> Workspace:
     """The workspace as its files are now."""
-    return workspace.load(stage.folder.resolve(), kinds=registry.KINDS)
+    return workspace.load_workspace(stage.folder.resolve(), kinds=base.KINDS)
 
 
 def talk(stage: Stage, *messages: str, name: str = "s", **sent: Any) -> list[Event]:
@@ -34,7 +34,7 @@ def talk(stage: Stage, *messages: str, name: str = "s", **sent: Any) -> list[Eve
 def events(stage: Stage, name: str = "s") -> list[Event]:
     """The events of a session's transcript."""
     path = stage.folder / "sessions" / name / "transcript.jsonl"
-    return [event for line in read.lines(path) for event in line.events]
+    return [event for line in reader.lines(path) for event in line.events]
 
 
 def ends(found: list[Event]) -> list[int]:
@@ -48,4 +48,4 @@ def cut_short(stage: Stage, after: str, name: str = "s") -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     last = max(at for at, line in enumerate(lines) if f'"type":"{after}"'.encode() in line)
     path.write_bytes(b"".join(lines[: last + 1]))
-    index.path_of(path).unlink(missing_ok=True)
+    cache.path_of(path).unlink(missing_ok=True)

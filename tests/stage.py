@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arena_cli.adapters import registry
-from arena_cli.report import results
-from arena_cli.scenario.load import file
-from arena_cli.scenario.load.scenario import Scenario
-from arena_cli.scenario.load.select import Selected
-from arena_cli.scenario.play.run import Runner
-from arena_cli.scenario.result import CheckResult, ScenarioResult
+from arena_cli.adapters import base
+from arena_cli.reports import results
+from arena_cli.scenarios import loader
+from arena_cli.scenarios.model import Scenario
+from arena_cli.scenarios.result import CheckResult, ScenarioResult
+from arena_cli.scenarios.runner import Runner
+from arena_cli.scenarios.select import Selected
 from arena_cli.session.session import Place
-from arena_cli.team import workspace
+from arena_cli.workspace import workspace
 
 TEAM = "crew"
 
@@ -66,7 +66,9 @@ class Stage:
 
     def load_selected(self, selected: Selected) -> list[Scenario]:
         """Load what is selected; raises FileFaults."""
-        return file.load(selected, workspace.load(self.folder.resolve(), kinds=registry.KINDS))
+        return loader.load(
+            selected, workspace.load_workspace(self.folder.resolve(), kinds=base.KINDS)
+        )
 
     def place(self) -> Place:
         return Place(workspace=self.folder, durability="flush", wait_s=0)

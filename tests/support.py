@@ -12,13 +12,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from arena_cli.adapters import registry
+from arena_cli.adapters import base
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit
+from arena_cli.protocol import AgentInput, AgentOutput, Emit
 from arena_cli.session.outgoing import outgoing
 from arena_cli.session.session import Place, Session
-from arena_cli.team.model import AgentProfile, Human, Member, ModelFacts, Team, TeamConfig
 from arena_cli.transcript.events import ChainFinished, Event
+from arena_cli.workspace.models import AgentProfile, Human, Member, ModelFacts, Team, TeamConfig
 
 WORKED_MESSAGE = "@架构师 @合规 请帮我拆解这个需求：做一个用户管理系统，需要符合 GDPR"
 
@@ -108,7 +108,7 @@ class Talk:
     clock: Any = field(default_factory=CountingClock)
     redact: Sequence[str] = ()
     language: Any = "en"
-    adapter_type: Any = registry.adapter_type
+    adapter_type: Any = base.adapter_type
     models: Mapping[str, ModelFacts] = field(default_factory=dict)
 
     @property

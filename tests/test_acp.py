@@ -28,9 +28,10 @@ from adapter_setups import (
 from program import Program, gone
 from pydantic import ValidationError
 
-from arena_cli.adapters.acp.acp_agent import AcpAdapter, AcpSettings
+from arena_cli.adapters.acp import client
+from arena_cli.adapters.acp.adapter import AcpAdapter, AcpSettings
 from arena_cli.context import render
-from arena_cli.ground.errors import (
+from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
     AgentProtocolError,
@@ -38,7 +39,7 @@ from arena_cli.ground.errors import (
     AgentUnavailable,
     DiskRefused,
 )
-from arena_cli.ground.protocol import AgentInput, AgentOutput, AgentSession, StatusEvent
+from arena_cli.protocol import AgentInput, AgentOutput, AgentSession, StatusEvent
 
 pytest.importorskip("acp", reason="the SDK of the Agent Client Protocol is not installed")
 
@@ -668,9 +669,8 @@ def test_what_an_agent_asks_wrongly_is_answered_as_wrong(
 
 
 def test_more_output_than_an_answer_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from arena_cli.adapters.acp import acp_link
 
-    monkeypatch.setattr(acp_link, "MOST_OUTPUT_MB", 1)
+    monkeypatch.setattr(client, "MOST_OUTPUT_MB", 1)
     error = failure(raw(tmp_path, prompt=[says("x" * 10_000)] * 20 + [says("y" * 1_000)] * 900))
     assert type(error) is AgentProtocolError
     assert "more than 1 MB" in error.what

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from program import SPEAK, Program
 
-from arena_cli.adapters import registry
-from arena_cli.adapters.acp import acp_presets
-from arena_cli.adapters.api import openai_presets
-from arena_cli.team import joining, newcomer, workspace
+from arena_cli import errors
+from arena_cli.adapters import base
+from arena_cli.adapters.acp import turn
+from arena_cli.adapters.openai.presets import PRESETS
+from arena_cli.workspace import scaffold, workspace
 from arena_cli.yamlio import dump, loader
 
 ANSWERS = ["--adapter", "scripted", "--set", "replies=[ok]"]
@@ -300,29 +301,29 @@ def test_the_file_of_the_team_is_put_in_its_place_whole(
 ) -> None:
     """A disk that is full when the team is written leaves both files as they were."""
     before = files(program)
-    data = newcomer.profile("bot", {"type": "scripted", "replies": ["ok"]})
-    new = newcomer.check(program.folder, data, None, kinds=registry.KINDS)
+    data = scaffold.build_profile("bot", {"type": "scripted", "replies": ["ok"]})
+    new = scaffold.check_newcomer(program.folder, data, None, kinds=base.KINDS)
 
     def full(self: Path, target: Path) -> Path:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(newcomer.UsageError, match="No space left"):
-        newcomer.write(new)
+    with pytest.raises(errors.UsageError, match="No space left"):
+        scaffold.write_newcomer(new)
     assert files(program) == before
 
 
 def test_every_kind_and_preset_is_named_in_its_help(program: Program) -> None:
     words = program.run("agents", "add", "--help").check(stdout=None).stdout
-    presets = [*openai_presets.PRESETS, *acp_presets.PRESETS]
-    assert {*registry.known(), *presets} <= {*re.findall(r"\w+", words)}
+    presets = [*PRESETS, *turn.PRESETS]
+    assert {*base.known(), *presets} <= {*re.findall(r"\w+", words)}
 
 
 def test_kinds_are_offered_at_tab(program: Program) -> None:
     words = ("arena", "agents", "add", "x", "--adapter", "")
     program.env |= {"COMP_WORDS": " ".join(words), "COMP_CWORD": "5"}
     program.env["_ARENA_COMPLETE"] = "complete_bash"
-    assert program.run().stdout.split() == registry.known()
+    assert program.run().stdout.split() == base.known()
 
 
 TRICKY = ["no", "~", "", "1e3", "0o7", "1:30", "2026-11-28", "@x", "`ls`", "a: b", "a #b", "- a"]
@@ -373,14 +374,14 @@ def test_any_name_and_role_is_refused_or_loads_again(
 ) -> None:
     folder = tmp_path_factory.mktemp("one")
     adapter = {"type": "cli", "command": ["x", model]}
-    data = newcomer.profile("机器人", adapter, name=name, role_prompt=role)
+    data = scaffold.build_profile("机器人", adapter, name=name, role_prompt=role)
     try:
-        new = newcomer.check(folder, data, None, kinds=registry.KINDS)
-    except newcomer.UsageError:
+        new = scaffold.check_newcomer(folder, data, None, kinds=base.KINDS)
+    except errors.UsageError:
         assert name.startswith(("@", "＠")) or name.casefold() in {"all", "user", "everyone"}
         return
-    newcomer.write(new)
-    (loaded,) = workspace.load(folder, kinds=registry.KINDS).loaded.values()
+    scaffold.write_newcomer(new)
+    (loaded,) = workspace.load_workspace(folder, kinds=base.KINDS).loaded.values()
     said = (loaded.profile.name, loaded.role_prompt, loaded.profile.adapter["command"])
     assert said == (data.get("name", ""), data.get("role_prompt", ""), ["x", model])
 
@@ -407,11 +408,11 @@ def test_any_name_and_role_is_refused_or_loads_again(
     ],
 )
 def test_members_are_added_in_whatever_way_they_are_written(before: str, after: str) -> None:
-    assert joining.with_member(before, "no") == after
+    assert scaffold.add_member(before, "no") == after
     read, was = loader.parse(after, "").data, loader.parse(before, "").data
     assert read == {**was, "members": [*was["members"], "no"]}
 
 
 @pytest.mark.parametrize("text", ["members: []\n", "members: &m [a]\nx-m: *m\n", "a: [", "- a\n"])
 def test_what_cannot_be_added_to_with_certainty_is_left_alone(text: str) -> None:
-    assert joining.with_member(text, "b") is None
+    assert scaffold.add_member(text, "b") is None

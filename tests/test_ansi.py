@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena_cli.ground import ansi
+from arena_cli.util.text import AnsiStripper, strip_ansi
 
 PIECES = st.lists(
     st.sampled_from(["\x1b", "[", "]", "0;t", "\x07", "\\", "31", "m", "\n", "\r", " ", "P", "好"]),
@@ -30,13 +30,13 @@ PIECES = st.lists(
     ],
 )
 def test_strip(text: str, left: str) -> None:
-    assert ansi.strip(text) == left
+    assert strip_ansi(text) == left
 
 
 @settings(deadline=None)
 @given(st.lists(PIECES, max_size=4))
 def test_pieces_give_what_the_whole_gives(pieces: list[list[str]]) -> None:
     texts = ["".join(piece) for piece in pieces]
-    stripper = ansi.Stripper()
+    stripper = AnsiStripper()
     got = "".join([*(stripper.feed(text) for text in texts), stripper.finish()])
-    assert got == ansi.strip("".join(texts))
+    assert got == strip_ansi("".join(texts))

@@ -25,16 +25,15 @@ from scripted_api import Answer, ScriptedApi, events, failure, sse
 from small_model import SmallModel, small_model_fixture  # noqa: F401 - a fixture
 from support import Talk, member, team
 
-from arena_cli.adapters.api.anthropic_api import AnthropicAdapter
-from arena_cli.adapters.api.anthropic_request import AnthropicSettings
-from arena_cli.ground.errors import (
+from arena_cli.adapters.anthropic import AnthropicAdapter, AnthropicSettings
+from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
     AgentUnavailable,
 )
-from arena_cli.ground.protocol import AgentInput, AgentOutput, Attachment, ShownMessage
+from arena_cli.protocol import AgentInput, AgentOutput, Attachment, ShownMessage
 
 MODEL = "claude-opus-4-6"
 PIXEL = base64.b64decode(

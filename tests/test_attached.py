@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from arena_cli.adapters.api import attached
-from arena_cli.ground.protocol import Attachment
+from arena_cli.adapters import http
+from arena_cli.protocol import Attachment
 
 
 def put(folder: Path, name: str, data: bytes) -> Attachment:
@@ -36,15 +36,15 @@ def put(folder: Path, name: str, data: bytes) -> Attachment:
 def test_what_a_file_is_is_told_by_its_content(
     tmp_path: Path, name: str, data: bytes, media_type: str, is_image: bool
 ) -> None:
-    found = attached.read(put(tmp_path, name, data), tmp_path)
+    found = http.read(put(tmp_path, name, data), tmp_path)
     assert found is not None
     assert (found.media_type, found.is_image, found.data) == (media_type, is_image, data)
     assert found.text == (data.decode() if media_type == "text/plain" else None)
 
 
 def test_the_largest_picture_fits_into_five_mib_of_base64(tmp_path: Path) -> None:
-    largest = b"\x89PNG\r\n\x1a\n".ljust(attached.MOST_BYTES, b"x")
-    assert attached.read(put(tmp_path, "a.png", largest), tmp_path) is not None
+    largest = b"\x89PNG\r\n\x1a\n".ljust(http.MOST_BYTES, b"x")
+    assert http.read(put(tmp_path, "a.png", largest), tmp_path) is not None
     assert len(base64.b64encode(largest)) <= 5 * 1024 * 1024
 
 
@@ -54,21 +54,21 @@ def test_a_path_out_of_the_workspace_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x", encoding="utf-8")
     (inside / "own").write_text("x", encoding="utf-8")
     for path in ("../secret", str(tmp_path / "secret")):
-        assert attached.read(Attachment(name="s", path=path), inside) is None
-    assert attached.read(Attachment(name="o", path="own"), inside) is not None
+        assert http.read(Attachment(name="s", path=path), inside) is None
+    assert http.read(Attachment(name="o", path="own"), inside) is not None
 
 
 def test_what_is_gone_too_large_or_elsewhere_is_not_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert attached.read(Attachment(name="x", path="x"), tmp_path) is None
-    assert attached.read(Attachment(name="x", data="y"), tmp_path) is None
-    monkeypatch.setattr(attached, "MOST_BYTES", 3)
-    assert attached.read(put(tmp_path, "large", b"1234"), tmp_path) is None
-    assert attached.read(put(tmp_path, "small", b"123"), tmp_path) is not None
+    assert http.read(Attachment(name="x", path="x"), tmp_path) is None
+    assert http.read(Attachment(name="x", data="y"), tmp_path) is None
+    monkeypatch.setattr(http, "MOST_BYTES", 3)
+    assert http.read(put(tmp_path, "large", b"1234"), tmp_path) is None
+    assert http.read(put(tmp_path, "small", b"123"), tmp_path) is not None
 
 
 def test_a_long_text_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached, "MOST_TEXT_BYTES", 3)
-    assert attached.read(put(tmp_path, "long.txt", b"1234"), tmp_path) is None
-    assert attached.read(put(tmp_path, "long.pdf", b"%PDF-1234"), tmp_path) is not None
+    monkeypatch.setattr(http, "MOST_TEXT_BYTES", 3)
+    assert http.read(put(tmp_path, "long.txt", b"1234"), tmp_path) is None
+    assert http.read(put(tmp_path, "long.pdf", b"%PDF-1234"), tmp_path) is not None

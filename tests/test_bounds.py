@@ -10,13 +10,14 @@ import pytest
 from program import Program
 from stage import Stage
 
-from arena_cli.adapters import registry
-from arena_cli.ground import bounds, exits
-from arena_cli.ground.errors import FileFaults, UsageError
-from arena_cli.scenario.load import file, select
-from arena_cli.scenario.load.scenario import Scenario
-from arena_cli.team import workspace
-from arena_cli.yamlio import loader
+from arena_cli import errors
+from arena_cli.adapters import base
+from arena_cli.errors import FileFaults, UsageError
+from arena_cli.scenarios import loader, select
+from arena_cli.scenarios.model import Scenario
+from arena_cli.util import files
+from arena_cli.workspace import models, workspace
+from arena_cli.yamlio.loader import parse, validate
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
 
@@ -71,7 +72,9 @@ def loaded(
 ) -> list[Scenario]:
     root = stage.folder.resolve()
     selected = select.select(root, wanted, start or root)
-    return file.load(selected, workspace.load(root, kinds=registry.KINDS, anywhere=anywhere))
+    return loader.load(
+        selected, workspace.load_workspace(root, kinds=base.KINDS, anywhere=anywhere)
+    )
 
 
 def outside(stage: Stage, name: str, content: str) -> Path:
@@ -155,7 +158,7 @@ def test_a_link_in_the_workspace_shows_no_line_of_a_file_outside(stage: Stage, p
     link.symlink_to(aim)
     for anywhere in (False, True):
         with pytest.raises(FileFaults) as wrong:
-            workspace.load(stage.folder, kinds=registry.KINDS, anywhere=anywhere)
+            workspace.load_workspace(stage.folder, kinds=base.KINDS, anywhere=anywhere)
         told = str(wrong.value)
         assert "root:" not in told
         assert "AKIA" not in told
@@ -236,8 +239,8 @@ def test_what_is_read_from_outside_is_never_quoted() -> None:
         "AKIA\x07: 1\n",
     ]
     for text in texts:
-        document = loader.parse(text, "x.yaml", is_shown=False)
-        _, faults = loader.validate(document, workspace.WorkspaceFile)
+        document = parse(text, "x.yaml", is_shown=False)
+        _, faults = validate(document, models.WorkspaceFile)
         for fault in (*faults, document.fault(("AKIA",), "unknown key `AKIA`", "write: AKIA")):
             assert "AKIA" not in str(fault), text
             assert "root" not in str(fault), text
@@ -253,9 +256,9 @@ def test_the_program(tmp_path: Path) -> None:
     secret.write_text("AKIA", encoding="utf-8")
     program.file("scenarios/x.yaml", f"scenario: x\nsteps: [{{send: hi, attach: [{secret}]}}]\n")
     done = program.run("run")
-    assert done.code == exits.USAGE
+    assert done.code == errors.EXIT_USAGE
     assert "agents/dev.yaml: is a link that leads out of the workspace" in done.stderr
-    assert program.run("send", "hi").code == exits.USAGE
+    assert program.run("send", "hi").code == errors.EXIT_USAGE
     assert program.run("run", "--allow-outside").code == 0
     assert program.run("--allow-outside", "send", "-q", "hi").code == 0
     program.env["ARENA_ALLOW_OUTSIDE"] = "1"
@@ -265,9 +268,9 @@ def test_the_program(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_missing(tmp_path: Path) -> None:
     def locate(name: str) -> Path | None:
-        return bounds.locate(name, [tmp_path], root=tmp_path, scenario=None, anywhere=False)
+        return files.locate_file(name, [tmp_path], root=tmp_path, scenario=None, anywhere=False)
 
     (tmp_path / "loop").symlink_to("loop")
     for name in ("../nothing", "x\0", "n" * 5000, ".", "loop"):
         assert locate(name) is None
-        assert bounds.is_inside(tmp_path / name, tmp_path) is (name in (".", "n" * 5000))
+        assert files.is_inside(tmp_path / name, tmp_path) is (name in (".", "n" * 5000))

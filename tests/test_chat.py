@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena_cli.context import render
-from arena_cli.ground.chat import Chat
-from arena_cli.ground.protocol import AgentInput, Attachment, MemberInfo, ShownMessage
+from arena_cli.protocol import AgentInput, Attachment, Chat, MemberInfo, ShownMessage
 
 MEMBERS = [MemberInfo(id="bot", name="机器人"), MemberInfo(id="dev", name="开发")]
 

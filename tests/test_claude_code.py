@@ -33,16 +33,16 @@ from adapter_setups import (
 from program import LIMIT_S, Program, gone
 from program import until as until_now
 
-from arena_cli.adapters.coding import claude_code
-from arena_cli.adapters.coding.claude_code import ClaudeCodeAdapter, ClaudeCodeSettings
-from arena_cli.ground.errors import (
+from arena_cli.adapters import claude_code
+from arena_cli.adapters.claude_code import ClaudeCodeAdapter, ClaudeCodeSettings
+from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
     AgentUnavailable,
 )
-from arena_cli.ground.protocol import AgentOutput, AgentSession
+from arena_cli.protocol import AgentOutput, AgentSession
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock

@@ -13,9 +13,9 @@ import pytest
 from adapter_setups import PROGRAMS, Heard, a_setup, an_input, rendered, runs, speaker
 from pydantic import ValidationError
 
-from arena_cli.adapters.cli import CliAdapter, CliSettings
-from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
-from arena_cli.ground.protocol import AgentInput, AgentOutput
+from arena_cli.adapters.command import CliAdapter, CliSettings
+from arena_cli.errors import AgentProtocolError, AgentUnavailable
+from arena_cli.protocol import AgentInput, AgentOutput
 
 ON_POSIX = pytest.mark.skipif(sys.platform == "win32", reason="modes and signals of POSIX")
 

@@ -14,8 +14,8 @@ from adapter_setups import PROGRAMS, Heard, a_setup, an_input, cancelled, pids_i
 from program import Program, gone
 from stage import Stage, printed
 
-from arena_cli.adapters.cli import CliAdapter, CliSettings
-from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
+from arena_cli.adapters.command import CliAdapter, CliSettings
+from arena_cli.errors import AgentProtocolError, AgentUnavailable
 
 T = TypeVar("T")
 

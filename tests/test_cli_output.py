@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena_cli.adapters.processes.cli_output import Format, NotAnAnswerError, ProgramOutput
-from arena_cli.ground.protocol import AgentOutput
+from arena_cli.adapters.process.output import AnswerFormat, NotAnAnswerError, ProgramOutput
+from arena_cli.protocol import AgentOutput
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5)
 
@@ -19,7 +19,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.li
 def read(
     data: bytes, *, cuts: tuple[int, ...] = (), err: bytes = b"", **keys: Any
 ) -> ProgramOutput:
-    output = ProgramOutput(Format(**keys))
+    output = ProgramOutput(AnswerFormat(**keys))
     edges = [0, *sorted(cuts), len(data)]
     for start, end in itertools.pairwise(edges):
         output.feed("stdout", data[start:end])
@@ -162,7 +162,7 @@ def test_a_repeated_opening_costs_no_more_than_its_length() -> None:
 
 
 def test_a_result_is_there_when_it_is_whole() -> None:
-    output = ProgramOutput(Format(kind="json"))
+    output = ProgramOutput(AnswerFormat(kind="json"))
     seen = []
     for piece in ['{"content"', ':"a}', '"}', "\n[", '{"content":"b"},', '{"content":"c"}', "]"]:
         output.feed("stdout", piece.encode())
@@ -173,19 +173,19 @@ def test_a_result_is_there_when_it_is_whole() -> None:
 
 
 def test_a_result_is_there_when_where_matches_and_not_before() -> None:
-    output = ProgramOutput(Format(kind="jsonl", where={"type": "result"}))
+    output = ProgramOutput(AnswerFormat(kind="jsonl", where={"type": "result"}))
     output.feed("stdout", b'{"type":"start","content":"x"}\n')
     assert not output.has_result()
     output.feed("stdout", b'{"type":"result","content":"y"}')
     assert output.has_result()
     output.feed("stdout", b"\nbye\n")
     assert output.has_result()
-    output = ProgramOutput(Format(kind="text"))
+    output = ProgramOutput(AnswerFormat(kind="text"))
     output.feed("stdout", b'{"content":"x"}\n')
     assert not output.has_result()
 
 
 def test_a_result_is_noticed_behind_prose_that_looks_like_the_beginning_of_one() -> None:
-    output = ProgramOutput(Format(kind="jsonl", where={"type": "result"}))
+    output = ProgramOutput(AnswerFormat(kind="jsonl", where={"type": "result"}))
     output.feed("stdout", b'{\n  it says "hi\n{"type":"result","content":"x"}\n')
     assert output.has_result()

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from program import Program
 
+from arena_cli.cli import complete, main
+
 # Names of folders on any system, each of which some shell does not take as a plain word.
 HOSTILE = [
     *("$(id)", "`id`", "$HOME", "a;b", "a&b", "a b", "a\u00a0b", "'a'", "(a)", "{a,b}", "[a]"),
@@ -111,8 +113,6 @@ def test_a_broken_workspace_offers_nothing_and_says_nothing(program: Program) ->
 
 def test_scenarios(program: Program) -> None:
     import typer
-
-    from arena_cli.cli import complete, main
 
     command = typer.main.get_command(main.app)
     with typer.Context(command, info_name="arena") as context:  # type: ignore[attr-defined] # of click

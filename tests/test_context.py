@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena_cli.context import digest, render, tokens, window
+from arena_cli.context import render, tokens, window
 from arena_cli.context.history import History
-from arena_cli.ground.protocol import (
+from arena_cli.protocol import (
     AgentInput,
     Attachment,
     MemberInfo,
@@ -27,7 +27,7 @@ from arena_cli.ground.protocol import (
     ShownMessage,
     StructuredContent,
 )
-from arena_cli.team.model import AgentProfile, ContextSettings, Member, Team
+from arena_cli.workspace.models import AgentProfile, ContextSettings, Member, Team
 
 GOLDEN = Path(__file__).parent / "golden" / "context"
 NAMES = {
@@ -136,15 +136,15 @@ def test_the_hash_of_a_message_is_that_of_its_canonical_json() -> None:
         metadata={"left": "out"},
     )
     expected = hashlib.sha256(canonical.encode()).hexdigest()
-    assert digest.message_digest(shown(one)) == expected
+    assert render.message_digest(shown(one)) == expected
 
 
 def test_where_and_when_a_message_was_said_is_not_in_its_hash() -> None:
     one = shown(message(1, "architect", "a"))
     same = {"id": "m9", "turn_id": "t9", "reply_to": "m1", "timestamp": "x", "metadata": {"a": 1}}
-    assert digest.message_digest(one.model_copy(update=same)) == digest.message_digest(one)
+    assert render.message_digest(one.model_copy(update=same)) == render.message_digest(one)
     for change in ({"content": "b"}, {"author_name": "b"}, {"role": "assistant"}):
-        assert digest.message_digest(one.model_copy(update=change)) != digest.message_digest(one)
+        assert render.message_digest(one.model_copy(update=change)) != render.message_digest(one)
 
 
 def an_input(**fields: Any) -> AgentInput:
@@ -165,10 +165,10 @@ def an_input(**fields: Any) -> AgentInput:
 
 
 def hashed(input: AgentInput) -> str:
-    head = digest.HeadDigest(
+    head = render.HeadDigest(
         input.agent_id, input.role_prompt, input.members, input.max_output_tokens
     )
-    messages = [digest.message_digest(one) for one in input.messages]
+    messages = [render.message_digest(one) for one in input.messages]
     return head.of(input.invocation, input.turn, messages, mentioned_by=input.mentioned_by)
 
 
@@ -179,7 +179,7 @@ def test_the_hash_of_an_input_is_that_of_its_canonical_json() -> None:
         "max_output_tokens": 500,
         "members": [{"id": id_, "name": name} for id_, name in NAMES.items()],
         "mentioned_by": ["compliance", "developer"],
-        "messages": [digest.message_digest(shown(one)) for one in WORKED_EXAMPLE],
+        "messages": [render.message_digest(shown(one)) for one in WORKED_EXAMPLE],
         "role_prompt": "你是测试工程师。",
         "turn": 2,
     }
@@ -294,7 +294,7 @@ def test_what_is_selected_is_the_most_that_fits_beside_the_triggers(
     expected = fitting[0] if fitting else wanted
     found = history.select("tester", budget, [f"m{at}" for at in wanted])
     assert [one.id for one in found.messages] == [f"m{at}" for at in expected]
-    assert found.digests == [digest.message_digest(one) for one in found.messages]
+    assert found.digests == [render.message_digest(one) for one in found.messages]
     assert found.tokens == sum(costs[at] for at in expected)
 
 

@@ -7,13 +7,11 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from arena_cli.context import digest, history, layers, remembered, render, window
-from arena_cli.context.history import History
-from arena_cli.context.remembered import NOTHING, Found, Memory, Pinned
-from arena_cli.ground.chat import Chat
-from arena_cli.ground.protocol import Message
-from arena_cli.memory.note import Note
-from arena_cli.team.model import AgentProfile, ContextSettings, Member, Team
+from arena_cli.context import history, render, window
+from arena_cli.context.history import NOTHING, Found, History, Memory, Pinned
+from arena_cli.notes.model import Note
+from arena_cli.protocol import Chat, Message
+from arena_cli.workspace.models import AgentProfile, ContextSettings, Member, Team
 
 
 def message(number: int, author: str = "maya", text: str = "") -> Message:
@@ -109,7 +107,7 @@ def test_pinned_messages_that_the_history_no_longer_has_are_shown_too() -> None:
     built = build(told, Memory(pinned=[pinned(3, "word " * 300)]), head=a_head(1500))
     assert ids(built)[0] == "m3"
     assert built.input_tokens <= 1500
-    assert built.input.input_hash == digest.input_digest(built.input)
+    assert built.input.input_hash == render.input_digest(built.input)
 
 
 def test_of_pinned_messages_that_overflow_the_newest_stay_and_the_rest_are_titles() -> None:
@@ -140,7 +138,7 @@ def test_notes_stand_after_the_messages_with_their_ids() -> None:
 def test_a_note_is_not_shown_beside_the_message_that_it_comes_from() -> None:
     built = build(a_history(3), Memory(notes=[Found(a_note(2))]))
     assert built.input.memory_context is None
-    assert built.chosen.withheld == [(Found(a_note(2)), layers.SHOWN_WHOLE)]
+    assert built.chosen.withheld == [(Found(a_note(2)), window.SHOWN_WHOLE)]
 
 
 def test_a_shared_note_of_another_session_is_shown_though_its_source_has_a_namesake() -> None:
@@ -154,7 +152,7 @@ def test_notes_take_a_small_part_of_the_room_and_the_best_come_first() -> None:
     built = build(a_history(300), Memory(notes=notes), head=a_head(4000))
     assert 0 < len(built.chosen.notes) < 6
     assert built.chosen.notes == notes[: len(built.chosen.notes)]
-    assert {why for _, why in built.chosen.withheld} == {layers.NO_ROOM}
+    assert {why for _, why in built.chosen.withheld} == {window.NO_ROOM}
 
 
 def test_the_next_input_begins_as_the_one_before() -> None:
@@ -202,7 +200,7 @@ def test_an_agent_is_asked_to_be_concise_once_its_window_fills() -> None:
     assert not build(roomy, head=head, concise_from=0.8).input.prefer_concise
     built = build(full, head=head, concise_from=0.8)
     assert built.input.prefer_concise
-    assert built.input.input_hash == digest.input_digest(built.input)
+    assert built.input.input_hash == render.input_digest(built.input)
 
 
 def test_what_the_model_counts_is_reported_and_narrows_the_window() -> None:
@@ -245,7 +243,7 @@ def test_every_message_is_shown_once_in_order_and_the_new_one_always(
     kept = {one.message.id for one in chosen} & set(ids(built))
     titled = {note.source for note in built.chosen.titles}
     assert kept | titled >= {one.message.id for one in chosen}
-    assert built.input.input_hash == digest.input_digest(built.input)
+    assert built.input.input_hash == render.input_digest(built.input)
     head = a_head(room)
     must = head.tokens + built.chosen.stable_tokens + told.weight_of(told.after()[-1])
     assert built.input_tokens <= max(room, must)
@@ -262,7 +260,7 @@ def test_what_is_pinned_and_noted_takes_only_what_the_new_message_leaves() -> No
     built = build(told, memory, head=a_head(900))
     assert ids(built) == ["m8"]
     assert len(built.chosen.titles) == 2
-    assert built.chosen.withheld == [(notes[0], layers.NO_ROOM)]
+    assert built.chosen.withheld == [(notes[0], window.NO_ROOM)]
     assert not built.chosen.has_summary
 
 
@@ -275,7 +273,7 @@ def test_a_note_whose_message_the_notes_push_out_is_shown_itself() -> None:
     for room in range(700, 1_100, 7):
         built = build(told, Memory(notes=notes), head=a_head(room))
         shown = set(ids(built))
-        whole = [one.note.source for one, why in built.chosen.withheld if why == layers.SHOWN_WHOLE]
+        whole = [one.note.source for one, why in built.chosen.withheld if why == window.SHOWN_WHOLE]
         assert shown.issuperset(whole)
         assert built.input_tokens <= room
 
@@ -305,9 +303,9 @@ def test_a_model_that_counts_less_is_not_said_to_have_more_room() -> None:
 
 def test_a_note_tells_its_owner_and_no_title_twice() -> None:
     task = a_note(7, kind="task", owner="maya", body="## Task\n\nWe decided the point 7\n")
-    (line,) = remembered.noted(task).splitlines()
+    (line,) = history.noted(task).splitlines()
     assert line == "- [decision-7] task, draft, for maya: We decided the point 7"
-    longer = remembered.noted(a_note(7, body="## Decision\n\nAuditors ask.\n\n## Context\n"))
+    longer = history.noted(a_note(7, body="## Decision\n\nAuditors ask.\n\n## Context\n"))
     assert longer.splitlines()[1:] == ["  ## Decision", "  Auditors ask."]
 
 
@@ -320,6 +318,6 @@ def test_of_many_titles_the_newest_are_shown_and_the_rest_are_counted() -> None:
     built = build(told, memory, head=a_head(2500))
     before = built.input.memory_context or ""
     listed = [line for line in before.splitlines() if line.startswith("- ")]
-    assert len(listed) == remembered.MOST_TITLES + 1
-    left = 100 - len(built.chosen.pinned) - remembered.MOST_TITLES
+    assert len(listed) == history.MOST_TITLES + 1
+    left = 100 - len(built.chosen.pinned) - history.MOST_TITLES
     assert listed[-1] == f"- and {left} older"

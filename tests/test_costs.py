@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from support import Puppets, Talk, member, puppet, team
 
-from arena_cli.adapters.coding import claude_code_session
-from arena_cli.ground.protocol import MOST_COST_USD, AgentOutput, Usage
-from arena_cli.report import timeline, words
+from arena_cli.adapters import claude_code
+from arena_cli.protocol import MOST_COST_USD, AgentOutput, Usage
+from arena_cli.reports import lines, timeline
 
 BAD = [math.nan, math.inf, -math.inf, -0.5, 1e300, MOST_COST_USD * 1.01]
 
@@ -22,7 +22,7 @@ FREE = Usage(output_tokens=4, cost_usd=0)
 
 def told(talk: Talk, language: Any = "en") -> str:
     """The timeline of a session."""
-    drawing = timeline.Timeline(words.Words(language))
+    drawing = timeline.Timeline(lines.Words(language))
     return "\n".join(line.text for event in talk.events for line in drawing.drawn(event))
 
 
@@ -80,7 +80,7 @@ def test_a_cost_that_can_be_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cost", ["NaN", "-1", "1e400", "1" * 400])
 def test_a_session_of_claude_code_with_such_a_cost(cost: str) -> None:
     result = json.loads(f'{{"total_cost_usd": {cost}, "usage": {{"output_tokens": 7}}}}')
-    assert claude_code_session.read_spending(result) is None
-    usage, refused = claude_code_session.read_turn_usage(result, None).of_one_call()
+    assert claude_code.read_spending(result) is None
+    usage, refused = claude_code.read_turn_usage(result, None).of_one_call()
     assert (usage.output_tokens, usage.cost_usd) == (7, None)
     assert refused is not None

@@ -11,10 +11,10 @@ from program import Program
 from small_model import SmallModel, small_model_fixture  # noqa: F401 - a fixture
 
 from arena_cli.context import tokens
-from arena_cli.ground.protocol import Usage
-from arena_cli.transcript import read
-from arena_cli.transcript.counts import Counts
+from arena_cli.protocol import Usage
+from arena_cli.transcript import reader
 from arena_cli.transcript.events import ChainFinished, ReplyFinished, ReplyStarted
+from arena_cli.transcript.token_calibration import Counts
 
 TEXTS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "data" / "token_counts.json").read_text(encoding="utf-8")
@@ -221,7 +221,7 @@ def test_a_small_model_teaches_what_it_counts(tmp_path: Path, small_model: Small
         assert program.run("send", "--session", "s", text * 6).code == 0
     counts = Counts()
     estimated, counted = [], []
-    for line in read.lines(program.transcript()):
+    for line in reader.lines(program.transcript()):
         for event in line.events:
             if isinstance(event, ReplyStarted):
                 estimated.append(event.input_tokens)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from forked import Forked, close, needs_fork
 
-from arena_cli.scenario.recording import files
+from arena_cli.scenarios.recording import file
 
 pytestmark = needs_fork
 
@@ -102,7 +102,7 @@ def recorded(arena: Forked) -> Any:
     folder = arena.folder / "scenarios" / "recordings"
     path = folder / "talk.jsonl"
     if path.exists():
-        files.read(path, "talk.jsonl")
+        file.read(path, "talk.jsonl")
         found.append(len(path.read_bytes().splitlines()))
     snapshots = folder / "talk.snapshots.json"
     if snapshots.exists():

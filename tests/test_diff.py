@@ -18,15 +18,15 @@ from program import Program
 from screen import Screen
 from support import WORKED_MESSAGE, Talk, canonical, member, team, worked_team
 
-from arena_cli.report import alignment, cells, conversations, diff, differences, textdiff
-from arena_cli.report.diffshapes import Compared, Difference
-from arena_cli.report.entries import Builder, Conversation
-from arena_cli.report.terminal import Terminal
-from arena_cli.report.words import Words
+from arena_cli.reports import columns
+from arena_cli.reports.diff import compare, model, render, text
+from arena_cli.reports.diff.model import Builder, Compared, Conversation, Difference
+from arena_cli.reports.lines import Words
+from arena_cli.reports.terminal import Terminal
 from arena_cli.session import outgoing
-from arena_cli.team.model import Team
-from arena_cli.transcript import canonical as canonical_form
+from arena_cli.transcript.canonical import of
 from arena_cli.transcript.events import Event
+from arena_cli.workspace.models import Team
 
 SAY = Words()
 A, B = Compared(name="a", kind="session"), Compared(name="b", kind="session")
@@ -41,12 +41,12 @@ def talked(folder: Path, crew: Team, *messages: str, name: str = "talk") -> list
 
 
 def compared(a: Sequence[Event], b: Sequence[Event]) -> Difference:
-    sides = [[conversations.of_session(events)] for events in (a, b)]
-    return diff.between(A, B, *sides)
+    sides = [[model.of_session(events)] for events in (a, b)]
+    return render.between(A, B, *sides)
 
 
 def told(difference: Difference, say: Words = SAY) -> str:
-    return "\n".join(line.text for line in differences.drawn(difference, say))
+    return "\n".join(line.text for line in compare.drawn(difference, say))
 
 
 def with_reply(agent: str, *replies: Any, **profile: Any) -> Team:
@@ -67,7 +67,7 @@ def with_reply(agent: str, *replies: Any, **profile: Any) -> Team:
 
 
 def between(before: str, after: str) -> list[str]:
-    return [line.text for line in textdiff.drawn(before, after, SAY, indent="")]
+    return [line.text for line in text.drawn(before, after, SAY, indent="")]
 
 
 # texts
@@ -127,7 +127,7 @@ def test_what_agents_said_steers_nothing() -> None:
     st.text("ab 开发é\u0301👩‍🔬.12\n", max_size=40), st.text("ab 开发é\u0301👩‍🔬.12\n", max_size=40)
 )
 def test_a_change_has_both_texts_in_it(old: str, new: str) -> None:
-    changes = textdiff.changes_of(old, new)
+    changes = text.changes_of(old, new)
     if changes is not None:
         assert "".join(change.same + change.old for change in changes) == old
         assert "".join(change.same + change.new for change in changes) == new
@@ -139,19 +139,19 @@ ITEMS = st.lists(st.sampled_from("abcd"), max_size=12)
 
 @given(ITEMS, ITEMS)
 def test_an_alignment_covers_both_sides_in_order(a: list[str], b: list[str]) -> None:
-    blocks = alignment.blocks(a, b)
+    blocks = text.blocks(a, b)
     assert [x for block in blocks for x in a[block.a1 : block.a2]] == a
     assert [x for block in blocks for x in b[block.b1 : block.b2]] == b
     for block in blocks:
         assert (a[block.a1 : block.a2] == b[block.b1 : block.b2]) == block.same
-    pairs = list(alignment.pairs(a, b))
+    pairs = list(text.pairs(a, b))
     assert [left for left, _ in pairs if left is not None] == list(range(len(a)))
     assert [right for _, right in pairs if right is not None] == list(range(len(b)))
 
 
 def test_what_is_too_much_to_align_differs_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alignment, "MOST_PAIRS", 8)
-    found = alignment.blocks("=abcd=", "=xbcy=")
+    monkeypatch.setattr(text, "MOST_PAIRS", 8)
+    found = text.blocks("=abcd=", "=xbcy=")
     assert [(block.same, block.a1, block.a2) for block in found] == [
         (True, 0, 1),
         (False, 1, 5),
@@ -342,7 +342,7 @@ def records(folder: Path) -> list[dict[str, Any]]:
             "attachments": [{"type": "file", "name": "x.txt", "data": "hello"}],
         },
     )
-    return canonical_form.of(talked(folder, crew, WORKED_MESSAGE, "@tester again"))
+    return of(talked(folder, crew, WORKED_MESSAGE, "@tester again"))
 
 
 WHERE = {"chain", "turn", "reply", "depth", "type", "version", "session", "session_usage"}
@@ -390,7 +390,7 @@ def test_whatever_differs_in_canonical_form_is_told(tmp_path: Path) -> None:
                 place = place[key]
             place[path[-1]] = other_than(path[-1], place[path[-1]])
             other = built([*lines[:number], changed, *lines[number + 1 :]])
-            difference = diff.between(A, B, [unchanged], [other])
+            difference = render.between(A, B, [unchanged], [other])
             assert not difference.same, (line["type"], path)
             assert len(told(difference).split("\n")) > 2
             tried += 1
@@ -405,7 +405,7 @@ def test_what_only_a_recording_has_is_told(tmp_path: Path) -> None:
     del overloaded["output"]
     one = [*lines[:at], call, *lines[at + 1 :]]
     other = [*lines[:at], overloaded, {**call, "input": {"messages": ["m1"]}}, *lines[at + 1 :]]
-    difference = diff.between(A, B, [built(one)], [built(other)])
+    difference = render.between(A, B, [built(one)], [built(other)])
     (reply,) = difference.conversations[0].entries[0].turns[0].replies
     assert {field.field: (field.a, field.b) for field in reply.fields} == {
         "input.messages": (6, 1),
@@ -427,7 +427,7 @@ def test_replies_that_are_gone_differ(tmp_path: Path) -> None:
         told = line["type"] in ("reply_finished", "chain_finished", "message") or line.get("asked")
         if told:
             other = built([*lines[:number], *lines[number + 1 :]])
-            assert not diff.between(A, B, [built(lines)], [other]).same
+            assert not render.between(A, B, [built(lines)], [other]).same
 
 
 class Stream(io.StringIO):
@@ -450,9 +450,9 @@ def test_in_a_terminal_every_row_fits(
     stream = Stream()
     screen = Screen(400)
     difference = compared(one, other)
-    Terminal(screen.write, stream, colour=colour).show(differences.drawn(difference, Words("zh")))
+    Terminal(screen.write, stream, colour=colour).show(compare.drawn(difference, Words("zh")))
     rows = screen.text.split("\n")
-    assert max(cells.width_of(row) for row in rows) <= width
+    assert max(columns.width_of(row) for row in rows) <= width
     plain = "".join(told(difference, Words("zh")).split())
     assert "".join("".join(rows).split()) == plain
     assert bool(screen.styles) == colour

@@ -27,19 +27,34 @@ import pytest
 from pydantic import BaseModel
 from support import member, team, worked_team
 
-from arena_cli.adapters import registry
-from arena_cli.ground import protocol
-from arena_cli.ground.errors import ArenaError
-from arena_cli.ground.protocol import Shape
-from arena_cli.memory.note import KINDS, STATUSES, Note
-from arena_cli.scenario.expect import check_shapes
-from arena_cli.scenario.expect import shapes as expect_shapes
-from arena_cli.scenario.load import file as scenario_file
-from arena_cli.scenario.load import shapes
-from arena_cli.scenario.load.select import Selected
-from arena_cli.session import lock
-from arena_cli.team import mentions, model, workspace
+from arena_cli import protocol
+from arena_cli.adapters import base
+from arena_cli.cli import main
+from arena_cli.errors import ArenaError
+from arena_cli.notes.model import KINDS, STATUSES, Note
+from arena_cli.protocol import Shape
+from arena_cli.scenarios import loader, model
+from arena_cli.scenarios.expect.model import (
+    CarriedFile,
+    CarriedPart,
+    Cost,
+    DeviationRow,
+    Exactly,
+    Expect,
+    Noted,
+    NoteRow,
+    NotesShown,
+    PassedOverBy,
+    Range,
+    Replied,
+    Row,
+    TextCheck,
+    Which,
+)
+from arena_cli.scenarios.select import Selected
+from arena_cli.session import store
 from arena_cli.transcript.events import End, EventTypes
+from arena_cli.workspace import mentions, models, workspace
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -225,9 +240,9 @@ class Reader:
             self._load(path)
 
     def _load(self, path: Path) -> None:
-        loaded = workspace.load(self.folder, kinds=registry.KINDS)
+        loaded = workspace.load_workspace(self.folder, kinds=base.KINDS)
         if path.parent.name == "scenarios":
-            scenario_file.load(Selected((path.resolve(),), frozenset({path.resolve()})), loaded)
+            loader.load(Selected((path.resolve(),), frozenset({path.resolve()})), loaded)
 
     def _install(self, pyproject: Path) -> None:
         """What pip would write for a package of which only the entry points matter."""
@@ -255,7 +270,7 @@ class Reader:
         if busy:
             folder = self.folder / "sessions" / busy
             folder.mkdir(parents=True, exist_ok=True)
-            held = lock.acquire(folder, f"session {busy}", wait_s=0, on_wait=lambda: None)
+            held = store.acquire(folder, f"session {busy}", wait_s=0, on_wait=lambda: None)
         try:
             for command, shown in _commands(block.text):
                 self._run(command, shown, int(block.option("exit") or 0))
@@ -432,8 +447,6 @@ def test_what_shells_on_windows_pass_arrives(
 ) -> None:
     from typer.testing import CliRunner
 
-    from arena_cli.cli import main
-
     reader.prepare()
     table = rows(SHELLS, QUOTED, under=shell)
     assert len(table) > 5
@@ -490,8 +503,6 @@ def test_history_takes_an_exclamation_mark_in_double_quotes(reader: Reader) -> N
 def test_help_is_what_the_program_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     from typer.testing import CliRunner
 
-    from arena_cli.cli import main
-
     monkeypatch.setenv("COLUMNS", "80")
     parts = [
         "# Commands\n\nWhat `--help` prints, of every command."
@@ -509,7 +520,6 @@ def test_help_is_what_the_program_prints(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_help_has_every_command() -> None:
-    from arena_cli.cli import main
 
     names = {command.name for command in main.app.registered_commands}
     for group in main.app.registered_groups:
@@ -527,7 +537,7 @@ def test_the_mentions_that_the_rules_show() -> None:
     assert len(table) > 12
     for text, named, nobody in table:
         (said,) = spans(text)
-        found = mentions.parse(said, roster, author="user", opener="maya")
+        found = mentions.parse_mentions(said, roster, author="user", opener="maya")
         assert list(found.ids) == spans(named), said
         assert list(found.unresolved) == spans(nobody), said
 
@@ -571,9 +581,9 @@ def test_the_protocol_names_every_field(shape: type[Shape]) -> None:
     assert set(shape.model_fields) <= set(spans(told))
 
 
-@pytest.mark.parametrize("kind", registry.known())
+@pytest.mark.parametrize("kind", base.known())
 def test_every_key_of_an_adapter_is_explained(kind: str) -> None:
-    settings = registry.adapter_type(kind).settings_type
+    settings = base.adapter_type(kind).settings_type
     text = text_of(DOCS / "adapters.md") + text_of(DOCS / "kinds.md")
     section = next(one for one in text.split("\n## ") if kind in spans(one.splitlines()[0]))
     assert set(settings.model_fields) - {"type"} <= set(spans(section))
@@ -591,7 +601,7 @@ def default_of(cell: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("heading", "shape"), [("rule", model.TeamConfig), ("key of an agent", model.AgentProfile)]
+    ("heading", "shape"), [("rule", models.TeamConfig), ("key of an agent", models.AgentProfile)]
 )
 def test_the_tables_of_keys_have_every_key_and_its_default(
     heading: str, shape: type[BaseModel]
@@ -610,17 +620,17 @@ def test_the_tables_of_keys_have_every_key_and_its_default(
 def test_the_table_of_memory_has_every_rule_and_its_default() -> None:
     table = rows(DOCS / "memory.md", "rule of memory")
     told = {spans(cells[0])[0]: default_of(cells[1]) for cells in table}
-    assert told == model.MemoryRules().model_dump()
+    assert told == models.MemoryRules().model_dump()
 
 
 @pytest.mark.parametrize(
     ("page", "shape"),
     [
-        ("memory.md", model.WorkspaceMemory),
-        ("memory.md", model.Embedding),
-        ("search.md", model.Embedding),
-        ("usage.md", model.ModelFacts),
-        ("files.md", model.WorkspaceFile),
+        ("memory.md", models.WorkspaceMemory),
+        ("memory.md", models.Embedding),
+        ("search.md", models.Embedding),
+        ("usage.md", models.ModelFacts),
+        ("files.md", models.WorkspaceFile),
     ],
     ids=lambda one: one if isinstance(one, str) else one.__name__,
 )
@@ -651,10 +661,10 @@ def test_the_slips_that_the_files_page_shows(reader: Reader) -> None:
             text = f"agent_id: row\nadapter:\n  type: scripted\n  replies:\n    - {line}\n"
             path.write_text(text, encoding="utf-8")
             if loads:
-                workspace.load(reader.folder, kinds=registry.KINDS)
+                workspace.load_workspace(reader.folder, kinds=base.KINDS)
             else:
                 with pytest.raises(ArenaError):
-                    workspace.load(reader.folder, kinds=registry.KINDS)
+                    workspace.load_workspace(reader.folder, kinds=base.KINDS)
 
 
 def test_scenario_keys_are_all_explained() -> None:
@@ -663,29 +673,29 @@ def test_scenario_keys_are_all_explained() -> None:
     )
     told = set(re.findall("[a-z_]+", spelled))
     known = known_fields(
-        shapes.ScenarioFile,
-        shapes.Step,
-        shapes.Saved,
-        shapes.Said,
-        shapes.FromFile,
-        shapes.Given,
-        shapes.Fill,
-        shapes.Case,
-        expect_shapes.Expect,
-        expect_shapes.Range,
-        expect_shapes.Cost,
-        check_shapes.TextCheck,
-        expect_shapes.Which,
-        expect_shapes.Replied,
-        expect_shapes.PassedOverBy,
-        expect_shapes.Row,
-        expect_shapes.Exactly,
-        expect_shapes.CarriedPart,
-        expect_shapes.CarriedFile,
-        expect_shapes.NoteRow,
-        expect_shapes.Noted,
-        expect_shapes.NotesShown,
-        expect_shapes.DeviationRow,
+        model.ScenarioFile,
+        model.Step,
+        model.Saved,
+        model.Said,
+        model.FromFile,
+        model.Given,
+        model.Fill,
+        model.Case,
+        Expect,
+        Range,
+        Cost,
+        TextCheck,
+        Which,
+        Replied,
+        PassedOverBy,
+        Row,
+        Exactly,
+        CarriedPart,
+        CarriedFile,
+        NoteRow,
+        Noted,
+        NotesShown,
+        DeviationRow,
     )
     assert known <= told
 

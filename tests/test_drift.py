@@ -15,14 +15,15 @@ from past_sessions import loaded
 from stage import Stage
 
 from arena_cli.cli import common
-from arena_cli.ground.errors import FileFaults
-from arena_cli.report.drift import Causes
-from arena_cli.report.words import Words
-from arena_cli.scenario.play.run import Runner
-from arena_cli.scenario.recording import step_matching
-from arena_cli.scenario.recording.shelf import Shelf, Wanted
-from arena_cli.scenario.recording.step_matching import StepMessage
-from arena_cli.scenario.result import RunResult, ScenarioResult, of_run
+from arena_cli.errors import FileFaults
+from arena_cli.reports.drift import Causes
+from arena_cli.reports.lines import Words
+from arena_cli.scenarios.recording import steps as steps_module
+from arena_cli.scenarios.recording.file import written
+from arena_cli.scenarios.recording.steps import StepMessage
+from arena_cli.scenarios.recording.store import Shelf, Wanted
+from arena_cli.scenarios.result import RunResult, ScenarioResult, of_run
+from arena_cli.scenarios.runner import Runner
 
 ECHO = "import sys\nsys.stdin.read()\nprint('ok')\n"
 HI = 'scenario: S\nsteps:\n  - send: "@dev hi"\n'
@@ -189,9 +190,8 @@ def test_a_recording_without_hashes_is_no_drift_by_that(stage: Stage) -> None:
     texts = [one for one in lines(stage)[:-1] if one["type"] != "agent"]
     texts[1] = {"type": "case", "case": None}
     texts.insert(2, old)
-    from arena_cli.scenario.recording import files
 
-    path.write_bytes(files.written("S", [texts[1:]]))
+    path.write_bytes(written("S", [texts[1:]]))
     write(stage, "bots/echo.py", "print('changed')\n")
     assert play(stage, "replay").drift == []
 
@@ -379,7 +379,7 @@ def test_steps_are_matched_by_what_they_send() -> None:
     def sends(*texts: str | None) -> list[StepMessage]:
         return [StepMessage(None, None if text is None else "user", text) for text in texts]
 
-    match = step_matching.match
+    match = steps_module.match
     assert match(sends("a", "b"), sends("a", "b")) == {0: 0, 1: 1}
     assert match(sends("a", "b"), sends(None, "a", "x", "b")) == {0: 1, 1: 3}
     assert match(sends("a", None, "b"), sends("b", "c")) == {2: 0}

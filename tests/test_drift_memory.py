@@ -12,13 +12,13 @@ from past_sessions import loaded, talk
 from stage import Stage, printed
 
 from arena_cli.cli import common
-from arena_cli.scenario.play.run import Runner
-from arena_cli.scenario.promote import taken
-from arena_cli.scenario.recording import files, remembering
-from arena_cli.scenario.recording.shelf import Shelf, Wanted
-from arena_cli.scenario.result import ScenarioResult, causes
+from arena_cli.scenarios.promote import selection
+from arena_cli.scenarios.recording import drift, file
+from arena_cli.scenarios.recording.store import Shelf, Wanted
+from arena_cli.scenarios.result import ScenarioResult, causes
+from arena_cli.scenarios.runner import Runner
 from arena_cli.session.store import find
-from arena_cli.transcript import canonical, read
+from arena_cli.transcript import canonical, reader
 from arena_cli.transcript.events import (
     Compacted,
     Deviation,
@@ -133,7 +133,7 @@ def test_a_note_that_nobody_is_shown_and_that_is_no_longer_taken_is_told(stage: 
     # A recording from before notes were taken stays good.
     bare = [line for line in old[:-1] if not line.startswith('{"type":"note"')]
     records = [json.loads(line) for line in bare[1:]]
-    path.write_bytes(files.written("memory", [records]))
+    path.write_bytes(file.written("memory", [records]))
     assert play(stage, "replay").status == "passed"
 
 
@@ -180,7 +180,7 @@ def test_what_an_agent_does_for_the_memory_is_recorded_and_replayed(stage: Stage
     path = stage.folder / "sessions"
     kept = [(one["by"], one["summary"]) for one in recorded if one["type"] == "compacted"]
     (session,) = result.sessions
-    again = read.lines(path / session / "transcript.jsonl")
+    again = reader.lines(path / session / "transcript.jsonl")
     told = [event for line in again for event in line.events if isinstance(event, Compacted)]
     assert [(one.by, one.summary) for one in told] == kept
 
@@ -205,15 +205,15 @@ def test_the_pieces_of_a_memory_are_told_apart_whatever_a_summary_says() -> None
     before = "Of the 3 messages:\n- [task-b] x\n\n- [task-a] A\n  one\n- [task-b] B\n  two"
     after = "Of the 4 messages:\n- [task-b] x\n\n- [task-a] A\n  one\n- [task-b] B\n  three"
     ids = ["task-a", "task-b"]
-    assert list(remembering.differences(before, after, ids, ids)) == [
+    assert list(drift.differences(before, after, ids, ids)) == [
         ("summary", "Of the 3 messages:\n- [task-b] x", "Of the 4 messages:\n- [task-b] x"),
         ("note task-b", "- [task-b] B\n  two", "- [task-b] B\n  three"),
     ]
-    assert list(remembering.differences(None, "- [task-a] A", (), ["task-a"])) == [
+    assert list(drift.differences(None, "- [task-a] A", (), ["task-a"])) == [
         ("note task-a", "", "- [task-a] A")
     ]
     swapped = "- [task-b] B\n- [task-a] A"
-    assert list(remembering.differences("- [task-a] A\n- [task-b] B", swapped, ids, ids[::-1])) == [
+    assert list(drift.differences("- [task-a] A\n- [task-b] B", swapped, ids, ids[::-1])) == [
         ("memory_context", "- [task-a] A\n- [task-b] B", swapped)
     ]
 
@@ -294,12 +294,12 @@ def test_two_sessions_that_noted_the_same_have_one_canonical_form() -> None:
 
 def test_a_promoted_session_says_which_notes_it_lacks(stage: Stage) -> None:
     talk(stage, "@architect where is the index?", "@dev the index in SQLite, is it built?")
-    found = taken.take(find(stage.folder, "s"), None)
+    found = selection.take(find(stage.folder, "s"), None)
     assert found.notes == []
     knowledge = stage.folder / "sessions" / "s" / "knowledge" / "decision-auth.md"
     knowledge.write_text(NOTE, encoding="utf-8")
     talk(stage, "@dev how do we log in by OIDC?")
-    found = taken.take(find(stage.folder, "s"), None)
+    found = selection.take(find(stage.folder, "s"), None)
     assert found.notes == [
         "notes that were there before are left out (decision-auth): "
         "`given: {notes: [FILE]}` gives them to the scenario"

@@ -12,16 +12,16 @@ from typing import Literal
 import pytest
 from stage import Stage
 
-from arena_cli.adapters import registry
-from arena_cli.ground.protocol import Attachment
-from arena_cli.ground.redact import Redactor
-from arena_cli.memory.note import Draft
-from arena_cli.scenario.play.run import Runner
-from arena_cli.scenario.recording.shelf import Shelf as Recordings
-from arena_cli.session import knowledge, shelves, store
+from arena_cli.adapters import base
+from arena_cli.notes.model import Draft
+from arena_cli.protocol import Attachment
+from arena_cli.scenarios.recording.store import Shelf
+from arena_cli.scenarios.runner import Runner
+from arena_cli.session import notes, shelves, store
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import Session
-from arena_cli.team import workspace
+from arena_cli.util.redaction import Redactor
+from arena_cli.workspace import workspace
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows syncs no folder")
 Durability = Literal["fsync", "flush"]
@@ -73,7 +73,7 @@ def stage(tmp_path: Path) -> Stage:
 def send(stage: Stage, durability: Durability) -> Path:
     """Say something with an attachment in a new session, of which a note is taken."""
     place = replace(stage.place(), durability=durability)
-    team = workspace.load(stage.folder.resolve(), kinds=registry.KINDS).team("crew")
+    team = workspace.load_workspace(stage.folder.resolve(), kinds=base.KINDS).team("crew")
     files = (Attachment(type="file", name="a.txt", data="attached"),)
     with Session(place, "s", team) as session:
         asyncio.run(session.last(session.send(Outgoing("hello", attachments=files))))
@@ -111,7 +111,7 @@ def test_an_act_on_a_note(
     stored = None if shared else store.find(stage.folder, "s")
     shelf = shelves.of(stage.folder, stored)
     disk = Disk(monkeypatch)
-    keeper = knowledge.Keeper(place, shelf, "ann", redactor=Redactor(set(), ()))
+    keeper = notes.Keeper(place, shelf, "ann", redactor=Redactor(set(), ()))
     note = keeper.add(Draft("decision", "Rotate keys", by="ann"))
     path = stage.folder / note.file
     if durability == "fsync":
@@ -137,7 +137,7 @@ def test_recordings_and_snapshots(
     )
     place = replace(stage.place(), durability=durability)
     disk = Disk(monkeypatch)
-    recordings = Recordings(scenarios, "record", sync=durability == "fsync")
+    recordings = Shelf(scenarios, "record", sync=durability == "fsync")
     told: list[object] = []
     asyncio.run(Runner(scenarios, place, told.append, shelf=recordings).run())
     folder = stage.folder / "scenarios" / "recordings"
@@ -158,8 +158,8 @@ def test_parts_of_a_dead_process_are_removed_by_the_next_writer(stage: Stage) ->
     for path in (dead, alive, other):
         path.write_text("half", encoding="utf-8")
     shelf = shelves.of(stage.folder, store.find(stage.folder, "s"))
-    assert [note.id for note in shelves.notes(shelf)[0]] == ["decision-use-oauth"]
-    keeper = knowledge.Keeper(stage.place(), shelf, "ann", redactor=Redactor(set(), ()))
+    assert [note.id for note in shelves.list_notes(shelf)[0]] == ["decision-use-oauth"]
+    keeper = notes.Keeper(stage.place(), shelf, "ann", redactor=Redactor(set(), ()))
     keeper.step("decision-use-oauth", "approve")
     keeper.close()
     assert not dead.exists()

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from arena_cli.ground.protocol import Attachment, Message, StructuredContent, Usage
-from arena_cli.scenario.expect import checks, conversation, judge, kinds
-from arena_cli.scenario.expect.checks import Verdict
-from arena_cli.scenario.expect.conversation import Conversation
-from arena_cli.scenario.expect.shapes import Expect
-from arena_cli.scenario.result import CheckResult
+from arena_cli.protocol import Attachment, Message, StructuredContent, Usage
+from arena_cli.scenarios.expect import check_kinds, conversation, evaluate, text_checks
+from arena_cli.scenarios.expect.conversation import Conversation
+from arena_cli.scenarios.expect.model import Expect
+from arena_cli.scenarios.expect.text_checks import Verdict
+from arena_cli.scenarios.result import CheckResult
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
@@ -130,7 +130,7 @@ def worked() -> Script:
 
 def judged(script: Script, **expected: Any) -> list[CheckResult]:
     shape = Expect.model_validate(expected)
-    return judge.checked(shape, script.told(), lambda _: ("scenarios/x.yaml", 1), ("expect",))
+    return evaluate.checked(shape, script.told(), lambda _: ("scenarios/x.yaml", 1), ("expect",))
 
 
 def holds(script: Script, **expected: Any) -> bool:
@@ -295,32 +295,32 @@ def test_a_check_that_crashes_is_an_error_and_the_others_are_judged(
     def crash(*_: Any, **__: Any) -> Verdict:
         raise RuntimeError("boom")
 
-    monkeypatch.setitem(kinds.KINDS, "contains", kinds.Kind(crash, crash))
+    monkeypatch.setitem(check_kinds.KINDS, "contains", check_kinds.Kind(crash, crash))
     results = judged(worked(), replies={"architect": [{"contains": "x"}]}, turns=2)
     assert {result.field: result.status for result in results} == {
         "replies.architect[0].contains": "error",
         "turns": "passed",
     }
-    assert judge.status_of(results, []) == "error"
+    assert evaluate.status_of(results, []) == "error"
 
 
 def test_texts_are_compared_in_nfkc() -> None:
     decomposed = unicodedata.normalize("NFD", "Zoë agrees, ＧＤＰＲ")
-    assert checks.contains(decomposed, ["Zoë", "GDPR"]).holds
-    assert not checks.not_contains("GDPR", ["ＧＤＰＲ"]).holds
-    assert checks.regex("版本１２", r"版本\d+$").holds
-    assert not checks.contains("abc", ["ABC"]).holds
-    assert checks.contains("Straße", ["STRASSE"], ignore_case=True).holds
-    assert not checks.not_contains("Straße", ["STRASSE"], ignore_case=True).holds
-    assert checks.regex("APPROVED", "approved", ignore_case=True).holds
-    assert not checks.regex("APPROVED", "approved").holds
+    assert text_checks.contains(decomposed, ["Zoë", "GDPR"]).holds
+    assert not text_checks.not_contains("GDPR", ["ＧＤＰＲ"]).holds
+    assert text_checks.regex("版本１２", r"版本\d+$").holds
+    assert not text_checks.contains("abc", ["ABC"]).holds
+    assert text_checks.contains("Straße", ["STRASSE"], ignore_case=True).holds
+    assert not text_checks.not_contains("Straße", ["STRASSE"], ignore_case=True).holds
+    assert text_checks.regex("APPROVED", "approved", ignore_case=True).holds
+    assert not text_checks.regex("APPROVED", "approved").holds
 
 
 @pytest.mark.parametrize("pattern", ["需求（.+）$", "需求\\（.+\\）$", "需求[（].+[）]$"])
 def test_full_width_brackets_in_a_pattern_stay_characters(pattern: str) -> None:
-    assert checks.regex("需求(用户管理)", pattern).holds
-    assert checks.regex("需求（用户管理）", pattern).holds
-    assert not checks.regex("需求用户管理", pattern).holds
+    assert text_checks.regex("需求(用户管理)", pattern).holds
+    assert text_checks.regex("需求（用户管理）", pattern).holds
+    assert not text_checks.regex("需求用户管理", pattern).holds
 
 
 @settings(deadline=None)
@@ -328,13 +328,13 @@ def test_full_width_brackets_in_a_pattern_stay_characters(pattern: str) -> None:
 def test_contains_and_not_contains_are_each_others_opposite(
     text: str, part: str, ignore_case: bool
 ) -> None:
-    there = checks.contains(text, [part], ignore_case=ignore_case).holds
-    assert there is not checks.not_contains(text, [part], ignore_case=ignore_case).holds
+    there = text_checks.contains(text, [part], ignore_case=ignore_case).holds
+    assert there is not text_checks.not_contains(text, [part], ignore_case=ignore_case).holds
 
 
 def test_a_long_text_is_shown_around_what_matched() -> None:
     text = "a" * 500 + " secret " + "b" * 500
-    verdict = checks.not_contains(text, ["secret"])
+    verdict = text_checks.not_contains(text, ["secret"])
     assert not verdict.holds
     assert '" secret' not in verdict.actual
     assert "a secret b" in verdict.actual
@@ -430,7 +430,7 @@ def test_each_further_key_holds_or_not(
     (tmp_path / "plan.md").write_text("# Plan\n好", encoding="utf-8")
     told = conversation.of(rich().events, tmp_path)
     shape = Expect.model_validate(expected)
-    results = judge.checked(shape, told, lambda _: ("x.yaml", 1), ("expect",))
+    results = evaluate.checked(shape, told, lambda _: ("x.yaml", 1), ("expect",))
     assert results
     assert all(one.status in ("passed", "failed") for one in results), results
     assert all(one.status == "passed" for one in results) is right, results
@@ -462,7 +462,7 @@ def test_latency_is_judged_only_where_agents_are_live() -> None:
     recorded = rich().told()
     recorded.live = False
     shape = Expect.model_validate({"latency_s": {"max": 1}})
-    (result,) = judge.checked(shape, recorded, lambda _: ("x.yaml", 1), ("expect",))
+    (result,) = evaluate.checked(shape, recorded, lambda _: ("x.yaml", 1), ("expect",))
     assert (result.status, "not judged" in result.actual) == ("passed", True)
 
 
@@ -536,7 +536,7 @@ def test_a_warning_is_told_and_does_not_fail() -> None:
         system=[{"contains": "nope", "level": "warn"}],
     )
     assert sorted(one.status for one in results) == ["passed", "warned", "warned"]
-    assert judge.status_of(results, []) == "passed"
+    assert evaluate.status_of(results, []) == "passed"
 
 
 def test_the_row_that_is_not_there_is_pointed_at() -> None:
@@ -554,8 +554,8 @@ def test_a_failure_is_named_by_a_row_with_its_status() -> None:
 
     def unnamed(step: dict[str, Any], whole: dict[str, Any]) -> list[str]:
         expects = (Expect.model_validate(step), Expect.model_validate(whole))
-        rows = judge.Rows(expects[1])
-        return [failure.agent for failure in judge.unnamed(told, *expects, rows, before=3)]
+        rows = evaluate.Rows(expects[1])
+        return [failure.agent for failure in evaluate.unnamed(told, *expects, rows, before=3)]
 
     row = {"agent": "pm", "status": "timeout"}
     assert unnamed({}, {}) == ["pm"]
@@ -576,7 +576,7 @@ def test_a_row_names_one_failure() -> None:
     def unnamed(rows: list[dict[str, Any]]) -> list[int]:
         step = Expect.model_validate({"timeline": rows})
         whole = Expect()
-        found = judge.unnamed(told, step, whole, judge.Rows(whole), before=0)
+        found = evaluate.unnamed(told, step, whole, evaluate.Rows(whole), before=0)
         return [failure.turn for failure in found]
 
     assert unnamed([row]) == [2]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stage import Stage
 
-from arena_cli.scenario.expect import as_json
+from arena_cli.scenarios.expect import json_checks
 
 PLAN = {"items": [{"file": "a.py", "lines": 3}, {"file": "b.py"}], "a.b": None, "done": True}
 FENCED = f"两件事：\n```json\n{json.dumps(PLAN)}\n```\n请看。"
@@ -47,7 +47,7 @@ def stage(tmp_path: Path) -> Stage:
     ],
 )
 def test_the_whole_value_is_read(text: str, value: Any) -> None:
-    assert as_json.found(text) == value
+    assert json_checks.found(text) == value
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_the_whole_value_is_read(text: str, value: Any) -> None:
     ],
 )
 def test_what_is_no_json_says_where(text: str, why: str) -> None:
-    with pytest.raises(as_json.NotJson, match=why):
-        as_json.found(text)
+    with pytest.raises(json_checks.NotJson, match=why):
+        json_checks.found(text)
 
 
 @given(st.recursive(st.text() | st.integers(-9, 9) | st.none(), st.lists, max_leaves=8))
 def test_any_value_is_read_out_of_a_fence(value: Any) -> None:
     whole = {"value": value}
-    assert as_json.found(f"x ` y\n```json\n{json.dumps(whole, indent=1)}\n```\n`z`") == whole
+    assert json_checks.found(f"x ` y\n```json\n{json.dumps(whole, indent=1)}\n```\n`z`") == whole
 
 
 @pytest.mark.parametrize(

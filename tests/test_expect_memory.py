@@ -9,11 +9,11 @@ import pytest
 from program import Program
 from stage import Stage, broken, printed
 
-from arena_cli.ground.errors import FileFaults
-from arena_cli.scenario.expect import conversation, keys
-from arena_cli.scenario.expect.checks import Verdict
-from arena_cli.scenario.expect.conversation import Conversation
-from arena_cli.scenario.expect.shapes import Expect
+from arena_cli.errors import FileFaults
+from arena_cli.scenarios.expect import conversation, evaluate
+from arena_cli.scenarios.expect.conversation import Conversation
+from arena_cli.scenarios.expect.model import Expect
+from arena_cli.scenarios.expect.text_checks import Verdict
 from arena_cli.transcript.events import Compacted, Deviation, NoteEvent
 
 NOTE = """\
@@ -237,7 +237,7 @@ def test_what_means_nothing_is_a_fault(stage: Stage, expect: str, what: str) -> 
 
 
 def judged(expect: dict[str, Any], told: Conversation) -> list[Verdict]:
-    checks = keys.checks_of(Expect.model_validate(expect))
+    checks = evaluate.checks_of(Expect.model_validate(expect))
     return [check.judge(told) for check in checks]
 
 

@@ -11,7 +11,7 @@ from checking import checked, faults, holds, stage_in, text_of
 from program import Program
 from stage import Stage
 
-from arena_cli.scenario.load import file
+from arena_cli.scenarios import loader
 
 MODULE = """
 from pydantic import BaseModel, ConfigDict, Field, RootModel, model_validator
@@ -169,7 +169,7 @@ def test_what_is_wrong_with_it_is_told_with_its_place(
 
 
 def test_editors_know_it(stage: Stage) -> None:
-    definitions = file.schema()["$defs"]
+    definitions = loader.schema()["$defs"]
     assert {"tone", "ends"} < set(definitions["TextCheck"]["properties"])
     assert "default" not in definitions["TextCheck"]["properties"]["contains"]
 

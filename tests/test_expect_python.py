@@ -10,7 +10,7 @@ from checking import checked, faults, holds, stage_in, text_of
 from program import Program
 from stage import Stage, broken
 
-from arena_cli.scenario.expect import own
+from arena_cli.scenarios.expect import python_checks
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ steps:
 def test_one_that_never_returns_holds_nothing_up(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own, "LIMIT_S", 0.05)
+    monkeypatch.setattr(python_checks, "LIMIT_S", 0.05)
     written(
         stage,
         "import threading\n"

@@ -12,11 +12,11 @@ from checking import faults, stage_in, text_of
 from program import Program
 from stage import Stage
 
-from arena_cli.ground.errors import DiskRefused
-from arena_cli.scenario.expect import conversation, judge
-from arena_cli.scenario.expect.shapes import Expect
-from arena_cli.scenario.expect.snapshots import Snapshots, path_of
-from arena_cli.scenario.result import CheckResult
+from arena_cli.errors import DiskRefused
+from arena_cli.scenarios.expect import conversation, evaluate
+from arena_cli.scenarios.expect.model import Expect
+from arena_cli.scenarios.expect.snapshots import Snapshots, path_of
+from arena_cli.scenarios.result import CheckResult
 
 SNAPSHOT = {"replies": {"dev": [{"snapshot": True}]}}
 HERE = Path("scenarios/one.yaml")
@@ -54,7 +54,7 @@ def judged(
         one.step = step.number
         one.snapshots = snapshots
         shape = Expect.model_validate(expect)
-        results += judge.checked(shape, one, lambda _: (str(HERE), 1), ("expect",))
+        results += evaluate.checked(shape, one, lambda _: (str(HERE), 1), ("expect",))
     snapshots.save(whole=whole)
     return results
 
@@ -182,7 +182,7 @@ def test_every_reply_has_its_own(stage: Stage) -> None:
     (told,) = stage.play_all(text_of(["a", "b"], {}, sends=2), detail=True)
     whole = conversation.of([event for step in told.steps for event in step.events], stage.folder)
     whole.snapshots = Snapshots(stage.folder / HERE, None, cases=[None], update=True)
-    judge.checked(Expect.model_validate(expect), whole, lambda _: ("x", 1), ("expect",))
+    evaluate.checked(Expect.model_validate(expect), whole, lambda _: ("x", 1), ("expect",))
     whole.snapshots.save(whole=True)
     entries = json.loads(kept(stage))["snapshots"]
     assert [(one["step"], one["reply"], one["text"]) for one in entries] == [

@@ -10,16 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stage import Stage
 
-from arena_cli.report import explain, reasons
-from arena_cli.report.reasons import Called, Naming, Others
-from arena_cli.report.words import Words
-from arena_cli.scenario.result import ScenarioResult
-from arena_cli.team import mentions, relevance
-from arena_cli.team.mentions import Roster, Spot
-from arena_cli.team.model import AgentProfile, Human, Member
-from arena_cli.team.relevance import Haystack
-from arena_cli.team.roster import Everybody, Opener, Somebody
+from arena_cli.reports import explain
+from arena_cli.reports.explain import Called, Naming, Others
+from arena_cli.reports.lines import Words
+from arena_cli.scenarios.result import ScenarioResult
 from arena_cli.transcript.events import Candidates, ReplyFinished
+from arena_cli.workspace import mentions, relevance
+from arena_cli.workspace.mentions import Everybody, MentionSpot, Opener, Roster, Somebody
+from arena_cli.workspace.models import AgentProfile, Human, Member
+from arena_cli.workspace.relevance import Haystack
 
 
 def member(agent_id: str, name: str = "", *aliases: str, **response: Any) -> Member:
@@ -48,7 +47,9 @@ LINKS = ["http://", ".com", "www.", "/"]
 PIECES = st.lists(st.sampled_from([*SIGNS, *NAMES, *LINKS]), max_size=24).map("".join)
 
 
-def collected(spots: list[Spot], author: str, opener: str) -> tuple[tuple[str, ...], list[str]]:
+def collected(
+    spots: list[MentionSpot], author: str, opener: str
+) -> tuple[tuple[str, ...], list[str]]:
     """Whom the spots that count name, as `parse` is documented to say it."""
     ids: dict[str, None] = {}
     unknown: dict[str, str] = {}
@@ -71,8 +72,8 @@ def collected(spots: list[Spot], author: str, opener: str) -> tuple[tuple[str, .
 @settings(deadline=None)
 @given(PIECES, st.sampled_from(["dev", "chief", "nobody"]))
 def test_the_spots_that_count_are_the_mentions(text: str, author: str) -> None:
-    found = mentions.parse(text, ROSTER, author=author, opener="maya")
-    spots = mentions.spots(text, ROSTER)
+    found = mentions.parse_mentions(text, ROSTER, author=author, opener="maya")
+    spots = mentions.find_mention_spots(text, ROSTER)
     assert (found.ids, list(found.unresolved)) == collected(spots, author, "maya")
 
 
@@ -92,17 +93,17 @@ def test_the_spots_that_count_are_the_mentions(text: str, author: str) -> None:
     ],
 )
 def test_why_an_at_does_not_count(text: str, why: str | None) -> None:
-    (spot,) = mentions.spots(text, ROSTER)
+    (spot,) = mentions.find_mention_spots(text, ROSTER)
     assert spot.hidden == why
 
 
 def test_an_at_without_a_name_is_no_spot() -> None:
-    assert mentions.spots("@ @, me@ ``@`` @!", ROSTER) == []
+    assert mentions.find_mention_spots("@ @, me@ ``@`` @!", ROSTER) == []
 
 
 def test_a_hit_says_what_kind_of_word_it_is_and_where_it_stands() -> None:
     one = member("dev", "开发", keywords=["login", "认证"])
-    hits = relevance.found(Haystack(["login", "ask 开发", "@dev"], ROSTER), one)
+    hits = relevance.find_hits(Haystack(["login", "ask 开发", "@dev"], ROSTER), one)
     assert [(hit.word, hit.kind) for hit in hits] == [("login", "keyword"), ("开发", "name")]
     assert [hit.is_in(Haystack(["ask 开发"], ROSTER)) for hit in hits] == [False, True]
     assert not hits[1].is_in(Haystack(["@开发"], Roster([])))  # an `@` makes it no name
@@ -132,7 +133,7 @@ def played(tmp_path: Path) -> ScenarioResult:
 
 def told_of(played: ScenarioResult, kind: type[Any]) -> list[Any]:
     (step,) = played.steps
-    return [one for one in reasons.of(step, played.team) if isinstance(one, kind)]
+    return [one for one in explain.of(step, played.team) if isinstance(one, kind)]
 
 
 def test_each_at_of_a_message_is_told(played: ScenarioResult) -> None:
@@ -248,7 +249,7 @@ def test_the_text_tells_the_same(played: ScenarioResult) -> None:
 
 def test_a_chinese_reader_gets_chinese_reasons(played: ScenarioResult) -> None:
     say = Words("zh")
-    told = [*reasons.HIDDEN.values(), reasons.NOBODY, reasons.OWN_NAME, "no place left", "keyword"]
+    told = [*explain.HIDDEN.values(), explain.NOBODY, explain.OWN_NAME, "no place left", "keyword"]
     told += ["deferred to the next turn", "called in this chain already", "asked", "passed over"]
     assert [text for text in told if say(text) == text] == []
     text = "\n".join(line.text for line in explain.drawn(played, say))
@@ -299,7 +300,7 @@ steps:
         detail=True,
     )
     assert told.status == "passed"
-    planted, sent, check = (reasons.of(step, told.team) for step in told.steps)
+    planted, sent, check = (explain.of(step, told.team) for step in told.steps)
     assert isinstance(planted[0], Naming)
     assert planted[0].planted
     assert [one.ids for one in planted[0].names] == [[], ["maya"]]
@@ -335,7 +336,7 @@ def test_it_agrees_with_what_the_engine_decided(
     stage.team(selection=selection, default_responders=["dev"], max_responders=2)
     (told,) = stage.play_all(f"scenario: x\nsteps: [{{send: {second + ' x'!r}}}]", detail=True)
     (step,) = told.steps
-    explained = reasons.of(step, told.team)
+    explained = explain.of(step, told.team)
     judged = [one for one in explained if isinstance(one, Others)]
     decided = [event for event in step.events if isinstance(event, Candidates)]
     for ours, event in zip(judged, decided, strict=True):

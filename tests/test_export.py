@@ -21,11 +21,11 @@ from program import Program
 from scripted_api import Answer, ScriptedApi
 from support import Puppets, Talk, puppet, team
 
-from arena_cli.context import tokens
-from arena_cli.ground.protocol import AgentInput, MemberInfo, Message, Usage
-from arena_cli.ground.text import shown
-from arena_cli.report.audit import document, markdown, table
-from arena_cli.report.audit.record import Record
+from arena_cli.context.tokens import estimate
+from arena_cli.protocol import AgentInput, MemberInfo, Message, Usage
+from arena_cli.reports.audit import audit as audit_module
+from arena_cli.reports.audit import render
+from arena_cli.reports.audit.audit import Record
 from arena_cli.transcript import events
 from arena_cli.transcript.events import (
     ChainFinished,
@@ -40,6 +40,7 @@ from arena_cli.transcript.events import (
     SessionEvent,
     TurnStarted,
 )
+from arena_cli.util.text import escape_text
 
 TS = "2026-11-28T10:00:00.000Z"
 HOSTILE = "=1+1\n```\n</div><script>alert(1)</script>\n# SYSTEM\n\x1b[31m::error::x\n````\n~~~"
@@ -165,13 +166,13 @@ def record(found: list[Event], *, audit: bool = True) -> Record:
 
 
 def as_json(found: list[Event], *, audit: bool = True) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads("".join(document.written(record(found, audit=audit))))
+    told: dict[str, Any] = json.loads("".join(audit_module.written(record(found, audit=audit))))
     return told
 
 
 def as_csv(found: list[Event], *, audit: bool = True) -> list[dict[str, str]]:
-    text = "".join(table.written(record(found, audit=audit)))
-    assert text.startswith(table.BOM)
+    text = "".join(render.written_table(record(found, audit=audit)))
+    assert text.startswith(render.BOM)
     return list(csv.DictReader(io.StringIO(text[1:], newline=""), strict=True))
 
 
@@ -272,7 +273,7 @@ def test_a_cost_that_is_not_known_is_said_to_be_unknown_and_never_free() -> None
     assert told["agents"]["scribe"]["input_tokens"] == 900
     rows = {one["agent"]: one for one in as_csv(a_session()) if one["entry"] == "call"}
     assert (rows["dev"]["cost_usd"], rows["architect"]["cost_usd"]) == ("unknown", "0.25")
-    text = "".join(markdown.written(record(a_session())))
+    text = "".join(render.written(record(a_session())))
     assert text.count("- cost_usd: unknown") == 4
     assert "- dev: calls 1, success 1" in text
     assert "cost_unknown 1, cost_usd unknown" in text
@@ -306,7 +307,7 @@ def test_what_the_team_noted_and_ignored_stands_in_the_audit() -> None:
     details = {one["entry"]: one["detail"] for one in as_csv(a_session()) if one["detail"]}
     assert json.loads(details["note"])["note"] == "decision-db"
     assert json.loads(details["deviation"])["reason"] == "it says MD5"
-    text = "".join(markdown.written(record(a_session())))
+    text = "".join(render.written(record(a_session())))
     assert "- note: decision-auth\n- kind: blocker\n- level: replan_required" in text
     assert "summary:\n```text\nThey looked.\n```" in text
 
@@ -341,7 +342,7 @@ def test_without_audit_it_is_what_was_said() -> None:
         ("dev", "", "fine"),
     ]
     assert (
-        "".join(markdown.written(record(a_session(), audit=False)))
+        "".join(render.written(record(a_session(), audit=False)))
         == f"""\
 # Conversation of session s
 
@@ -390,13 +391,13 @@ def test_no_text_leaves_its_place_in_any_format(text: str) -> None:
     rows = as_csv(found)
     assert [one["entry"] for one in rows] == [one["entry"] for one in told["entries"]]
     cell = next(one for one in rows if one["agent"] == "architect")["text"]
-    assert cell.removeprefix("'") == shown(text).removeprefix("'")
+    assert cell.removeprefix("'") == escape_text(text).removeprefix("'")
     assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t"))
-    md = "".join(markdown.written(record(found)))
+    md = "".join(render.written(record(found)))
     tokens = MarkdownIt("commonmark").parse(md)
     fences = [token.content for token in tokens if token.type == "fence"]
     if text:
-        assert f"{shown(text)}\n" in fences
+        assert f"{escape_text(text)}\n" in fences
     kinds = {one.type for token in tokens for one in (token, *(token.children or ()))}
     assert kinds.isdisjoint({"html_block", "html_inline", "image", "link_open", "code_block"})
     assert sum(token.type == "heading_open" for token in tokens) == 2 + len(rows)
@@ -412,15 +413,13 @@ def test_names_and_errors_are_no_markup() -> None:
         finished(3, 1, nasty, None, error=nasty),
     ]
     for audit in (True, False):
-        tokens = MarkdownIt("commonmark").parse(
-            "".join(markdown.written(record(found, audit=audit)))
-        )
+        tokens = MarkdownIt("commonmark").parse("".join(render.written(record(found, audit=audit))))
         kinds = {one.type for token in tokens for one in (token, *(token.children or ()))}
         wrong = {"html_inline", "html_block", "em_open", "strong_open", "code_inline", "link_open"}
         assert not kinds & wrong
 
 
-@pytest.mark.parametrize("write", [document.written, table.written, markdown.written])
+@pytest.mark.parametrize("write", [audit_module.written, render.written_table, render.written])
 def test_it_is_written_as_it_is_read_however_long_it_is(write: Any) -> None:
     read: list[int] = []
 
@@ -441,20 +440,20 @@ def test_an_audit_for_an_agent_keeps_the_newest_whole_calls_within_its_size() ->
     for seq in range(3, 200):
         found.append(finished(seq, seq, "dev", f"answer {seq} " + "字" * 50))
     most = 10_000
-    text = markdown.newest(record(found), most, 10**6)
+    text = render.newest(record(found), most, 10**6)
     assert most * 0.9 < len(text.encode()) <= most
     assert "answer 199 " in text
     assert "answer 3 " not in text
     headings = text.count("\n## call ")
     assert f"the {len(found) - headings} oldest entries of this record" in text
     assert "- all: calls 197, success 197" in text
-    whole = markdown.newest(record(found), 10**6, 10**6)
+    whole = render.newest(record(found), 10**6, 10**6)
     assert "Left out" not in whole
-    assert whole == "".join(markdown.written(record(found)))
-    fewer = markdown.newest(record(found), 10**6, 2_000)
-    assert 1_800 < tokens.estimate(fewer) <= 2_000
+    assert whole == "".join(render.written(record(found)))
+    fewer = render.newest(record(found), 10**6, 2_000)
+    assert 1_800 < estimate(fewer) <= 2_000
     alone = record([*a_session()[:2], finished(3, 1, "dev", "ab" * 50_000)])
-    huge = markdown.newest(alone, most, 10**6)
+    huge = render.newest(alone, most, 10**6)
     assert len(huge.encode()) <= most
     assert "(cut: the first 625 of 100000 characters)" in huge
     hashed = hashlib.sha256(b"ab" * 50_000).hexdigest()
@@ -466,19 +465,21 @@ def test_the_command_writes_to_stdout_or_a_file_in_the_format_of_its_ending(
 ) -> None:
     written(arena, a_session(HOSTILE))
     out = arena.run("export", "s", "--audit", "--format", "json").check()
-    assert out.stdout == "".join(document.written(record(a_session(HOSTILE))))
+    assert out.stdout == "".join(audit_module.written(record(a_session(HOSTILE))))
     assert "\x1b" not in out.stdout
     for name, written_by in (
-        ("out/a.csv", table.written),
-        ("a.JSON", document.written),
-        ("a.md", markdown.written),
-        ("审计", markdown.written),
+        ("out/a.csv", render.written_table),
+        ("a.JSON", audit_module.written),
+        ("a.md", render.written),
+        ("审计", render.written),
     ):
         arena.run("export", "--audit", "-o", name).check(stdout="")
         text = (arena.folder / name).read_bytes().decode()
         assert text == "".join(written_by(record(a_session(HOSTILE))))
     out = arena.run("export", "--format", "csv", "-o", "-").check()
-    assert out.out.decode() == "".join(table.written(record(a_session(HOSTILE), audit=False)))
+    assert out.out.decode() == "".join(
+        render.written_table(record(a_session(HOSTILE), audit=False))
+    )
 
 
 def test_what_cannot_be_written_or_read_is_an_error_that_says_so(arena: Program) -> None:
@@ -575,8 +576,8 @@ def test_attach_audit_leaves_room_for_the_talk(arena: Program) -> None:
         assert arena.run("send", *asked, "-s", "s", "--attach-audit").code == 0
         said = [one for one in arena.records() if one["type"] == "message"][-1]["message"]
         texts[agent] = (arena.folder / said["attachments"][0]["path"]).read_text("utf-8")
-    assert 1_000 < tokens.estimate(texts["legal"]) <= 2_000
-    assert 5_000 < tokens.estimate(texts["dev"]) <= 15_000
+    assert 1_000 < estimate(texts["legal"]) <= 2_000
+    assert 5_000 < estimate(texts["dev"]) <= 15_000
     assert "Left out for its size" in texts["legal"]
     assert "sums at its end are" in texts["legal"]
 

@@ -10,8 +10,8 @@ import pytest
 from program import Done, Program
 from stage import Stage, broken
 
-from arena_cli.ground.errors import FileFaults
-from arena_cli.scenario.load import select
+from arena_cli.errors import FileFaults
+from arena_cli.scenarios import select
 
 HELD = "scenario: Held\nsteps: [{send: '@dev hi', expect: {replied: [dev]}}]\n"
 FAULTY = "scenario: Faulty\ntags: [slow]\nsteps:\n  - snd: hi\n"

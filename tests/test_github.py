@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from stage import Stage
 
-from arena_cli.report import github
-from arena_cli.report.words import Words
-from arena_cli.scenario import result
-from arena_cli.scenario.result import (
+from arena_cli.reports import github
+from arena_cli.reports.lines import Words
+from arena_cli.scenarios import result
+from arena_cli.scenarios.result import (
     CheckResult,
     Drift,
     Failure,

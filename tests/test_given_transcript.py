@@ -12,10 +12,10 @@ import pytest
 from past_sessions import ends, events, talk
 from stage import Stage, printed
 
-from arena_cli.ground.errors import FileFaults
-from arena_cli.scenario.play.run import Runner
-from arena_cli.scenario.result import ScenarioResult
-from arena_cli.session import examine
+from arena_cli.errors import FileFaults
+from arena_cli.scenarios.result import ScenarioResult
+from arena_cli.scenarios.runner import Runner
+from arena_cli.session import doctor
 from arena_cli.transcript.events import Event, MessageEvent, ReplyStarted
 
 ASK = "@架构师 @tester 请拆解：做一个登录页"
@@ -317,10 +317,10 @@ def test_what_is_gone_is_no_fault_of_the_session_that_starts_from_it(stage: Stag
     shutil.rmtree(stage.folder / "sessions")
     _, again = played(stage, starting("{transcript: past.jsonl}"))
     transcript = stage.folder / "sessions" / again[0].session / "transcript.jsonl"  # type: ignore[attr-defined]  # it is the session's event
-    assert examine.examine(transcript, stage.folder).problems == []
+    assert doctor.examine(transcript, stage.folder).problems == []
     text = transcript.read_text(encoding="utf-8")
     transcript.write_text(text.replace('"planted":true', '"planted":false'), encoding="utf-8")
-    told = examine.examine(transcript, stage.folder).problems
+    told = doctor.examine(transcript, stage.folder).problems
     assert [one.partition(": ")[2] for one in told] == [
         "attachment 计划.json: it names no file",
         "attachment a.png: it names no file",

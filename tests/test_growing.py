@@ -13,12 +13,11 @@ from support import member, team
 from test_redact import BODY, KEYS, LETTERS
 
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.ground.errors import AgentOverloaded
-from arena_cli.ground.growing import MOST_HELD, TAIL, GrowingText
-from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit, TextDelta
-from arena_cli.ground.redact import MARK, Redactor
+from arena_cli.errors import AgentOverloaded
+from arena_cli.protocol import AgentInput, AgentOutput, Emit, TextDelta
 from arena_cli.session.outgoing import outgoing
 from arena_cli.session.session import Place, Session
+from arena_cli.util.redaction import MOST_HELD, REDACTED, TAIL_LENGTH, GrowingText, Redactor
 
 SECRETS = ["hunter22 and more", "22 hunter", "密钥-secret!", "two\nlines of it", "aaaaaaaab"]
 BEGINS = "-----BEGIN " + "PRIVATE KEY-----\n"
@@ -36,8 +35,8 @@ PIECES = [
     "Authorization: Bearer " + LETTERS,
     "earer ",
     "a" * 12,
-    MARK,
-    MARK[:5],
+    REDACTED,
+    REDACTED[:5],
     "12-34",
     "中文，",
     " ",
@@ -56,7 +55,7 @@ def told(redactor: Redactor, text: str, sizes: list[int]) -> str:
         size = sizes[at % len(sizes)]
         said += growing.feed(text[at : at + size])
         at += size
-        assert growing.tail == said[-TAIL:]
+        assert growing.tail == said[-TAIL_LENGTH:]
     return said
 
 
@@ -73,7 +72,7 @@ def test_patterns_are_kept_to_line_by_line(text: str, sizes: list[int]) -> None:
     redactor = Redactor(SECRETS, [r"(?i)\d\d-\d\d", r"(?<=look: )\S+", "[a-f中]{3,}"])
     said = told(redactor, text, sizes)
     assert redactor.text(text).startswith(said)
-    assert said == "" or said.endswith(("\n", MARK))
+    assert said == "" or said.endswith(("\n", REDACTED))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +92,7 @@ def test_prose_is_told_word_by_word_and_chinese_at_once() -> None:
         "解",
     ]
     assert growing.feed("，hunter") == "，"
-    assert growing.feed("22 it was") == f"{MARK} it "
+    assert growing.feed("22 it was") == f"{REDACTED} it "
 
 
 def test_what_never_ends_is_not_held_for_ever() -> None:
@@ -117,12 +116,12 @@ def test_a_long_text_is_read_once() -> None:
     for _ in range(size // 100):
         growing.feed("ten chars " * 10)
     assert size - 100 <= reads <= size
-    assert len(growing.tail) == TAIL
+    assert len(growing.tail) == TAIL_LENGTH
 
 
 def test_with_a_pattern_of_one_line_whole_lines_are_told() -> None:
     redactor = Redactor((), [r"\d\d-\d\d"])
-    assert told(redactor, "a 12-34\nb 12", [1]) == f"a {MARK}\n"
+    assert told(redactor, "a 12-34\nb 12", [1]) == f"a {REDACTED}\n"
 
 
 def test_a_session_tells_the_text_so_far_redacted(tmp_path: Path) -> None:
@@ -163,7 +162,7 @@ def test_a_session_tells_the_text_so_far_redacted(tmp_path: Path) -> None:
         asyncio.run(session.send(outgoing(members, "@bot go")))
     once = [
         ("bot", text)
-        for text in ("the key is ", f"the key is {MARK}, 请", f"the key is {MARK}, 请看 ")
+        for text in ("the key is ", f"the key is {REDACTED}, 请", f"the key is {REDACTED}, 请看 ")
     ]
     assert told == [*once, *once]
     assert secret not in (session.folder / "transcript.jsonl").read_text(encoding="utf-8")

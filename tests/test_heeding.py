@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from program import Program
 
-from arena_cli.memory import heeding
-from arena_cli.memory.note import Note
+from arena_cli.notes import compliance
+from arena_cli.notes.model import Note
 
 KEYS = "Payment API credentials are missing"
 KEYS_ZH = "支付接口密钥还没有下发"
@@ -102,7 +102,7 @@ def note(title: str, kind: Any = "blocker", **fields: Any) -> Note:
 def test_a_blocker_is_ignored_where_the_work_goes_on_over_it(
     title: str, reply: str, is_ignored: bool
 ) -> None:
-    found = heeding.ignored(reply, "How is it going?", [note(title)], "dev")
+    found = compliance.ignored(reply, "How is it going?", [note(title)], "dev")
     assert [one.level for one in found] == ["replan_required"] * is_ignored
 
 
@@ -110,7 +110,7 @@ def test_a_blocker_is_ignored_where_the_work_goes_on_over_it(
 def test_a_next_action_is_ignored_where_it_is_asked_and_not_taken_up(
     title: str, owner: str, new: str, reply: str, is_ignored: bool
 ) -> None:
-    found = heeding.ignored(reply, new, [note(title, "next_action", owner=owner)], "dev")
+    found = compliance.ignored(reply, new, [note(title, "next_action", owner=owner)], "dev")
     assert [one.level for one in found] == ["warning"] * is_ignored
 
 
@@ -122,19 +122,21 @@ def test_there_are_enough_of_both_kinds() -> None:
 
 @pytest.mark.parametrize("kind", ["decision", "task", "issue", "progress", "pit"])
 def test_other_kinds_are_never_ignored(kind: str) -> None:
-    assert heeding.ignored("I will deploy the payment API.", KEYS, [note(KEYS, kind)], "dev") == []
+    assert (
+        compliance.ignored("I will deploy the payment API.", KEYS, [note(KEYS, kind)], "dev") == []
+    )
 
 
 @pytest.mark.parametrize("fields", [{"status": "archived"}, {"superseded_by": "blocker-x"}])
 def test_a_note_that_no_longer_counts_is_never_ignored(fields: dict[str, str]) -> None:
     shown = [note(KEYS, **fields)]
-    assert heeding.ignored("I will deploy the payment API.", "", shown, "dev") == []
+    assert compliance.ignored("I will deploy the payment API.", "", shown, "dev") == []
 
 
 def test_it_says_which_sentence_goes_ahead_in_the_language_of_the_workspace() -> None:
     reply = "Good. I will deploy the payment API tonight."
-    (english,) = heeding.ignored(reply, "", [note(KEYS)], "dev")
-    (chinese,) = heeding.ignored(reply, "", [note(KEYS)], "dev", language="zh")
+    (english,) = compliance.ignored(reply, "", [note(KEYS)], "dev")
+    (chinese,) = compliance.ignored(reply, "", [note(KEYS)], "dev", language="zh")
     assert english.reason == (
         "goes ahead (I will deploy the payment API tonight.) and says nothing of the blocker"
     )
@@ -145,13 +147,13 @@ def test_it_says_which_sentence_goes_ahead_in_the_language_of_the_workspace() ->
 
 
 def test_a_title_without_significant_words_bears_on_nothing() -> None:
-    assert heeding.ignored("I will start it now.", "it", [note("It is blocked")], "dev") == []
-    assert heeding.ignored("", "", [note(KEYS)], "dev") == []
+    assert compliance.ignored("I will start it now.", "it", [note("It is blocked")], "dev") == []
+    assert compliance.ignored("", "", [note(KEYS)], "dev") == []
 
 
 def test_notes_are_told_in_the_order_in_which_they_were_shown() -> None:
     shown = [note(LOAD, "next_action"), note(KEYS)]
-    found = heeding.ignored("I will deploy the payment API.", f"{LOAD}, please", shown, "dev")
+    found = compliance.ignored("I will deploy the payment API.", f"{LOAD}, please", shown, "dev")
     assert [one.note for one in found] == shown
 
 

@@ -24,15 +24,13 @@ from program import Program
 from stage import Stage
 from support import WORKED_MESSAGE, Puppets, Talk, member, puppet, team, worked_team
 
-from arena_cli.ground.errors import AgentOverloaded
-from arena_cli.ground.protocol import Usage
-from arena_cli.ground.text import shown
-from arena_cli.report import html
-from arena_cli.report.html import blocks, diffs
-from arena_cli.report.spans import Line, Span
-from arena_cli.report.words import Words
-from arena_cli.scenario import result
-from arena_cli.scenario.result import Drift, Failure, RunResult, ScenarioResult
+from arena_cli.errors import AgentOverloaded
+from arena_cli.protocol import Usage
+from arena_cli.reports.html import components, render, results
+from arena_cli.reports.lines import Line, Span, Words
+from arena_cli.scenarios import result
+from arena_cli.scenarios.result import Drift, Failure, RunResult, ScenarioResult
+from arena_cli.util.text import escape_text
 
 VOID = {"meta", "link", "input", "br", "img"}
 TAGS = """html head meta title link style body header main footer script h1 h2 h3 h4 p ul li span b
@@ -119,7 +117,7 @@ def read(page: str) -> Element:
     """The page, after what must hold of every page."""
     reader = Reader(page)
     root = reader.root
-    assert shown(page) == page  # no control, nothing invisible
+    assert escape_text(page) == page  # no control, nothing invisible
     assert len(reader.ids) == len(set(reader.ids))
     for link in root.all("a"):
         target = link.attributes["href"].removeprefix("#")
@@ -149,11 +147,11 @@ def whole(*told: ScenarioResult, **more: Any) -> RunResult:
 
 
 def page_of(*told: ScenarioResult, say: Words | None = None, **more: Any) -> Element:
-    return read(html.page(whole(*told, **more), say or Words()))
+    return read(render.page(whole(*told, **more), say or Words()))
 
 
 def session_of(talk: Talk, say: Words | None = None, **avatars: str) -> Element:
-    return read(html.session_page("talk", talk.events, avatars, say or Words()))
+    return read(render.session_page("talk", talk.events, avatars, say or Words()))
 
 
 @pytest.fixture
@@ -279,11 +277,11 @@ def test_a_chain_that_is_open_has_its_calls_and_says_nothing_of_the_rest(tmp_pat
     talk = Talk(tmp_path, worked_team())
     talk.send("@架构师 hi")
     started = next(at for at, one in enumerate(talk.events) if one.type == "reply_started")
-    page = read(html.session_page("talk", talk.events[: started + 1], {}, Words()))
+    page = read(render.session_page("talk", talk.events[: started + 1], {}, Words()))
     assert page.all("div", "card")[-1].text == "架构师 architect no answer yet"
     assert not page.all("p", "idle")
     assert page.one("section", "item").attributes["data-end"] == "open"
-    part = read(html.session_page("talk", [talk.events[0], *talk.events[started:]], {}, Words()))
+    part = read(render.session_page("talk", [talk.events[0], *talk.events[started:]], {}, Words()))
     assert part.one("tbody").texts("th")[0] == "turn 1 A must reply"
 
 
@@ -463,9 +461,9 @@ def test_c45_nothing_that_anybody_said_is_markup(tmp_path: Path) -> None:
         one.model_copy(update={"name": names["name"], "role": HOSTILE}) for one in session.members
     ]
     events = [session.model_copy(update={"members": members, "team": HOSTILE}), *talk.events[1:]]
-    page = read(html.session_page(HOSTILE, events, {"a": names["avatar"]}, Words()))
-    assert shown(HOSTILE) in page.one("body").raw
-    assert page.raw.count(shown(HOSTILE)) >= 6
+    page = read(render.session_page(HOSTILE, events, {"a": names["avatar"]}, Words()))
+    assert escape_text(HOSTILE) in page.one("body").raw
+    assert page.raw.count(escape_text(HOSTILE)) >= 6
 
 
 def test_c45_nor_what_stands_in_files_and_results(crew: Stage) -> None:
@@ -507,7 +505,7 @@ def test_c45_nor_what_stands_in_files_and_results(crew: Stage) -> None:
     update = dict.fromkeys(texts, HOSTILE) | {"tags": [HOSTILE], "sessions": [HOSTILE]}
     told = told.model_copy(update={**update, "steps": steps, "drift": drift})
     page = page_of(told, told)
-    assert page.raw.count(shown(HOSTILE)) > 40
+    assert page.raw.count(escape_text(HOSTILE)) > 40
 
 
 TEXT = st.text(st.sampled_from("ab 开<>&\"'`{}%/\\\0\x1b\u202e\u2028\n\t é👩‍🔬~"), max_size=60)
@@ -515,13 +513,15 @@ TEXT = st.text(st.sampled_from("ab 开<>&\"'`{}%/\\\0\x1b\u202e\u2028\n\t é👩
 
 @given(TEXT, TEXT)
 def test_any_text_is_shown_and_only_shown(said: str, other: str) -> None:
-    lines = [Line((Span("  "), Span(one, "added"))) for one in shown(said).split("\n")]
-    kept = blocks.of_lines(lines)
-    assert "".join(piece.text for block in kept.first for piece in block.pieces) == shown(said)
-    rows = diffs.of(said, other)
+    lines = [Line((Span("  "), Span(one, "added"))) for one in escape_text(said).split("\n")]
+    kept = components.of_lines(lines)
+    assert "".join(piece.text for block in kept.first for piece in block.pieces) == escape_text(
+        said
+    )
+    rows = results.of_diffs(said, other)
     for kind, text in (("removed", said), ("added", other)):
         told = ["".join(part.text for part in row.parts) for row in rows if row.kind == kind]
-        lines_of = shown(text).split("\n") if text else []
+        lines_of = escape_text(text).split("\n") if text else []
         assert set(told) <= set(lines_of)
         same = sum(row.left_out or 1 for row in rows if row.kind in ("same", "left_out"))
         assert len(told) + same == len(lines_of)
@@ -529,21 +529,23 @@ def test_any_text_is_shown_and_only_shown(said: str, other: str) -> None:
 
 @given(st.lists(st.text("ab开é👩‍🔬 ", max_size=1500), min_size=1, max_size=60), st.booleans())
 def test_a_long_text_is_folded_and_kept_whole(rows: list[str], code: bool) -> None:
-    text = blocks.of_lines(Line((Span(f"  {row}"),), whole=code) for row in rows)
+    text = components.of_lines(Line((Span(f"  {row}"),), whole=code) for row in rows)
     parts = [
         "".join(piece.text for block in part for piece in block.pieces)
         for part in (text.first, text.more)
     ]
-    folded = len(rows) > blocks.MOST_LINES or sum(map(len, rows)) > blocks.LONGEST
+    folded = len(rows) > components.MOST_LINES or sum(map(len, rows)) > components.LONGEST
     assert bool(text.more) == folded
     assert "".join(parts).replace("\n", "") == "".join(rows)
     if folded:
-        assert len(parts[0]) <= blocks.KEPT + blocks.KEPT_LINES
+        assert len(parts[0]) <= components.KEPT + components.KEPT_LINES
         assert text.characters == len(parts[1].replace("\n", ""))
 
 
 def test_what_differs_within_a_long_line_is_found_in_it() -> None:
-    rows = diffs.of("begin " * 200 + "old" + " end" * 200, "begin " * 200 + "new" + " end" * 200)
+    rows = results.of_diffs(
+        "begin " * 200 + "old" + " end" * 200, "begin " * 200 + "new" + " end" * 200
+    )
     assert [row.kind for row in rows] == ["removed", "added"]
     assert [[part.text for part in row.parts if part.differs] for row in rows] == [["old"], ["new"]]
     assert all(len("".join(part.text for part in row.parts)) < 400 for row in rows)
@@ -553,7 +555,7 @@ def test_what_differs_within_a_long_line_is_found_in_it() -> None:
 
 
 def test_text_has_enough_contrast_in_both_schemes() -> None:
-    style = (resources.files("arena_cli.report.html") / "templates" / "style.css").read_text(
+    style = (resources.files("arena_cli.reports.html") / "templates" / "style.css").read_text(
         "utf-8"
     )
     colours = dict(re.findall(r"--(\w[\w-]*): light-dark\((.+?)\)", style))
@@ -780,7 +782,7 @@ def report(tmp_path: Path) -> str:
     )
     drift = [Drift(kind="settings", agent="ops", field="x", before=long, after=f"{long}c", step=1)]
     told[1] = told[1].model_copy(update={"drift": drift})
-    return html.page(whole(*told), Words())
+    return render.page(whole(*told), Words())
 
 
 def hidden(document: str) -> list[bool]:

@@ -10,8 +10,8 @@ import httpx
 import httpx2
 import pytest
 
-from arena_cli.adapters.api import http
-from arena_cli.ground.errors import (
+from arena_cli.adapters import http
+from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
     AgentProtocolError,

@@ -12,15 +12,15 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it
 from program import Program
 from test_schema import schemas
 
-from arena_cli.adapters import registry
-from arena_cli.cli import workspace as command
-from arena_cli.ground.errors import UsageError
-from arena_cli.scenario.load import file as scenario_file
-from arena_cli.team import init, workspace
-from arena_cli.team.init import Template
+from arena_cli.adapters import base
+from arena_cli.cli.workspace import init
+from arena_cli.errors import UsageError
+from arena_cli.scenarios.loader import schema
+from arena_cli.workspace import scaffold, workspace
+from arena_cli.workspace.scaffold import TemplateName
 from arena_cli.yamlio import loader
 
-NAMES: tuple[Template, ...] = get_args(Template)
+NAMES: tuple[TemplateName, ...] = get_args(TemplateName)
 REPOSITORY = Path(__file__).parents[1]
 SCHEMAS: dict[str, dict[str, Any]] = {"agent": {}, "team": {}, "scenario": {}, "workspace": {}}
 FIRST_LINE = re.compile(r"# yaml-language-server: \$schema=(\S+)\n")
@@ -28,9 +28,9 @@ FIRST_LINE = re.compile(r"# yaml-language-server: \$schema=(\S+)\n")
 
 def test_the_new_workspace_is_a_software_team(tmp_path: Path) -> None:
     target = tmp_path / "新 folder"
-    written = init.write(target, SCHEMAS)
+    written = scaffold.write_workspace(target, SCHEMAS)
     assert all(path.is_file() for path in written)
-    space = workspace.load(workspace.find(target, None, {}), kinds=registry.KINDS)
+    space = workspace.load_workspace(workspace.find_workspace(target, None, {}), kinds=base.KINDS)
     assert space.warnings == ()
     assert space.file.team == "software_dev"
     team = space.team(space.file.team)
@@ -45,9 +45,9 @@ def test_the_new_workspace_is_a_software_team(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_new_workspace_loads_without_fault_or_warning(tmp_path: Path, name: Template) -> None:
-    init.write(tmp_path, SCHEMAS, name)
-    space = workspace.load(tmp_path, kinds=registry.KINDS)
+def test_a_new_workspace_loads_without_fault_or_warning(tmp_path: Path, name: TemplateName) -> None:
+    scaffold.write_workspace(tmp_path, SCHEMAS, name)
+    space = workspace.load_workspace(tmp_path, kinds=base.KINDS)
     assert space.warnings == ()
     team = space.team(space.file.team)
     assert [member.id for member in team.members if not member.role_prompt] == []
@@ -56,22 +56,22 @@ def test_a_new_workspace_loads_without_fault_or_warning(tmp_path: Path, name: Te
 
 @pytest.mark.parametrize("name", NAMES)
 def test_its_scenarios_pass_and_its_first_words_are_answered(
-    tmp_path: Path, name: Template
+    tmp_path: Path, name: TemplateName
 ) -> None:
     program = Program(tmp_path)
     hints = program.run("init", "--template", name).check().stdout.split("\n\n")[1]
-    assert hints == f'  arena send "{init.FIRST_WORDS[name]}"\n  arena run\n'
+    assert hints == f'  arena send "{scaffold.FIRST_MESSAGES[name]}"\n  arena run\n'
     assert program.run("agents", "check").check().stdout.count("ok ") > 3
     result = json.loads(program.run("run", "--json").check().stdout)
     assert result["exit_code"] == 0
     assert program.sessions() == []
-    program.run("send", "-q", init.FIRST_WORDS[name]).check()
+    program.run("send", "-q", scaffold.FIRST_MESSAGES[name]).check()
 
 
 def test_the_on_call_of_an_incident_is_silent_and_the_commander_is_asked(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.run("init", "--template", "incident").check()
-    program.run("send", "-q", "-s", "s", init.FIRST_WORDS["incident"]).check()
+    program.run("send", "-q", "-s", "s", scaffold.FIRST_MESSAGES["incident"]).check()
     assert ("oncall", "timeout") in program.finished()
     assert program.records()[-1]["end"] == "awaiting_human"
     program.run("send", "-q", "-s", "s", "--from", "maya", "mail jo@shop.example, @scribe").check()
@@ -88,13 +88,13 @@ def test_a_template_that_is_not_there(tmp_path: Path) -> None:
 def test_the_templates_are_those_that_the_program_knows() -> None:
     folders = (REPOSITORY / "arena_cli" / "team" / "template").iterdir()
     assert {path.name for path in folders if path.is_dir()} == set(NAMES)
-    offered = get_type_hints(command.init, include_extras=True)["template"]
+    offered = get_type_hints(init, include_extras=True)["template"]
     assert get_args(get_args(offered)[0]) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_yaml_file_names_a_schema_that_is_there(tmp_path: Path, name: Template) -> None:
-    for path in init.write(tmp_path, SCHEMAS, name):
+def test_every_yaml_file_names_a_schema_that_is_there(tmp_path: Path, name: TemplateName) -> None:
+    for path in scaffold.write_workspace(tmp_path, SCHEMAS, name):
         if path.suffix == ".yaml":
             first = FIRST_LINE.match(path.read_text(encoding="utf-8"))
             assert first is not None
@@ -102,19 +102,19 @@ def test_every_yaml_file_names_a_schema_that_is_there(tmp_path: Path, name: Temp
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_scenarios_are_yaml_without_fault(name: Template) -> None:
-    written = init.template({}, name)
+def test_the_scenarios_are_yaml_without_fault(name: TemplateName) -> None:
+    written = scaffold.render_template({}, name)
     paths = [path for path in written if path.startswith("scenarios/")]
     assert len(paths) == 2
     for path in paths:
         document = loader.parse(written[path].decode(), path)
         assert document.faults == ()
-        assert Draft202012Validator(scenario_file.schema()).is_valid(document.data)
+        assert Draft202012Validator(schema()).is_valid(document.data)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_catch_all_calls_anyone(name: Template) -> None:
-    for path, content in init.template({}, name).items():
+def test_no_catch_all_calls_anyone(name: TemplateName) -> None:
+    for path, content in scaffold.render_template({}, name).items():
         if path.startswith("agents/") and "/teams/" not in path:
             last = loader.parse(content.decode(), path).data["adapter"]["replies"][-1]
             assert list(last) == (["fail"] if path == "agents/oncall.yaml" else ["say"])
@@ -127,32 +127,34 @@ def test_nothing_is_written_where_a_file_is_there(tmp_path: Path, there: str) ->
     (tmp_path / there).write_text("mine", encoding="utf-8")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UsageError, match=re.escape(there)):
-        init.write(tmp_path, SCHEMAS)
+        scaffold.write_workspace(tmp_path, SCHEMAS)
     assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / there).read_text(encoding="utf-8") == "mine"
 
 
 def test_a_gitignore_that_is_there_stays(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("mine", encoding="utf-8")
-    init.write(tmp_path, SCHEMAS)
+    scaffold.write_workspace(tmp_path, SCHEMAS)
     assert (tmp_path / ".gitignore").read_text(encoding="utf-8") == "mine"
     fresh = tmp_path / "fresh"
-    init.write(fresh, SCHEMAS)
+    scaffold.write_workspace(fresh, SCHEMAS)
     assert (fresh / ".gitignore").read_text(encoding="utf-8").split() == ["sessions/", ".env"]
 
 
 def test_a_target_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine", encoding="utf-8")
     with pytest.raises(UsageError, match="cannot be written"):
-        init.write(tmp_path / "file", SCHEMAS)
+        scaffold.write_workspace(tmp_path / "file", SCHEMAS)
 
 
 def test_the_repository_is_such_a_workspace() -> None:
-    for path, content in init.template({}).items():
+    for path, content in scaffold.render_template({}).items():
         if path != ".gitignore":
             assert (REPOSITORY / path).read_bytes() == content, path
-    for name, found in {**schemas(), "scenario": scenario_file.schema()}.items():
-        kept = json.loads((REPOSITORY / init.SCHEMAS / f"{name}.json").read_text("utf-8"))
+    for name, found in {**schemas(), "scenario": schema()}.items():
+        kept = json.loads(
+            (REPOSITORY / scaffold.SCHEMAS_FOLDER / f"{name}.json").read_text("utf-8")
+        )
         assert kept["properties"].keys() == found["properties"].keys()
         assert kept["$defs"].keys() == found["$defs"].keys()
-    workspace.load(REPOSITORY, kinds=registry.KINDS)
+    workspace.load_workspace(REPOSITORY, kinds=base.KINDS)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from program import Program
 
-from arena_cli.ground.protocol import Message
-from arena_cli.memory import inspecting
-from arena_cli.memory.inspecting import Finding
-from arena_cli.memory.note import Note
+from arena_cli.notes import review
+from arena_cli.notes.model import Note
+from arena_cli.notes.review import Finding
+from arena_cli.protocol import Message
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 EARLY, LATE = "2026-02-20T00:00:00.000Z", "2026-02-25T00:00:00.000Z"
@@ -38,7 +38,7 @@ def found(*notes: Note, said: list[str] | None = None, **options: Any) -> list[F
         )
         for seq, text in enumerate(said or [], 10)
     ]
-    return inspecting.inspect(notes, messages, NOW, **options)
+    return review.inspect(notes, messages, NOW, **options)
 
 
 KEYS = note("blocker", "Payment API credentials are missing", source="m3")

@@ -14,11 +14,11 @@ import pytest
 from program import Program, gone, until
 from stage import Stage, broken, printed
 
-from arena_cli.ground.errors import FileFaults
-from arena_cli.scenario.expect import walk
-from arena_cli.scenario.expect.shapes import Expect
-from arena_cli.scenario.play.run import Runner
-from arena_cli.scenario.result import CheckResult, ScenarioResult
+from arena_cli.errors import FileFaults
+from arena_cli.scenarios.expect import model
+from arena_cli.scenarios.expect.model import Expect
+from arena_cli.scenarios.result import CheckResult, ScenarioResult
+from arena_cli.scenarios.runner import Runner
 
 PASS = json.dumps({"verdict": "pass", "reason": "三个模块都在"}, ensure_ascii=False)
 FAIL = json.dumps({"verdict": "fail", "reason": "only two modules"})
@@ -160,7 +160,7 @@ def test_questions_come_in_one_order_in_every_process() -> None:
         "timeline": [{"agent": "a", "judge": "x"}],
         "system": [{"judge": "x"}],
     }
-    places = [one.loc[0] for one in walk.given(Expect.model_validate(given))]
+    places = [one.loc[0] for one in model.given(Expect.model_validate(given))]
     assert list(dict.fromkeys(places)) == list(reversed(given))
 
 

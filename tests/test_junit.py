@@ -15,13 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stage import Stage
 
-from arena_cli.ground.protocol import Usage
-from arena_cli.report import junit
-from arena_cli.report.words import Words
-from arena_cli.scenario import result
-from arena_cli.scenario.play.run import Runner
-from arena_cli.scenario.recording.shelf import Shelf
-from arena_cli.scenario.result import (
+from arena_cli.protocol import Usage
+from arena_cli.reports import junit
+from arena_cli.reports.lines import Words
+from arena_cli.scenarios import result
+from arena_cli.scenarios.recording.store import Shelf
+from arena_cli.scenarios.result import (
     CheckResult,
     Drift,
     Failure,
@@ -29,6 +28,7 @@ from arena_cli.scenario.result import (
     ScenarioResult,
     StepResult,
 )
+from arena_cli.scenarios.runner import Runner
 
 SCHEMA = Path(__file__).parent / "schemas" / "junit.xsd"
 

@@ -14,10 +14,10 @@ import psutil
 import pytest
 from adapter_setups import PATIENCE_S, PROGRAMS, cancelled, pids_in, runs, until
 
-from arena_cli.adapters.processes import kept
-from arena_cli.adapters.processes.kept import Kept
-from arena_cli.adapters.processes.process import Program
-from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
+from arena_cli.adapters.process import run as run_module
+from arena_cli.adapters.process.run import KeptProgram
+from arena_cli.adapters.process.spawn import Program
+from arena_cli.errors import AgentProtocolError, AgentUnavailable
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Bot:
     def __init__(self, folder: Path, *args: str, max_output_mb: float = 32) -> None:
         argv = [sys.executable, str(PROGRAMS / "line_bot.py"), *args]
         self.program = Program(argv, folder, dict(os.environ), folder / "processes")
-        self.kept = Kept("bot", asked="line_bot", max_output_mb=max_output_mb)
+        self.kept = KeptProgram("bot", asked="line_bot", max_output_mb=max_output_mb)
         self.heard: list[dict[str, Any]] = []
 
     async def ask(self, line: str) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def test_stop_lets_it_end_in_peace(tmp_path: Path) -> None:
 
 
 def test_stop_ends_one_that_will_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "STOP_GRACE_S", 0.05)
+    monkeypatch.setattr(run_module, "STOP_GRACE_S", 0.05)
 
     async def calls(bot: Bot) -> None:
         pid = (await bot.ask("echo 1"))["pid"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from program import Done, Program
 
-from arena_cli.session import lock
+from arena_cli.session import store
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def test_wrong_use_is_told_and_changes_nothing(arena: Program) -> None:
 
 def busy(arena: Program, folder: str, *args: str) -> Done:
     """What a command comes to while somebody else holds that folder."""
-    held = lock.acquire(arena.folder / folder, folder, wait_s=0, on_wait=lambda: None)
+    held = store.acquire(arena.folder / folder, folder, wait_s=0, on_wait=lambda: None)
     try:
         return knowledge(arena, *args, "--wait", "0")
     finally:

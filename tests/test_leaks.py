@@ -19,7 +19,7 @@ import pytest
 from program import Program
 
 from arena_cli.cli import main
-from arena_cli.ground.text import shown
+from arena_cli.util.text import escape_text
 
 # One for each agent and server. Each ends in what JSON, HTML, URLs and shells write otherwise, and
 # in a mark by which it is found again in every form.
@@ -202,7 +202,7 @@ class World:
             name: text.removeprefix("\ufeff").replace("::", "").replace("\r\n", "\n")
             for name, text in self.printed.items()
         }
-        return [name for name, text in texts.items() if shown(text) != text]
+        return [name for name, text in texts.items() if escape_text(text) != text]
 
 
 @pytest.fixture

@@ -13,10 +13,11 @@ from program import Program
 from stage import Stage
 from support import Talk, member, team
 
-from arena_cli.adapters.processes import strays
-from arena_cli.ground import exits, ownfiles, wholefile
-from arena_cli.ground.errors import ArenaError, UsageError
-from arena_cli.session import lock
+from arena_cli import errors
+from arena_cli.adapters.process import cleanup
+from arena_cli.errors import ArenaError, UsageError
+from arena_cli.session import store
+from arena_cli.util import files
 
 if sys.platform == "win32":
     pytest.skip("links need a right there", allow_module_level=True)
@@ -98,10 +99,10 @@ def test_nothing_is_written_through_a_link(
     done = program.run(*command)
     assert state(outside) == before
     if link.name == "scratch":  # one call of one agent fails
-        assert done.code == exits.FAILED
+        assert done.code == errors.EXIT_FAILED
         assert f"{place} is a link" in program.transcript().read_text(encoding="utf-8")
     else:
-        assert done.code in (exits.USAGE, exits.REFUSED)
+        assert done.code in (errors.EXIT_USAGE, errors.EXIT_REFUSED)
         assert f"{place} is a link" in done.stderr
         assert done.stderr.count("\n  ") == 1
     assert "Traceback" not in done.stderr
@@ -113,11 +114,11 @@ def test_before_anything_runs_it_is_a_wrong_file_later_a_refused_write(tmp_path:
     program.file("a.txt", "new")
     program.agent("dev", "hello")
     (tmp_path / "work" / "sessions").symlink_to(tmp_path)
-    assert program.run(*SEND).code == exits.USAGE
+    assert program.run(*SEND).code == errors.EXIT_USAGE
     (tmp_path / "work" / "sessions").unlink()
     (tmp_path / "work" / "sessions" / "s").mkdir(parents=True)
     (tmp_path / "work" / "sessions" / "s" / "attachments").symlink_to(tmp_path)
-    assert program.run(*SEND).code == exits.REFUSED
+    assert program.run(*SEND).code == errors.EXIT_REFUSED
 
 
 def talk(folder: Path) -> Talk:
@@ -127,7 +128,7 @@ def talk(folder: Path) -> Talk:
 def test_caches_replace_a_link_and_leave_what_it_leads_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arena_cli.transcript.index.WORTH_BYTES", 1)
+    monkeypatch.setattr("arena_cli.transcript.cache.WORTH_BYTES", 1)
     aim = tmp_path / "aim"
     aim.write_bytes(b"mine")
     opened = talk(tmp_path / "work")
@@ -166,7 +167,7 @@ def test_records_behind_a_link_are_not_removed(tmp_path: Path) -> None:
     folder.parent.mkdir()
     folder.symlink_to(aim)
     with pytest.raises(UsageError, match=r"\.processes is a link"):
-        strays.end_recorded(folder)
+        cleanup.end_recorded(folder)
     assert (aim / "settings.json").exists()
 
 
@@ -181,7 +182,7 @@ def test_a_note_is_not_edited_through_a_link(tmp_path: Path) -> None:
     note.parent.mkdir()
     note.symlink_to(aim)
     done = program.run("knowledge", "approve", "-s", "s", "pit-t")
-    assert done.code == exits.USAGE
+    assert done.code == errors.EXIT_USAGE
     assert "pit-t.md is a link" in done.stderr
     assert aim.read_bytes() == before
     assert (tmp_path / "agents" / "dev.yaml").read_bytes() == profile
@@ -194,7 +195,7 @@ def test_a_link_that_takes_a_files_place_meanwhile_is_not_followed(
     aim, path = tmp_path / "aim", tmp_path / "file"
     aim.write_bytes(b"mine")
     path.write_bytes(b"")
-    monkeypatch.setattr(ownfiles, "_FLAGS", 0)
+    monkeypatch.setattr(files, "_FLAGS", 0)
     opened = os.open
 
     def swapped(name: Path, *rest: int) -> int:
@@ -203,8 +204,8 @@ def test_a_link_that_takes_a_files_place_meanwhile_is_not_followed(
         return opened(name, *rest)
 
     monkeypatch.setattr(os, "open", swapped)
-    with pytest.raises(ownfiles.LinkRefused):
-        ownfiles.write(path, b"theirs", below=tmp_path)
+    with pytest.raises(files.LinkRefused):
+        files.write_file(path, b"theirs", below=tmp_path)
     assert aim.read_bytes() == b"mine"
 
 
@@ -216,8 +217,8 @@ def test_a_junction_is_a_link() -> None:
     class OnlineFile(Junction):
         st_reparse_tag = 0x9000001A
 
-    assert ownfiles._is_link(Junction())  # type: ignore[arg-type]
-    assert not ownfiles._is_link(OnlineFile())  # type: ignore[arg-type]
+    assert files._is_link(Junction())  # type: ignore[arg-type]
+    assert not files._is_link(OnlineFile())  # type: ignore[arg-type]
 
 
 def test_the_workspace_itself_may_be_reached_through_a_link(tmp_path: Path) -> None:
@@ -231,15 +232,15 @@ def test_a_busy_session_is_asked_for_without_opening_a_link(tmp_path: Path) -> N
     aim = tmp_path / "aim"
     aim.write_bytes(b"")
     (tmp_path / "sessions" / "s").mkdir(parents=True)
-    (tmp_path / "sessions" / "s" / lock.NAME).symlink_to(aim)
-    assert not lock.is_held(tmp_path / "sessions" / "s")
+    (tmp_path / "sessions" / "s" / store.NAME).symlink_to(aim)
+    assert not store.is_held(tmp_path / "sessions" / "s")
 
 
 def test_the_part_of_a_file_is_never_somebody_elses(tmp_path: Path) -> None:
     aim, path = tmp_path / "aim", tmp_path / "recording.jsonl"
     aim.write_bytes(b"mine")
-    wholefile.beside(path).symlink_to(aim)
-    wholefile.replace(path, b"new")
+    files.temporary_path(path).symlink_to(aim)
+    files.replace_file(path, b"new")
     assert (aim.read_bytes(), path.read_bytes()) == (b"mine", b"new")
     assert not path.is_symlink()
 
@@ -283,8 +284,8 @@ def test_recordings_have_the_users_usual_mode(tmp_path: Path) -> None:
 
 
 def test_every_refusal_is_an_error_of_arena() -> None:
-    error = ownfiles.LinkRefused(Path("sessions/s"))
+    error = files.LinkRefused(Path("sessions/s"))
     assert isinstance(error, OSError)
     assert not isinstance(error, ArenaError)
-    assert ownfiles.hint(error, "free space") == ownfiles.HINT
-    assert ownfiles.hint(OSError("full"), "free space") == "free space"
+    assert files.suggest_fix(error, "free space") == files.LINK_HINT
+    assert files.suggest_fix(OSError("full"), "free space") == "free space"

@@ -221,6 +221,6 @@ def test_a_pipe_pays_nothing_for_terminals(program: Program, watch: Watch) -> No
         check=True,
     )
     imported = running.stderr.decode("utf-8")
-    assert "arena_cli.report.timeline" in imported
+    assert "arena_cli.reports.timeline" in imported
     assert " rich" not in imported
-    assert "arena_cli.report.terminal" not in imported
+    assert "arena_cli.reports.terminal" not in imported

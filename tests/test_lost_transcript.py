@@ -12,11 +12,10 @@ import pytest
 from program import SPEAK, Program
 from support import Puppets, Talk, member, team
 
-from arena_cli.ground import exits
+from arena_cli import errors
 from arena_cli.session.outgoing import planted
-from arena_cli.transcript import rescue
-from arena_cli.transcript.log import Log
-from arena_cli.transcript.rescue import TranscriptLost
+from arena_cli.transcript import log
+from arena_cli.transcript.log import Log, TranscriptLost
 
 if sys.platform == "win32":
     pytest.skip("Windows keeps a file that is open for writing", allow_module_level=True)
@@ -77,7 +76,7 @@ def test_it_is_noticed_at_the_next_event_and_nothing_is_lost(tmp_path: Path, nam
         opened.send("@a hi")
     (saved,) = rescued(tmp_path)
     told = str(lost.value)
-    assert lost.value.exit_code == exits.REFUSED
+    assert lost.value.exit_code == errors.EXIT_REFUSED
     assert str(opened.transcript) in told
     assert str(saved) in told
     assert saved.parent == opened.transcript.parent
@@ -160,8 +159,8 @@ def test_without_the_workspace_it_goes_to_the_temporary_folder(
 
 
 def test_what_is_kept_for_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rescue.Held, "MOST_BYTES", 10)
-    held = rescue.Held(100)
+    monkeypatch.setattr(log.Held, "MOST_BYTES", 10)
+    held = log.Held(100)
     for line in (b"aaaa\n", b"bbbb\n", b"cccc\n"):
         held.add(line)
     held.trim(115)
@@ -174,7 +173,7 @@ def test_where_it_cannot_be_saved_that_is_told(
     def refuse(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(rescue, "_write", refuse)
+    monkeypatch.setattr(log, "_write", refuse)
     with pytest.raises(TranscriptLost, match=r"could not be saved: .*No space left"):
         talk(tmp_path, Path.unlink).send("@a hi")
 
@@ -182,7 +181,7 @@ def test_where_it_cannot_be_saved_that_is_told(
 def test_no_cache_is_written_for_a_transcript_that_is_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arena_cli.transcript.index.WORTH_BYTES", 1)
+    monkeypatch.setattr("arena_cli.transcript.cache.WORTH_BYTES", 1)
     opened = talk(tmp_path, replace)
     with opened.open() as session:
         replace(opened.transcript)
@@ -208,7 +207,7 @@ def test_the_program_says_both_paths_and_exits_with_5(tmp_path: Path) -> None:
     command = [SPEAK[0], str(script), str(program.transcript())]
     program.agent("dev", adapter={"type": "cli", "command": command})
     done = program.run("send", "-s", "s", "hello")
-    assert done.code == exits.REFUSED
+    assert done.code == errors.EXIT_REFUSED
     assert "the transcript was removed or moved while arena wrote to it" in done.stderr
     (saved,) = rescued(tmp_path)
     assert str(saved) in done.stderr

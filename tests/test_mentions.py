@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from arena_cli.team import letters, mentions
-from arena_cli.team.mentions import Mentions, Roster
-from arena_cli.team.model import AgentProfile, Human, Member
+from arena_cli.workspace import mentions, visible_text
+from arena_cli.workspace.mentions import Mentions, Roster
+from arena_cli.workspace.models import AgentProfile, Human, Member
 
 
 def member(agent_id: str, name: str = "", aliases: Iterable[str] = ()) -> Member:
@@ -43,7 +43,7 @@ EVERYBODY = tuple(one.id for one in TEAM)
 
 
 def parse(text: str, author: str = "nobody", opener: str = "maya") -> Mentions:
-    return mentions.parse(text, ROSTER, author=author, opener=opener)
+    return mentions.parse_mentions(text, ROSTER, author=author, opener=opener)
 
 
 def ids(text: str) -> tuple[str, ...]:
@@ -97,14 +97,14 @@ def test_a_name_is_found_where_it_ends(text: str, named: tuple[str, ...]) -> Non
 
 def test_a_flag_does_not_match_across_two_others() -> None:
     half = Roster([member("half", "🇨")])
-    assert mentions.parse("@🇨🇳", half, author="", opener="").ids == ()
-    assert mentions.parse("@🇨 x", half, author="", opener="").ids == ("half",)
+    assert mentions.parse_mentions("@🇨🇳", half, author="", opener="").ids == ()
+    assert mentions.parse_mentions("@🇨 x", half, author="", opener="").ids == ("half",)
 
 
 def test_half_width_letters_that_melt_into_one_are_one() -> None:
     roster = Roster([member("a", "가"), member("b", "ᄀ")])
-    assert mentions.parse("@\uffa1\uffc2", roster, author="", opener="").ids == ("a",)
-    assert mentions.parse("@\uffa1 x", roster, author="", opener="").ids == ("b",)
+    assert mentions.parse_mentions("@\uffa1\uffc2", roster, author="", opener="").ids == ("a",)
+    assert mentions.parse_mentions("@\uffa1 x", roster, author="", opener="").ids == ("b",)
 
 
 @pytest.mark.parametrize("word", ["all", "everyone", "ALL", "所有人", "全体成员"])
@@ -225,28 +225,28 @@ def test_a_url_ends_before_a_comma_and_a_name_in_han() -> None:
 
 def test_visible_keeps_length_and_line_ends() -> None:
     text = "a `b`\r\n```\r\nc\r\n```\r\n> d\re"
-    assert mentions.visible(text) == "a    \r\n   \r\n \r\n   \r\n   \re"
-    assert mentions.hidden_spans(text) == [(2, 5), (7, 20), (20, 24)]
+    assert visible_text.blank_hidden(text) == "a    \r\n   \r\n \r\n   \r\n   \re"
+    assert visible_text.find_hidden_spans(text) == [(2, 5), (7, 20), (20, 24)]
 
 
 def test_resolve_takes_ids_names_and_reserved_words_as_a_whole() -> None:
     names = ["@Dev", "＠架构师", "  jane doe ", "用户", "Bob", "@bob", "dev please", "", "@"]
-    found = mentions.resolve(names, ROSTER, author="zoe", opener="maya")
+    found = mentions.resolve_mentions(names, ROSTER, author="zoe", opener="maya")
     assert found == Mentions(
         ids=("dev", "architect", "jane", "maya"), unresolved=("Bob", "dev please")
     )
-    everybody = mentions.resolve(["all"], ROSTER, author="zoe", opener="maya")
+    everybody = mentions.resolve_mentions(["all"], ROSTER, author="zoe", opener="maya")
     assert everybody.by_all_only == frozenset(EVERYBODY) - {"zoe"}
-    assert mentions.resolve(["zoe"], ROSTER, author="zoe", opener="maya") == Mentions()
+    assert mentions.resolve_mentions(["zoe"], ROSTER, author="zoe", opener="maya") == Mentions()
 
 
 def test_an_id_is_never_hidden_by_the_name_of_another() -> None:
     roster = Roster([member("a", "b"), member("b")])
-    assert mentions.parse("@b", roster, author="", opener="").ids == ("b",)
+    assert mentions.parse_mentions("@b", roster, author="", opener="").ids == ("b",)
 
 
 def test_conflicts_of_names_are_errors() -> None:
-    errors, warnings = mentions.roster_conflicts(
+    errors, warnings = mentions.find_name_conflicts(
         [member("one", "Ｔwo"), member("two"), member("three", "所有人"), member("user")],
         [Human(id="maya", name="ONE")],
     )
@@ -260,7 +260,7 @@ def test_conflicts_of_names_are_errors() -> None:
 
 
 def test_beginnings_and_single_characters_are_warnings() -> None:
-    errors, warnings = mentions.roster_conflicts(
+    errors, warnings = mentions.find_name_conflicts(
         [member("chief", "Chief", ["chi"]), member("chief-ops"), member("bao", "包")]
     )
     assert errors == []
@@ -272,9 +272,9 @@ def test_beginnings_and_single_characters_are_warnings() -> None:
 
 
 def test_only_a_human_may_be_called_what_the_opener_is_called() -> None:
-    assert mentions.roster_conflicts([], [Human(id="user", name="用户")]) == ([], [])
-    assert len(mentions.roster_conflicts([], [Human(id="user", name="all")])[0]) == 1
-    assert len(mentions.roster_conflicts([], [Human(id="maya", name="用户")])[0]) == 1
+    assert mentions.find_name_conflicts([], [Human(id="user", name="用户")]) == ([], [])
+    assert len(mentions.find_name_conflicts([], [Human(id="user", name="all")])[0]) == 1
+    assert len(mentions.find_name_conflicts([], [Human(id="maya", name="用户")])[0]) == 1
 
 
 PIECES = [
@@ -310,7 +310,7 @@ def test_each_id_is_named_once_by_a_known_name_after_an_at(text: str) -> None:
     assert len(set(found.ids)) == len(found.ids)
     assert "dev" not in found.ids
     assert found.by_all_only <= set(found.ids)
-    shown = letters.fold(mentions.visible(letters.compose(text)))
+    shown = visible_text.fold_text(visible_text.blank_hidden(visible_text.compose_text(text)))
     for called in set(found.ids) - found.by_all_only:
         names = [called]
         if called == "maya":
@@ -318,7 +318,7 @@ def test_each_id_is_named_once_by_a_known_name_after_an_at(text: str) -> None:
         names += [
             name for one in TEAM if one.id == called for name in (one.name, *one.profile.aliases)
         ]
-        folded = [" ".join(letters.fold(name).split()) for name in names]
+        folded = [" ".join(visible_text.fold_text(name).split()) for name in names]
         assert any(f"@{name}" in shown.replace("＠", "@") for name in folded)
 
 
@@ -351,8 +351,8 @@ def _lines(text: str) -> list[str]:
 @settings(deadline=None, max_examples=300)
 @given(TEXTS)
 def test_nothing_is_found_in_hidden_text(text: str) -> None:
-    composed = letters.compose(text)
-    spans = mentions.hidden_spans(composed)
+    composed = visible_text.compose_text(text)
+    spans = visible_text.find_hidden_spans(composed)
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
     hidden_only = "".join(
         "·" if char in "@＠" and not any(start <= place < end for start, end in spans) else char
@@ -364,8 +364,8 @@ def test_nothing_is_found_in_hidden_text(text: str) -> None:
 @settings(deadline=None, max_examples=200)
 @given(TEXTS)
 def test_visible_text_is_the_text_but_for_hidden_characters(text: str) -> None:
-    shown = mentions.visible(text)
-    spans = mentions.hidden_spans(text)
+    shown = visible_text.blank_hidden(text)
+    spans = visible_text.find_hidden_spans(text)
     assert len(shown) == len(text)
     for place, (char, seen) in enumerate(zip(text, shown, strict=True)):
         is_hidden = any(start <= place < end for start, end in spans)
@@ -388,9 +388,9 @@ def test_ids_are_found_in_order_of_mention(order: list[str]) -> None:
 @given(TEXTS)
 def test_resolve_and_parse_agree(text: str) -> None:
     found = parse(text, author="zoe")
-    again = mentions.resolve(found.ids, ROSTER, author="zoe", opener="maya")
+    again = mentions.resolve_mentions(found.ids, ROSTER, author="zoe", opener="maya")
     assert again.ids == found.ids
-    unknown = mentions.resolve(found.unresolved, ROSTER, author="zoe", opener="maya")
+    unknown = mentions.resolve_mentions(found.unresolved, ROSTER, author="zoe", opener="maya")
     assert all(parse(f"@{name}", author="zoe").ids == () for name in unknown.unresolved)
 
 
@@ -409,15 +409,15 @@ def test_the_longest_known_name_wins_as_a_search_of_all_names_finds_it(
     names: list[str], written: str, after: str
 ) -> None:
     roster = Roster([member(f"id{index}", name) for index, name in enumerate(names)])
-    text = letters.compose(f"@{written}{after}")
+    text = visible_text.compose_text(f"@{written}{after}")
     end, target = roster.longest(text, 1)
-    known = {" ".join(letters.fold(name).split()) for name in names} - {""}
+    known = {" ".join(visible_text.fold_text(name).split()) for name in names} - {""}
     if target is None:
         assert end == 1
     else:
-        assert letters.fold(text[1:end]) in known
+        assert visible_text.fold_text(text[1:end]) in known
     for longer in range(end + 1, len(text) + 1):
-        if letters.fold(text[1:longer]) in known:
+        if visible_text.fold_text(text[1:longer]) in known:
             assert _goes_on(text, longer)
 
 
@@ -425,24 +425,27 @@ def _goes_on(text: str, end: int) -> bool:
     after = text[end : end + 2]
     if not after:
         return False
-    if letters.joins(after[0]) or letters.kind(after[0]) is letters.Kind.EXTEND:
+    if (
+        visible_text.joins_previous(after[0])
+        or visible_text.classify_char(after[0]) is visible_text.CharKind.EXTEND
+    ):
         return True
     flag = "\U0001f1e6" <= after[0] <= "\U0001f1ff"
-    joined = after[0] in "-_" and len(after) == 2 and letters.is_letter_or_digit(after[1])
-    return flag or joined or letters.kind(after[0]) is letters.Kind.SPACED
+    joined = after[0] in "-_" and len(after) == 2 and visible_text.is_letter_or_digit(after[1])
+    return flag or joined or visible_text.classify_char(after[0]) is visible_text.CharKind.SPACED
 
 
 @settings(deadline=None, max_examples=300)
 @given(TEXTS)
 def test_folding_piece_by_piece_is_folding_the_whole(text: str) -> None:
-    composed = letters.compose(text)
+    composed = visible_text.compose_text(text)
     pieces: list[str] = []
     for char in composed:
-        if pieces and letters.joins(char):
+        if pieces and visible_text.joins_previous(char):
             pieces[-1] += char
         else:
             pieces.append(char)
-    assert "".join(map(letters.fold, pieces)) == letters.fold(composed)
+    assert "".join(map(visible_text.fold_text, pieces)) == visible_text.fold_text(composed)
 
 
 def _runs_of_backticks(size: int) -> str:
@@ -493,7 +496,7 @@ def test_the_work_for_a_name_does_not_grow_with_the_team(monkeypatch: pytest.Mon
 def _folds(monkeypatch: pytest.MonkeyPatch, text: str, members: int) -> int:
     roster = Roster([member(f"agent-{i}", f"工程师{i}号") for i in range(members)])
     calls = 0
-    fold = letters.fold
+    fold = visible_text.fold_text
 
     def counted(text: str) -> str:
         nonlocal calls
@@ -501,6 +504,6 @@ def _folds(monkeypatch: pytest.MonkeyPatch, text: str, members: int) -> int:
         return fold(text)
 
     with monkeypatch.context() as patch:
-        patch.setattr(letters, "fold", counted)
-        mentions.parse(text, roster, author="", opener="")
+        patch.setattr(visible_text, "fold", counted)
+        mentions.parse_mentions(text, roster, author="", opener="")
     return calls

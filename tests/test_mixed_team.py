@@ -12,7 +12,7 @@ import llmock_server
 import pytest
 from program import Program
 
-from arena_cli.adapters.coding import claude_code
+from arena_cli.adapters import claude_code
 
 KEY = "not-a-real-key-4711"
 

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from arena_cli.ground import install
+from arena_cli.util import process_signals
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("arena_cli", "tests", "docs", "benchmarks", "agents", "scenarios", ".schema", ".ci")
@@ -41,7 +41,7 @@ def test_no_text_names_the_program_of_another_company() -> None:
 
 def test_the_distribution_and_what_it_brings() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["name"] == install.DISTRIBUTION == "arena-agents"
+    assert project["name"] == process_signals.DISTRIBUTION == "arena-agents"
     assert project["scripts"] == {"arena": "arena_cli.__main__:main"}
 
 
@@ -56,5 +56,8 @@ def test_every_extra_that_a_text_names_is_there() -> None:
     assert {"acp", "search", "language", "test", "check"} & named
     assert named <= project["optional-dependencies"].keys()
     for extra in ("acp", "search", "language"):
-        assert f"pip install '.[{extra}]'" in install.with_extra(extra)
-        assert f"pip install 'arena-agents[{extra}] @ git+https://...'" in install.with_extra(extra)
+        assert f"pip install '.[{extra}]'" in process_signals.describe_install(extra)
+        assert (
+            f"pip install 'arena-agents[{extra}] @ git+https://...'"
+            in process_signals.describe_install(extra)
+        )

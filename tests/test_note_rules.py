@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from stage import Stage
 
-from arena_cli.adapters import registry
-from arena_cli.ground.errors import FileFaults
-from arena_cli.memory import rules
-from arena_cli.memory.note import KINDS, Draft
-from arena_cli.team import mentions, model, workspace
+from arena_cli.adapters import base
+from arena_cli.errors import FileFaults
+from arena_cli.notes import extraction
+from arena_cli.notes.model import KINDS, Draft
+from arena_cli.workspace import mentions, models, workspace
 
 SENTENCES = Path(__file__).parent / "data" / "note_sentences.tsv"
 PRECISION, RECALL = 0.9, 0.7
 
 
 def found(text: str, **options: Any) -> list[Draft]:
-    return rules.drafts_of(text, by="rules", source="m1", **options)
+    return extraction.drafts_of(text, by="rules", source="m1", **options)
 
 
 def kinds(text: str, **options: Any) -> list[str]:
@@ -226,18 +226,18 @@ def test_a_long_title_is_cut_between_words_or_characters_and_kept_as_the_text(
 ) -> None:
     (draft,) = found(text)
     assert draft.title == title
-    assert len(draft.title) <= rules.LONGEST_TITLE
+    assert len(draft.title) <= extraction.LONGEST_TITLE
     assert draft.body == text.strip()
 
 
 def test_the_same_is_taken_once_and_no_message_is_worth_many() -> None:
     assert kinds("TODO: buy milk\nTODO: Buy milk.") == ["task"]
     many = "\n".join(f"TODO: write chapter {number}" for number in range(50))
-    assert len(found(many)) == rules.MOST
+    assert len(found(many)) == extraction.MOST
 
 
 def test_ones_own_patterns_add_to_arenas() -> None:
-    own: dict[model.NoteKind, list[str]] = {"decision": ["^adr-\\d+"], "pit": ["踩坑"]}
+    own: dict[models.NoteKind, list[str]] = {"decision": ["^adr-\\d+"], "pit": ["踩坑"]}
     text = "ADR-7 sessions in PostgreSQL\n这里踩坑了：时区\nDecision: use Redis here"
     assert kinds(text, patterns=own) == ["decision", "pit", "decision"]
     assert kinds("> ADR-7 sessions\n`踩坑`", patterns=own) == []
@@ -251,8 +251,8 @@ def test_an_empty_list_switches_arenas_own_off() -> None:
 
 def test_a_task_belongs_to_the_agent_whom_its_sentence_names(tmp_path: Path) -> None:
     stage = Stage(tmp_path).agent("dev", name="全栈开发").agent("ops").team(humans=["alice"])
-    team = workspace.load(stage.folder, kinds=registry.KINDS).team("crew")
-    roster = mentions.roster_of(team)
+    team = workspace.load_workspace(stage.folder, kinds=base.KINDS).team("crew")
+    roster = mentions.build_roster(team)
     owners = [
         draft.owner
         for text in (
@@ -283,7 +283,7 @@ def test_a_task_belongs_to_the_agent_whom_its_sentence_names(tmp_path: Path) -> 
     ],
 )
 def test_a_long_text_is_read_in_time(text: str) -> None:
-    assert len(found(text)) <= rules.MOST
+    assert len(found(text)) <= extraction.MOST
 
 
 def test_a_wrong_pattern_is_told_with_its_line_when_the_team_is_loaded(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_a_wrong_pattern_is_told_with_its_line_when_the_team_is_loaded(tmp_path:
         encoding="utf-8",
     )
     with pytest.raises(FileFaults) as raised:
-        workspace.load(stage.folder, kinds=registry.KINDS)
+        workspace.load_workspace(stage.folder, kinds=base.KINDS)
     told = [(fault.line, fault.field, fault.what) for fault in raised.value.faults]
     assert [line for line, _, _ in told] == [6, 7, 8]
     assert told[0][1:] == (
@@ -330,4 +330,4 @@ def test_it_does_not_matter_how_it_is_spelled(case: Any) -> None:
     ],
 )
 def test_what_stands_after_a_number_and_what_is_nobodys(text: str, titles: list[str]) -> None:
-    assert [one.title for one in rules.drafts_of(text, by="rules", source="m1")] == titles
+    assert [one.title for one in extraction.drafts_of(text, by="rules", source="m1")] == titles

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from arena_cli.ground.protocol import StructuredContent
-from arena_cli.memory import blocks, plain
-from arena_cli.memory.blocks import Written
-from arena_cli.memory.note import Draft
+from arena_cli.notes import extraction, model
+from arena_cli.notes.extraction import Written
+from arena_cli.notes.model import Draft
+from arena_cli.protocol import StructuredContent
 
 
 def written(content: str = "", *parts: tuple[str, Any]) -> Written:
     structured = [StructuredContent(type=kind, data=data) for kind, data in parts]  # type: ignore[arg-type]  # ours
-    return blocks.drafts_of(content, structured, by="dev", source="m7")
+    return extraction.drafts_of_blocks(content, structured, by="dev", source="m7")
 
 
 def draft(kind: Any, title: str, **fields: Any) -> Draft:
@@ -124,8 +124,8 @@ def test_a_block_that_is_no_note_is_told_of(content: str, problem: str) -> None:
 def test_what_is_too_long_is_cut_and_told_of() -> None:
     found = written(f"```note\nkind: pit\ntitle: {'长' * 300}\n\n{'文' * 30_000}\n```")
     (one,) = found.drafts
-    assert one.title == "长" * plain.LONGEST_TITLE
-    assert one.body == "文" * (blocks.LONGEST_BODY // 3)
+    assert one.title == "长" * model.LONGEST_TITLE
+    assert one.body == "文" * (extraction.LONGEST_BODY // 3)
     assert [what.rpartition("' ")[2] for what in found.problems] == [
         "was cut at 200 characters",
         "was cut at 65536 bytes",
@@ -203,4 +203,4 @@ def test_tasks_that_are_nested_without_end_are_read_so_deep_only() -> None:
 def test_an_agent_can_write_what_it_is_told_to() -> None:
     assert written("```note\nkind: pit\ntitle: T\ntags: a\nowner: dev\n\nB\n```").drafts
     for word in ("```note", "kind", "title", "tags", "owner", "next_action"):
-        assert word in blocks.HOW
+        assert word in extraction.HOW

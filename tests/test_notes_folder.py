@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from program import ROOT
 
-from arena_cli.ground.errors import UsageError
-from arena_cli.memory import lifecycle, likeness, slugs, taking
-from arena_cli.memory.folder import Folder, NoSuchNote
-from arena_cli.memory.note import Draft, Note, Status
-from arena_cli.memory.reading import NoteFault
-from arena_cli.memory.taking import Taken
+from arena_cli.errors import UsageError
+from arena_cli.notes import lifecycle, model
+from arena_cli.notes.lifecycle import Taken
+from arena_cli.notes.markdown import NoteFault
+from arena_cli.notes.model import Draft, Note, Status
+from arena_cli.notes.store import Folder, NoSuchNote
 
 NOW = datetime(2026, 11, 28, 9, 30, tzinfo=UTC)
 
@@ -53,7 +53,7 @@ def take(draft: Draft, folder: Folder, session: str = "s", **options: Any) -> Ta
     shared = options.get("shared")
     if isinstance(shared, Folder):
         known += [shared.read(entry.id) for entry in shared.entries()]
-    return taking.take(draft, known, folder, session=session, now=NOW, **options)
+    return lifecycle.take_taking(draft, known, folder, session=session, now=NOW, **options)
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def take(draft: Draft, folder: Folder, session: str = "s", **options: Any) -> Ta
     ],
 )
 def test_a_slug_is_of_any_script(title: str, slug: str) -> None:
-    assert slugs.of(title) == slug
+    assert model.of_slugs(title) == slug
 
 
 def test_a_slug_is_cut_between_characters() -> None:
-    slug = slugs.of("करना" * 100)
-    assert len(slug.encode()) <= slugs.MOST_BYTES
-    assert slugs.of("字" * 300) == "字" * 40
+    slug = model.of_slugs("करना" * 100)
+    assert len(slug.encode()) <= model.MOST_BYTES
+    assert model.of_slugs("字" * 300) == "字" * 40
 
 
 def test_a_missing_folder_has_no_notes_and_reading_makes_none(own: Folder) -> None:
@@ -124,7 +124,7 @@ def test_names_that_look_alike_are_both_read_and_both_told(own: Folder) -> None:
     entries = own.entries()
     titles = {own.read(entry.id).title for entry in entries}
     assert len(titles) == len(entries) == len(list(own.path.glob("pit-*.md")))
-    assert len(own.problems) == len(entries) - len({slugs.folded(one.id) for one in entries})
+    assert len(own.problems) == len(entries) - len({model.folded(one.id) for one in entries})
     assert all("pit-" in problem.file and "pit-" in problem.what for problem in own.problems)
 
 
@@ -148,7 +148,7 @@ def test_a_new_name_is_like_none_in_any_spelling(
     assert add(own, title).id.endswith("-2")
     assert add(own, title).id.endswith("-3")
     names = [path.name for path in own.path.glob("decision-*")]
-    assert len(set(map(slugs.folded, names))) == len(names) == 3 + is_late
+    assert len(set(map(model.folded, names))) == len(names) == 3 + is_late
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
@@ -274,7 +274,7 @@ def test_what_somebody_saves_meanwhile_is_not_overwritten(own: Folder) -> None:
     ],
 )
 def test_the_same_thing(one: str, other: str) -> None:
-    assert likeness.same(one, other)
+    assert lifecycle.same_likeness(one, other)
 
 
 @pytest.mark.parametrize(
@@ -291,8 +291,8 @@ def test_the_same_thing(one: str, other: str) -> None:
     ],
 )
 def test_nearly_the_same_thing(one: str, other: str) -> None:
-    assert likeness.words(one) != likeness.words(other)
-    assert likeness.same(one, other)
+    assert lifecycle.words(one) != lifecycle.words(other)
+    assert lifecycle.same_likeness(one, other)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_nearly_the_same_thing(one: str, other: str) -> None:
     ],
 )
 def test_not_the_same_thing(one: str, other: str) -> None:
-    assert not likeness.same(one, other)
+    assert not lifecycle.same_likeness(one, other)
 
 
 def test_the_same_again_is_counted_once_a_message(own: Folder) -> None:
@@ -404,10 +404,10 @@ def test_a_note_that_is_gone_or_broken_meanwhile_stops_nothing(own: Folder) -> N
     path = own.path / "decision-use-oauth.md"
     draft = Draft("decision", "Use OAuth", source="m9")
     path.write_text("---\nstatus: [", encoding="utf-8")
-    taken = taking.take(draft, [note], own, session="s", now=NOW)
+    taken = lifecycle.take_taking(draft, [note], own, session="s", now=NOW)
     assert (taken.act, path.read_text(encoding="utf-8")) == (None, "---\nstatus: [")
     path.unlink()
-    assert taking.take(draft, [note], own, session="s", now=NOW).act == "added"
+    assert lifecycle.take_taking(draft, [note], own, session="s", now=NOW).act == "added"
 
 
 def test_a_draft_without_a_title_is_called_by_its_text(own: Folder) -> None:

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena_cli.memory import plain, reading
-from arena_cli.memory.note import KINDS, Kind, Note
-from arena_cli.memory.reading import NoteFault
+from arena_cli.notes import markdown, model
+from arena_cli.notes.markdown import NoteFault
+from arena_cli.notes.model import KINDS, Kind, Note
 
 FILE = "sessions/s/knowledge/decision-auth.md"
 
 
 def parse(text: str, id: str = "decision-auth") -> Note:
-    return reading.parse(text, id=id, file=FILE)
+    return markdown.parse(text, id=id, file=FILE)
 
 
 def fault(text: str) -> NoteFault:
@@ -81,19 +81,19 @@ def test_broken_front_matter_is_told_with_file_and_line(text: str, line: int, wh
 
 def test_bytes_that_are_no_utf8_are_told_with_their_line() -> None:
     with pytest.raises(NoteFault) as told:
-        reading.decoded("---\ntitle: 数据库\n---\n".encode("gbk"), FILE)
+        markdown.decoded("---\ntitle: 数据库\n---\n".encode("gbk"), FILE)
     assert (told.value.file, told.value.line) == (FILE, 2)
     assert "GBK" in told.value.what
 
 
 def test_a_character_that_is_cut_at_the_limit_is_no_fault() -> None:
-    assert reading.decoded("数据".encode()[:5], FILE, is_cut=True) == "数"
+    assert markdown.decoded("数据".encode()[:5], FILE, is_cut=True) == "数"
 
 
 def test_of_a_huge_text_only_the_beginning_is_in_the_record() -> None:
     text = "---\ntitle: x\n---\n" + "字" * 2_000_000
-    assert len(parse(text).body) == reading.LONGEST_BODY
-    assert reading.changed(text, status="archived").endswith("字" * 2_000_000)
+    assert len(parse(text).body) == markdown.LONGEST_BODY
+    assert markdown.changed(text, status="archived").endswith("字" * 2_000_000)
 
 
 LINES = "---{e}# mine{e}title:  Use OAuth   # short{e}status: draft # for now{e}{e}x: 1{e}---{e}"
@@ -103,7 +103,7 @@ LINES = "---{e}# mine{e}title:  Use OAuth   # short{e}status: draft # for now{e}
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
 def test_a_change_keeps_every_other_byte(bom: str, end: str) -> None:
     text = bom + LINES.format(e=end) + f"{end}Body{end}mixed\nends\r\n\r\n---{end}tail  "
-    result = reading.changed(text, status="approved", approved_by="ann", superseded_by="")
+    result = markdown.changed(text, status="approved", approved_by="ann", superseded_by="")
     expected = text.replace("status: draft", "status: approved", 1)
     expected = expected.replace(f"x: 1{end}", f"x: 1{end}approved_by: ann{end}", 1)
     assert result == expected
@@ -125,27 +125,27 @@ def test_a_change_keeps_every_other_byte(bom: str, end: str) -> None:
     ],
 )
 def test_a_list_is_changed_however_it_is_written(front: str, expected: str) -> None:
-    result = reading.changed(f"---\n{front}---\nbody", related_sessions=["c", "d"])
+    result = markdown.changed(f"---\n{front}---\nbody", related_sessions=["c", "d"])
     assert result == f"---\n{expected}\n---\nbody"
 
 
 def test_a_text_of_several_lines_is_changed_in_its_place() -> None:
     text = "---\nowner: |\n  one\n  two\ntitle: >\n  long\n  title\n---\nbody"
-    result = reading.changed(text, owner="dev", title="short")
+    result = markdown.changed(text, owner="dev", title="short")
     assert result == "---\nowner: dev\ntitle: short\n---\nbody"
 
 
 def test_a_file_without_front_matter_gets_one() -> None:
-    assert reading.changed("\ufeff# A\r\ntext", status="archived") == (
+    assert markdown.changed("\ufeff# A\r\ntext", status="archived") == (
         "\ufeff---\r\nstatus: archived\r\n---\r\n# A\r\ntext"
     )
 
 
 def test_more_is_added_below_what_is_there() -> None:
     text = "---\r\ntitle: x\r\n---\r\nbody without an end"
-    result = reading.appended(text, "Added", "more\nlines\n")
+    result = markdown.appended(text, "Added", "more\nlines\n")
     assert result == text + "\r\n\r\n## Added\r\n\r\nmore\r\nlines\r\n"
-    assert reading.appended("body\n", "Added", "m") == "body\n\n## Added\n\nm\n"
+    assert markdown.appended("body\n", "Added", "m") == "body\n\n## Added\n\nm\n"
 
 
 words = st.text(st.characters(codec="utf-8"), max_size=30)
@@ -159,15 +159,15 @@ def test_what_is_written_is_read_back(
     note = Note(
         id=f"{kind}-x",
         file=FILE,
-        title=plain.line(title) or "x",
+        title=model.line(title) or "x",
         kind=kind,
-        owner=plain.line(owner),
-        tags=list(map(plain.line, tags)),
+        owner=model.line(owner),
+        tags=list(map(model.line, tags)),
         occurrences=3,
     )
-    text = reading.written(note)
+    text = markdown.written(note)
     assert parse(text, note.id) == note
-    changed = reading.changed(text, owner=plain.line(body), tags=["a"], approved_by=note.title)
+    changed = markdown.changed(text, owner=model.line(body), tags=["a"], approved_by=note.title)
     assert parse(changed, note.id) == note.model_copy(
-        update={"owner": plain.line(body), "tags": ["a"], "approved_by": note.title}
+        update={"owner": model.line(body), "tags": ["a"], "approved_by": note.title}
     )

@@ -21,19 +21,19 @@ from program import Program
 from pydantic import ValidationError
 from small_model import SmallModel, small_model_fixture  # noqa: F401 - a fixture
 
-from arena_cli.adapters import reading
-from arena_cli.adapters.api import openai_presets, openai_reading, openai_request
-from arena_cli.adapters.api.openai_api import OpenAIAdapter
-from arena_cli.adapters.api.openai_request import OpenAISettings
+from arena_cli.adapters import runtime
 from arena_cli.adapters.base import Health
-from arena_cli.ground.errors import (
+from arena_cli.adapters.openai import presets, request, response
+from arena_cli.adapters.openai.adapter import OpenAIAdapter
+from arena_cli.adapters.openai.request import OpenAISettings
+from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
     AgentUnavailable,
 )
-from arena_cli.ground.protocol import AgentInput, AgentOutput, Attachment, ShownMessage
+from arena_cli.protocol import AgentInput, AgentOutput, Attachment, ShownMessage
 
 USAGE = {"prompt_tokens": 40, "completion_tokens": 6, "total_tokens": 46}
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
@@ -262,7 +262,7 @@ def test_a_team_of_two_answers_through_a_real_model(
 
 
 def test_a_real_model_decides_in_json(tmp_path: Path, small_model: SmallModel) -> None:
-    decision: Any = copy.deepcopy(openai_request.DECISION)
+    decision: Any = copy.deepcopy(request.DECISION)
     properties = decision["schema"]["properties"]
     properties["content"]["maxLength"] = 20  # so small a model would not end by itself
     properties["next_mentions"]["maxItems"] = 0
@@ -388,7 +388,7 @@ def test_a_decision_is_asked_for_and_read(tmp_path: Path, streamed: bool) -> Non
     heard = Heard()
     output = asked(tmp_path, server, heard, response_format="decision", stream=streamed)
 
-    read = reading.read(output, "may_reply")
+    read = runtime.read(output, "may_reply")
     assert (read.output.content, read.output.next_mentions) == ("好的", ["dev"])
     assert heard.text == ""
     form = server.bodies[0]["response_format"]["json_schema"]
@@ -413,7 +413,7 @@ def test_streamed_or_not_the_reply_is_the_same(tmp_path: Path, streamed: bool) -
     heard = Heard()
     output = asked(tmp_path, server, heard, stream=streamed)
 
-    read = reading.read(output, "must_reply")
+    read = runtime.read(output, "must_reply")
     assert read.output.content == "你好 🎉 `<think>` stays"
     assert read.output.metadata["thinking"] == "ask @bob"
     assert output.usage is not None
@@ -519,7 +519,7 @@ def test_the_end_of_the_text_is_told_though_it_looks_like_a_tag(tmp_path: Path) 
 def test_an_answer_counts_though_its_connection_never_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(openai_reading, "GRACE_S", 0.01)
+    monkeypatch.setattr(response, "GRACE_S", 0.01)
     given = stream(delta("ok"), delta(None, "stop"), done=False, held=True)
     assert asked(tmp_path, OddServer(given)).content == "ok"
 
@@ -803,7 +803,7 @@ def test_retry_after_is_read(tmp_path: Path, value: str, seconds: float | None) 
 
 
 def test_too_much_is_not_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openai_reading, "MOST_BYTES", 1000)
+    monkeypatch.setattr(response, "MOST_BYTES", 1000)
     failure(AgentProtocolError, tmp_path, stream(*[delta("word " * 50)] * 9))
 
 
@@ -1053,6 +1053,6 @@ def test_a_key_that_is_not_set_is_told_by_name(tmp_path: Path) -> None:
 
 
 def test_every_preset_has_an_address() -> None:
-    for preset in openai_presets.PRESETS.values():
+    for preset in presets.PRESETS.values():
         assert preset.local is not bool(preset.key)
         assert preset.base_url.startswith("http://127.0.0.1:" if preset.local else "https://")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena_cli.adapters.api import sse
-from arena_cli.adapters.api.openai_reading import Spoken
+from arena_cli.adapters import http
+from arena_cli.adapters.openai.response import Spoken
 
 BYTES = (
     *(b"data: {}", b"data:", b"data", b": c", b"\n", b"\r", b"\r\n", b"\n\n", b" x", b"id: 1"),
@@ -24,7 +24,7 @@ def cut(whole: bytes, at: list[int]) -> list[bytes]:
 
 
 def events(pieces: list[bytes]) -> list[str]:
-    reader = sse.Reader()
+    reader = http.Reader()
     return [event for piece in pieces for event in reader.feed(piece)] + reader.finish()
 
 

@@ -15,16 +15,15 @@ from agent_programs import Played
 from odd_server import OddServer
 from scripted_api import ScriptedApi, failure
 
-from arena_cli.adapters.acp import acp_failures
-from arena_cli.adapters.api import http
-from arena_cli.adapters.api.anthropic_api import AnthropicAdapter
-from arena_cli.adapters.api.anthropic_request import AnthropicSettings
-from arena_cli.adapters.api.openai_api import OpenAIAdapter
-from arena_cli.adapters.api.openai_request import OpenAISettings
-from arena_cli.adapters.coding import claude_code_answer
-from arena_cli.adapters.coding.adapter import CodexAdapter
-from arena_cli.adapters.coding.claude_code_turns import TurnTracker
-from arena_cli.ground.errors import AgentError, AgentRefused
+from arena_cli.adapters import claude_code, http
+from arena_cli.adapters.acp import turn as turn_module
+from arena_cli.adapters.acp.turn import Said
+from arena_cli.adapters.anthropic import AnthropicAdapter, AnthropicSettings
+from arena_cli.adapters.claude_code import TurnTracker
+from arena_cli.adapters.coding_clis.adapter import CodexAdapter
+from arena_cli.adapters.openai.adapter import OpenAIAdapter
+from arena_cli.adapters.openai.request import OpenAISettings
+from arena_cli.errors import AgentError, AgentRefused
 
 # As the servers say it: OpenAI, llama.cpp, vLLM, Ollama, Gemini, Qwen, text-generation-inference.
 SAID = [
@@ -163,13 +162,13 @@ def test_c27_a_program_says_that_it_is_too_much(tmp_path: Path) -> None:
 
 def test_c27_agents_of_the_protocol_say_that_it_is_too_much() -> None:
     asked = http.Asked("bot", "session/prompt")
-    said = acp_failures.Said(-32603, "Internal error: prompt is too long")
-    assert overflows(acp_failures.failure(asked, said, {}))
+    said = Said(-32603, "Internal error: prompt is too long")
+    assert overflows(turn_module.failure(asked, said, {}))
 
 
 def test_c27_claude_code_says_that_it_is_too_much() -> None:
     asked = http.Asked("bot", "claude")
-    turn = claude_code_answer.ClaudeTurn(asked, Heard(), TurnTracker())
+    turn = claude_code.ClaudeTurn(asked, Heard(), TurnTracker())
     with pytest.raises(AgentRefused) as caught:
         turn.read_result({"type": "result", "is_error": True, "result": "Prompt is too long"}, None)
     assert caught.value.overflow

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from arena_cli.adapters.api.pricing import Rates, cost_usd
-from arena_cli.ground.protocol import Usage
+from arena_cli.adapters.pricing import Rates, cost_usd
+from arena_cli.protocol import Usage
 
 USAGE = Usage(input_tokens=490, output_tokens=100, cache_read_tokens=500, cache_write_tokens=10)
 

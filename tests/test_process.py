@@ -14,9 +14,9 @@ import psutil
 import pytest
 from adapter_setups import PROGRAMS, Heard, an_input, cancelled, pids_in, runs, speaker, until
 
-from arena_cli.adapters.processes import orphans, process, strays
-from arena_cli.adapters.processes.kept import Kept
-from arena_cli.adapters.processes.process import Process, Program
+from arena_cli.adapters.process import cleanup, spawn
+from arena_cli.adapters.process.run import KeptProgram
+from arena_cli.adapters.process.spawn import Process, Program
 
 ROOT = Path(__file__).parent.parent
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="a signal that only Linux has")
@@ -108,12 +108,12 @@ def test_the_end_of_the_event_loop_ends_it(tmp_path: Path) -> None:
 
 def test_it_is_recorded_while_it_runs(tmp_path: Path) -> None:
     async def call() -> None:
-        running = await process.start(a_program(tmp_path, "sleep"))
+        running = await spawn.start_process(a_program(tmp_path, "sleep"))
         [record] = (tmp_path / "processes").iterdir()
         facts = json.loads(record.read_text(encoding="utf-8"))
         child = psutil.Process(facts["pid"])
         assert child.ppid() == facts["owner"] == os.getpid()
-        assert strays.end_recorded(tmp_path / "processes") == 0
+        assert cleanup.end_recorded(tmp_path / "processes") == 0
         assert child.is_running()
         await running.end()
         assert not child.is_running()
@@ -124,7 +124,7 @@ def test_it_is_recorded_while_it_runs(tmp_path: Path) -> None:
 
 def test_much_that_nobody_takes_is_not_piled_up(tmp_path: Path) -> None:
     async def call() -> None:
-        running = await process.start(a_program(tmp_path, "fill", "60000000"))
+        running = await spawn.start_process(a_program(tmp_path, "fill", "60000000"))
         await asyncio.sleep(0.4)
         assert running.returncode is None
         taken = 0
@@ -195,11 +195,11 @@ def test_a_daemon_is_ended_with_its_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, everywhere: bool
 ) -> None:
     if everywhere:
-        monkeypatch.setattr(orphans, "adopt", lambda: False)
+        monkeypatch.setattr(cleanup, "adopt", lambda: False)
     path = tmp_path / "pids"
 
     async def call() -> None:
-        running = await process.start(python(tmp_path, DAEMON, str(path), when))
+        running = await spawn.start_process(python(tmp_path, DAEMON, str(path), when))
         if when == "now":
             await drained(running)
             [daemon] = await pids_in(path)
@@ -220,7 +220,7 @@ def test_what_another_program_left_is_not_touched(tmp_path: Path) -> None:
 
     async def call() -> None:
         one, two = [
-            await process.start(python(tmp_path, DAEMON, str(path), "now")) for path in paths
+            await spawn.start_process(python(tmp_path, DAEMON, str(path), "now")) for path in paths
         ]
         await asyncio.gather(drained(one), drained(two))
         daemons = [pid for path in paths for pid in await pids_in(path)]
@@ -238,7 +238,7 @@ def test_what_ended_as_an_orphan_is_reaped_while_its_program_runs(tmp_path: Path
     before = children()
 
     async def call() -> None:
-        running = await process.start(python(tmp_path, code))
+        running = await spawn.start_process(python(tmp_path, code))
         [root] = children() - before
 
         def only_it_is_left() -> bool:
@@ -263,7 +263,7 @@ def test_the_exit_code_of_what_others_started_is_theirs(tmp_path: Path) -> None:
     async def call() -> None:
         await until(lambda: not any(runs(other.pid) for other in others))
         for _ in range(2):
-            running = await process.start(a_program(tmp_path, "say", "x"))
+            running = await spawn.start_process(a_program(tmp_path, "say", "x"))
             await drained(running)
             await running.end()
 
@@ -277,15 +277,15 @@ def test_many_at_once_leave_no_process_and_no_open_file(tmp_path: Path) -> None:
     bot = str(PROGRAMS / "line_bot.py")
 
     async def one(name: str) -> None:
-        running = await process.start(a_program(tmp_path, "escape", str(tmp_path / name)))
+        running = await spawn.start_process(a_program(tmp_path, "escape", str(tmp_path / name)))
         running.write(b"", last=True)
         while (event := await running.event()) and event.source != "exit":
             pass
         await running.end()
         assert running.returncode == 0
 
-    async def several() -> list[Kept]:
-        kept = [Kept(f"a{number}", asked="line_bot") for number in range(5)]
+    async def several() -> list[KeptProgram]:
+        kept = [KeptProgram(f"a{number}", asked="line_bot") for number in range(5)]
         program = Program([sys.executable, bot], tmp_path, dict(os.environ), tmp_path / "processes")
         calls = [each.exchange(program, "echo hello", is_end=lambda _: True) for each in kept]
         await asyncio.gather(*calls, *(one(f"p{number}") for number in range(20)))
@@ -308,14 +308,14 @@ def test_many_at_once_leave_no_process_and_no_open_file(tmp_path: Path) -> None:
 def test_a_program_has_the_marks_of_all_arenas_above_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(orphans.VARIABLE, "of-the-outer-arena")
+    monkeypatch.setenv(cleanup.MARK_VARIABLE, "of-the-outer-arena")
 
     async def call() -> None:
-        running = await process.start(a_program(tmp_path, "sleep"))
+        running = await spawn.start_process(a_program(tmp_path, "sleep"))
         [record] = (tmp_path / "processes").iterdir()
         facts = json.loads(record.read_text(encoding="utf-8"))
         for mark in ("of-the-outer-arena", facts["mark"]):
-            assert orphans.anywhere(mark) == [facts["pid"]]
+            assert cleanup.find_marked_processes(mark) == [facts["pid"]]
         await running.end()
 
     asyncio.run(call())
@@ -324,7 +324,7 @@ def test_a_program_has_the_marks_of_all_arenas_above_it(
 OWNER = f"""
 import asyncio, os, sys
 from pathlib import Path
-from {process.start.__module__} import {process.start.__name__} as start, Program
+from {spawn.start_process.__module__} import {spawn.start_process.__name__} as start, Program
 
 async def main():
     argv = [sys.executable, *sys.argv[2:]]
@@ -356,7 +356,7 @@ def killed_owner(folder: Path, *steps: str) -> list[int]:
 def test_a_killed_arena_takes_its_programs_along(tmp_path: Path) -> None:
     [pid] = killed_owner(tmp_path, "pids", str(tmp_path / "pids"), "sleep")
     asyncio.run(until(lambda: not runs(pid)))
-    assert strays.end_recorded(tmp_path / "processes") == 0
+    assert cleanup.end_recorded(tmp_path / "processes") == 0
     assert list((tmp_path / "processes").iterdir()) == []
 
 
@@ -366,7 +366,7 @@ def test_what_a_killed_arena_left_is_ended_by_the_next(tmp_path: Path) -> None:
     if sys.platform == "linux":
         asyncio.run(until(lambda: not runs(main)))
     assert runs(grandchild)
-    assert strays.end_recorded(tmp_path / "processes") == 1
+    assert cleanup.end_recorded(tmp_path / "processes") == 1
     assert not runs(main)
     assert not runs(grandchild)
     assert list((tmp_path / "processes").iterdir()) == []
@@ -378,13 +378,13 @@ def test_a_pid_that_was_given_to_another_is_not_touched(
 ) -> None:
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
-        path = strays.record(tmp_path, other.pid, "of-another")
+        path = cleanup.write_record(tmp_path, other.pid, "of-another")
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         facts["owner_began"] -= 60
         for name, by in change.items():
             facts[name] += by
         path.write_text(json.dumps(facts), encoding="utf-8")
-        assert strays.end_recorded(tmp_path) == 0
+        assert cleanup.end_recorded(tmp_path) == 0
         assert runs(other.pid)
         assert list(tmp_path.iterdir()) == []
     finally:
@@ -394,14 +394,14 @@ def test_a_pid_that_was_given_to_another_is_not_touched(
 
 def test_a_record_that_was_cut_short_is_removed(tmp_path: Path) -> None:
     (tmp_path / "1-2.json").write_text('{"pid": 1, "ow', encoding="utf-8")
-    assert strays.end_recorded(tmp_path) == 0
+    assert cleanup.end_recorded(tmp_path) == 0
     assert list(tmp_path.iterdir()) == []
-    assert strays.end_recorded(tmp_path / "missing") == 0
+    assert cleanup.end_recorded(tmp_path / "missing") == 0
 
 
 def test_asking_for_records_where_there_are_none_imports_nothing_heavy(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from arena_cli.adapters.processes import strays;"
+        "import sys; from pathlib import Path; from arena_cli.adapters.process import cleanup as strays;"
         f"strays.end_recorded(Path({str(tmp_path)!r}));"
         "assert not {'psutil', 'ctypes', 'asyncio'} & sys.modules.keys()"
     )

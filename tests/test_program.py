@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it
 from program import ROOT, Program, hello
 from support import WORKED_MESSAGE
 
-from arena_cli.cli import messages
+from arena_cli.cli import common
 
 WORKED = """\
 session SESSION · team software_dev
@@ -267,8 +267,8 @@ def test_a_pipe_in_the_encoding_of_the_locale(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("locale.getencoding", lambda: "gbk")
-    assert messages.decoded("请看一下".encode("gbk"), "stdin") == "请看一下"
-    assert messages.decoded("请看一下".encode(), "stdin") == "请看一下"
+    assert common.decoded("请看一下".encode("gbk"), "stdin") == "请看一下"
+    assert common.decoded("请看一下".encode(), "stdin") == "请看一下"
     assert capsys.readouterr() == ("", "")
 
 
@@ -290,7 +290,7 @@ def test_what_cannot_be_read_is_replaced_and_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("locale.getencoding", lambda: locale)
-    assert messages.decoded(data, "ask.md") == text
+    assert common.decoded(data, "ask.md") == text
     what, mend = capsys.readouterr().err.splitlines()
     assert what == f"ask.md: not all of it is {not_this}; what is not was replaced by \ufffd"
     assert mend == "  Give the message as UTF-8, or with a byte order mark."

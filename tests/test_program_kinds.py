@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from program import Program
 
 from arena_cli.adapters.base import Health
-from arena_cli.adapters.coding.adapter import (
+from arena_cli.adapters.coding_clis.adapter import (
     CodexAdapter,
     CursorAdapter,
     GeminiAdapter,
@@ -25,15 +25,15 @@ from arena_cli.adapters.coding.adapter import (
     PiAdapter,
     ProgramAdapter,
 )
-from arena_cli.adapters.processes.cli_output import NotAnAnswerError
-from arena_cli.ground.errors import (
+from arena_cli.adapters.process.output import NotAnAnswerError
+from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
     AgentUnavailable,
 )
-from arena_cli.ground.protocol import AgentInput, AgentOutput, AgentSession, Usage
+from arena_cli.protocol import AgentInput, AgentOutput, AgentSession, Usage
 
 CODEX_ID = "01a21fc1-b87f-73a1-997c-723fcba64050"
 GEMINI_ID = "11111111-2222-4333-8444-555555555556"

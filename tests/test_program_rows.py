@@ -11,20 +11,20 @@ import pytest
 from adapter_setups import Heard, an_input
 from agent_programs import Played, sample
 
-from arena_cli.adapters.coding.adapter import (
+from arena_cli.adapters.coding_clis.adapter import (
     CursorAdapter,
     OpencodeAdapter,
     PiAdapter,
     ProgramAdapter,
 )
-from arena_cli.ground.errors import (
+from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
     AgentUnavailable,
 )
-from arena_cli.ground.protocol import AgentInput, AgentOutput, AgentSession, Usage
+from arena_cli.protocol import AgentInput, AgentOutput, AgentSession, Usage
 
 KINDS: dict[str, type[ProgramAdapter]] = {
     "opencode": OpencodeAdapter,

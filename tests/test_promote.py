@@ -17,12 +17,12 @@ from past_sessions import cut_short, ends, events, loaded, talk
 from program import Program
 from stage import Stage, printed
 
-from arena_cli.ground.errors import UsageError
-from arena_cli.ground.protocol import Attachment, Message, Usage
-from arena_cli.scenario.play.run import Runner
-from arena_cli.scenario.promote.promoting import Promoted, Promotion, path_for
-from arena_cli.scenario.recording.shelf import Shelf, Wanted
-from arena_cli.scenario.result import ScenarioResult
+from arena_cli.errors import UsageError
+from arena_cli.protocol import Attachment, Message, Usage
+from arena_cli.scenarios.promote.promote import Promoted, Promotion, path_for
+from arena_cli.scenarios.recording.store import Shelf, Wanted
+from arena_cli.scenarios.result import ScenarioResult
+from arena_cli.scenarios.runner import Runner
 from arena_cli.session.outgoing import Planted
 from arena_cli.session.session import Session
 from arena_cli.session.store import find

@@ -13,10 +13,10 @@ import pytest
 from adapter_setups import PATIENCE_S, PROGRAMS, Heard, a_setup, an_input, cancelled, pids_in, runs
 from pydantic import ValidationError
 
-from arena_cli.adapters.processes import kept
+from arena_cli.adapters.process import run as run_module
 from arena_cli.adapters.python import PythonAdapter, PythonSettings
-from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
-from arena_cli.ground.protocol import AgentOutput
+from arena_cli.errors import AgentProtocolError, AgentUnavailable
+from arena_cli.protocol import AgentOutput
 
 T = TypeVar("T")
 
@@ -202,7 +202,7 @@ def test_nothing_that_is_printed_or_read_disturbs_the_answer(workspace: Path) ->
 def test_a_thread_that_prints_does_not_put_the_end_off(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "STOP_GRACE_S", 0.1)
+    monkeypatch.setattr(run_module, "STOP_GRACE_S", 0.1)
     assert answer(workspace, "leaves_a_thread").content == "answered"
 
 
@@ -234,7 +234,7 @@ def test_files_beside_the_file_can_be_imported(workspace: Path) -> None:
         ("agents/机器人.py:PROGRAM", False, "no function PROGRAM"),
         ("agents/none.py:f", False, "no file"),
         ("no.such.module:f", False, "no module no.such.module"),
-        ("arena_cli.ground.text:clean", True, ""),
+        ("arena_cli.util.text:clean", True, ""),
         ("broken.py:f", False, "cannot be read"),
         ("star.py:anything", True, ""),
         ("star.py:imported", True, ""),

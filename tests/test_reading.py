@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena_cli.adapters import reading
-from arena_cli.adapters.reading import Reading
-from arena_cli.ground.protocol import (
+from arena_cli.adapters import runtime
+from arena_cli.adapters.runtime import Reading
+from arena_cli.protocol import (
     AgentOutput,
     Attachment,
     Invocation,
@@ -19,16 +19,16 @@ from arena_cli.ground.protocol import (
     StructuredContent,
     Usage,
 )
-from arena_cli.team import mentions
+from arena_cli.workspace import visible_text
 
 
 def read(content: str, invocation: Invocation = "must_reply", **fields: Any) -> Reading:
-    return reading.read(AgentOutput(content=content, **fields), invocation)
+    return runtime.read(AgentOutput(content=content, **fields), invocation)
 
 
 def test_an_ordinary_answer_stays_as_it_is() -> None:
     output = AgentOutput(content=" 收到，先做认证模块 @测试工程师\n", next_mentions=["tester"])
-    assert reading.read(output, "must_reply") == Reading(output, declined=False, error=None)
+    assert runtime.read(output, "must_reply") == Reading(output, declined=False, error=None)
 
 
 @pytest.mark.parametrize(
@@ -184,4 +184,4 @@ def test_a_reading_is_whole(content: str, invocation: Invocation) -> None:
     answered = not result.declined and result.error is None
     assert not answered or result.output.content.strip()
     if answered and "<pass/>" not in content:
-        assert "<think" not in mentions.visible(result.output.content)
+        assert "<think" not in visible_text.blank_hidden(result.output.content)

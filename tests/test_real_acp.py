@@ -13,15 +13,10 @@ import llmock_server
 import pytest
 from adapter_setups import PATIENCE_S, Heard, a_setup, an_input, cancelled, until
 
-from arena_cli.adapters.acp.acp_agent import AcpAdapter, AcpSettings
+from arena_cli.adapters.acp.adapter import AcpAdapter, AcpSettings
 from arena_cli.context import render
-from arena_cli.ground.errors import (
-    AgentError,
-    AgentOverloaded,
-    AgentProtocolError,
-    AgentRefused,
-)
-from arena_cli.ground.protocol import AgentInput, AgentSession
+from arena_cli.errors import AgentError, AgentOverloaded, AgentProtocolError, AgentRefused
+from arena_cli.protocol import AgentInput, AgentSession
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock

@@ -13,9 +13,9 @@ import llmock_server
 import pytest
 from adapter_setups import Heard, an_input, cancelled, until
 
-from arena_cli.adapters.coding.adapter import OpencodeAdapter, PiAdapter, ProgramAdapter
-from arena_cli.ground.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
-from arena_cli.ground.protocol import AgentInput, AgentOutput, AgentSession
+from arena_cli.adapters.coding_clis.adapter import OpencodeAdapter, PiAdapter, ProgramAdapter
+from arena_cli.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
+from arena_cli.protocol import AgentInput, AgentOutput, AgentSession
 
 pytestmark = pytest.mark.real_program
 

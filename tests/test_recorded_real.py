@@ -16,7 +16,7 @@ import pytest
 import record_real
 from program import Program
 
-from arena_cli.scenario.recording import files
+from arena_cli.scenarios.recording import file
 
 ROOT = Path(__file__).parents[1]
 NAMES = record_real.NAMES
@@ -33,7 +33,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def recording(folder: Path, name: str) -> Path:
-    return files.path_of(folder / "scenarios" / f"{name}.yaml")
+    return file.path_of(folder / "scenarios" / f"{name}.yaml")
 
 
 def records(folder: Path, name: str) -> list[dict[str, Any]]:

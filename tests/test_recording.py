@@ -15,16 +15,16 @@ from fasteners import InterProcessLock
 from program import Done, Program, until
 
 from arena_cli.adapters.runtime import Heard
-from arena_cli.ground.errors import (
+from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
     AgentUnavailable,
 )
-from arena_cli.ground.redact import Redactor
-from arena_cli.scenario.recording import answers
-from arena_cli.scenario.recording.ignoring import Ignoring
+from arena_cli.scenarios.recording import recorder
+from arena_cli.scenarios.recording.recorder import Ignoring
+from arena_cli.util.redaction import Redactor
 
 SCENARIO = """\
 scenario: A plan, then its review
@@ -555,7 +555,7 @@ def test_attempts_that_failed_are_replayed_without_waiting(tmp_path: Path) -> No
 )
 def test_a_failure_is_raised_again_as_it_was(error: AgentError) -> None:
     heard = Heard(Redactor(), lambda _: None)
-    raised = answers.failed(json.loads(json.dumps(answers.failure(error, heard))), "dev", heard)
+    raised = recorder.failed(json.loads(json.dumps(recorder.failure(error, heard))), "dev", heard)
     assert isinstance(raised, AgentError)
     assert (type(raised), str(raised), raised.again) == (type(error), str(error), error.again)
     assert getattr(raised, "retry_after", None) == getattr(error, "retry_after", None)

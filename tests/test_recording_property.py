@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from stage import TEAM, Stage
 
 from arena_cli.adapters.scripted import ScriptedAdapter
-from arena_cli.ground.clock import HastyClock, SystemClock
-from arena_cli.ground.protocol import AgentInput, AgentOutput, Emit
-from arena_cli.scenario.load.select import Selected
-from arena_cli.scenario.play.run import Runner
-from arena_cli.scenario.recording import files
-from arena_cli.scenario.recording.shelf import Shelf, Wanted
-from arena_cli.scenario.result import RunResult, ScenarioResult, of_run
+from arena_cli.protocol import AgentInput, AgentOutput, Emit
+from arena_cli.scenarios.recording import file
+from arena_cli.scenarios.recording.store import Shelf, Wanted
+from arena_cli.scenarios.result import RunResult, ScenarioResult, of_run
+from arena_cli.scenarios.runner import Runner
+from arena_cli.scenarios.select import Selected
 from arena_cli.session.session import Place
 from arena_cli.transcript import canonical
+from arena_cli.util.clock import HastyClock, SystemClock
 
 IDS = ("ann", "bob", "cai")
 NAMES = {"ann": "架构师", "bob": "Zoë", "cai": ""}
@@ -169,7 +169,7 @@ class Recorder(Stage):
 
     @property
     def recording(self) -> Path:
-        return files.path_of(self.path)
+        return file.path_of(self.path)
 
     def place(self) -> Place:
         calls = self.calls

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena_cli.ground.protocol import Attachment
-from arena_cli.ground.redact import MARK, Redactor
+from arena_cli.protocol import Attachment
+from arena_cli.util.redaction import REDACTED, Redactor
 
 LETTERS = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
 BODY = "\n".join(["MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"] * 3)
@@ -38,12 +38,12 @@ KEYS = [
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("around", ["{}", "密钥{}。", '"{}"', "key={}\n"])
 def test_known_key_shapes_are_replaced(key: str, around: str) -> None:
-    assert Redactor().text(around.format(key)) == around.format(MARK)
+    assert Redactor().text(around.format(key)) == around.format(REDACTED)
 
 
 def test_a_bearer_token_is_replaced_and_its_label_stays() -> None:
     text = "Authorization: Bearer " + LETTERS + ", bearer " + LETTERS
-    assert Redactor().text(text) == f"Authorization: Bearer {MARK}, bearer {MARK}"
+    assert Redactor().text(text) == f"Authorization: Bearer {REDACTED}, bearer {REDACTED}"
 
 
 @pytest.mark.parametrize(
@@ -63,16 +63,16 @@ def test_ordinary_text_stays(text: str) -> None:
 
 def test_a_mention_of_a_key_does_not_take_the_rest_with_it() -> None:
     text = "It begins with -----BEGIN " + "PRIVATE KEY----- and then the rest follows."
-    assert Redactor().text(text) == f"It begins with {MARK} and then the rest follows."
+    assert Redactor().text(text) == f"It begins with {REDACTED} and then the rest follows."
 
 
 def test_the_longest_secret_is_taken_whole() -> None:
     redactor = Redactor(["hunter22", "hunter22-and-more", ""])
-    assert redactor.text("a hunter22-and-more b hunter22 c") == f"a {MARK} b {MARK} c"
+    assert redactor.text("a hunter22-and-more b hunter22 c") == f"a {REDACTED} b {REDACTED} c"
 
 
 def test_secrets_that_overlap_leave_nothing_behind() -> None:
-    assert Redactor(["abcabc"]).text("abcabcabc") == MARK
+    assert Redactor(["abcabc"]).text("abcabcabc") == REDACTED
 
 
 def test_a_secret_is_found_as_json_writes_it() -> None:
@@ -80,16 +80,19 @@ def test_a_secret_is_found_as_json_writes_it() -> None:
     redactor = Redactor([secret])
     for ascii_only in (True, False):
         line = json.dumps({"key": secret}, ensure_ascii=ascii_only)
-        assert json.loads(redactor.text(line)) == {"key": MARK}
+        assert json.loads(redactor.text(line)) == {"key": REDACTED}
 
 
 def test_patterns_of_the_workspace() -> None:
     redactor = Redactor((), [r"\d{4}-\d{4}", re.compile("acme", re.IGNORECASE), "", "x*"])
-    assert redactor.text("ACME 1234-5678 xx ok") == f"{MARK} {MARK} {MARK} ok"
+    assert redactor.text("ACME 1234-5678 xx ok") == f"{REDACTED} {REDACTED} {REDACTED} ok"
 
 
 def test_a_pattern_that_fits_the_mark_does_not_grow_it() -> None:
-    assert Redactor(["redacted"], [r"[a-z]+"]).text(f"one {MARK} two") == f"{MARK} {MARK} {MARK}"
+    assert (
+        Redactor(["redacted"], [r"[a-z]+"]).text(f"one {REDACTED} two")
+        == f"{REDACTED} {REDACTED} {REDACTED}"
+    )
 
 
 def test_a_pattern_that_is_none_is_refused() -> None:
@@ -100,13 +103,13 @@ def test_a_pattern_that_is_none_is_refused() -> None:
 def test_data_is_redacted_keys_included() -> None:
     value = {"hunter22": ["x hunter22", 1, None, b"hunter22", {"a": "hunter22"}]}
     assert Redactor(["hunter22"]).value(value) == {
-        MARK: [f"x {MARK}", 1, None, b"hunter22", {"a": MARK}]
+        REDACTED: [f"x {REDACTED}", 1, None, b"hunter22", {"a": REDACTED}]
     }
 
 
 pieces = st.lists(
     st.sampled_from(
-        [*KEYS, MARK, "hunter22", "hunter", "22", "12-34", "[", "]", " ", "Bearer ", "中"]
+        [*KEYS, REDACTED, "hunter22", "hunter", "22", "12-34", "[", "]", " ", "Bearer ", "中"]
     )
     | st.text(max_size=5),
     max_size=8,

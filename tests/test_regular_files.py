@@ -13,13 +13,15 @@ from pathlib import Path
 import pytest
 from program import Program
 
-from arena_cli.ground import dotenv, exits, regularfiles
-from arena_cli.ground.errors import ArenaError
-from arena_cli.memory.folder import Folder
-from arena_cli.scenario.expect import snapshots
-from arena_cli.scenario.recording import files as recordings
+from arena_cli import errors
+from arena_cli.errors import ArenaError
+from arena_cli.notes.store import Folder
+from arena_cli.scenarios.expect import snapshots
+from arena_cli.scenarios.recording import file
 from arena_cli.session import outgoing
-from arena_cli.transcript import read
+from arena_cli.transcript.reader import lines, tail
+from arena_cli.util import files, templates
+from arena_cli.workspace import models
 from arena_cli.yamlio import loader
 
 if sys.platform == "win32":
@@ -49,12 +51,12 @@ KINDS: dict[str, Callable[[Path], object]] = {
 }
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "a file": regularfiles.read,
+    "a file": files.read_regular,
     "YAML": lambda path: _raised(loader.load(path, "x").faults),
-    ".env": lambda path: dotenv.read(path, ".env"),
-    "a transcript": lambda path: list(read.lines(path)),
-    "its end": read.tail,
-    "a recording": lambda path: recordings.read(path, "x"),
+    ".env": lambda path: templates.read_dotenv_file(path, ".env"),
+    "a transcript": lambda path: list(lines(path)),
+    "its end": tail,
+    "a recording": lambda path: file.read(path, "x"),
     "snapshots": snapshots.read,
     "a text that is sent": outgoing.text_of,
     "an attachment": lambda path: outgoing.outgoing(_team(), "hi", files=[path]),
@@ -66,7 +68,7 @@ def _raised(faults: object) -> None:
     raise ArenaError(str(faults))
 
 
-def _team() -> outgoing.Team:
+def _team() -> models.Team:
     from support import member, team
 
     return team(member("a"))
@@ -90,9 +92,9 @@ def test_whoever_reads_a_file_refuses_what_is_none(tmp_path: Path, reader: str, 
 
 def test_a_folder_and_a_missing_file_are_what_they_were(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
-        regularfiles.read(tmp_path)
+        files.read_regular(tmp_path)
     with pytest.raises(FileNotFoundError):
-        regularfiles.read(tmp_path / "x")
+        files.read_regular(tmp_path / "x")
 
 
 STEP = "scenario: x\nsteps: [{send: hi}]\n"
@@ -142,7 +144,7 @@ def test_the_program_never_hangs_on_what_is_named(
     began = time.monotonic()
     done = program.run(*command)
     assert time.monotonic() - began < LIMIT_S
-    assert done.code in (exits.USAGE, exits.REFUSED)
+    assert done.code in (errors.EXIT_USAGE, errors.EXIT_REFUSED)
     assert "expected a file, got a FIFO" in done.stderr
     assert (path.parent if path.suffix == ".lock" else path).name in done.stderr
     assert "Traceback" not in done.stderr
@@ -179,30 +181,30 @@ def test_a_named_fifo_on_the_command_line_waits_for_its_writer(tmp_path: Path) -
 
     writer = threading.Thread(target=write)
     writer.start()
-    assert regularfiles.read_input(path) == b"one two"
+    assert files.read_input(path) == b"one two"
     writer.join()
 
 
 def test_one_that_nobody_writes_to_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(regularfiles, "WRITER_WAIT_S", 0.1)
+    monkeypatch.setattr(files, "WRITER_WAIT_S", 0.1)
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with pytest.raises(OSError, match=r"nobody wrote to this FIFO for 0\.1 s"):
-        regularfiles.read_input(path)
+        files.read_input(path)
 
 
 def test_an_inherited_pipe_without_a_word_is_empty() -> None:
     reader, writer = os.pipe()
     os.close(writer)
     try:
-        assert regularfiles.read_input(Path(f"/dev/fd/{reader}")) == b""
+        assert files.read_input(Path(f"/dev/fd/{reader}")) == b""
     finally:
         os.close(reader)
 
 
 def test_a_device_without_an_end_is_refused_on_the_command_line_too() -> None:
-    with pytest.raises(regularfiles.NotRegular):
-        regularfiles.read_input(Path("/dev/zero"))
-    assert regularfiles.read_input(Path(os.devnull)) == b""
+    with pytest.raises(files.NotRegular):
+        files.read_input(Path("/dev/zero"))
+    assert files.read_input(Path(os.devnull)) == b""

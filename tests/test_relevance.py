@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena_cli.team import relevance
-from arena_cli.team.mentions import Roster
-from arena_cli.team.model import AgentProfile, Member, ResponseSettings
-from arena_cli.team.relevance import Haystack
+from arena_cli.workspace import relevance
+from arena_cli.workspace.mentions import Roster
+from arena_cli.workspace.models import AgentProfile, Member, ResponseSettings
+from arena_cli.workspace.relevance import Haystack
 
 
 def member(
@@ -35,7 +35,7 @@ def member(
 
 def hits(text: str, *keywords: str) -> list[str]:
     one = member(keywords=keywords)
-    return relevance.hits(Haystack([text], Roster([one])), one)
+    return relevance.list_hit_words(Haystack([text], Roster([one])), one)
 
 
 TEAM = [
@@ -53,10 +53,10 @@ def test_the_worked_example() -> None:
         "GDPR 要求：用户同意、数据可删除 @测试工程师 请准备测试用例",
     ]
     haystack = Haystack(phase_a, Roster(TEAM))
-    assert relevance.hits(haystack, TEAM[2]) == ["认证", "方案", "实现"]
-    assert relevance.score(haystack, TEAM[2]) == 0.784
-    assert relevance.hits(haystack, TEAM[3]) == ["测试"]
-    assert relevance.score(haystack, TEAM[3]) == 0.4
+    assert relevance.list_hit_words(haystack, TEAM[2]) == ["认证", "方案", "实现"]
+    assert relevance.score_relevance(haystack, TEAM[2]) == 0.784
+    assert relevance.list_hit_words(haystack, TEAM[3]) == ["测试"]
+    assert relevance.score_relevance(haystack, TEAM[3]) == 0.4
 
 
 @pytest.mark.parametrize(
@@ -119,16 +119,18 @@ def test_hidden_text_is_not_searched(text: str) -> None:
 
 def test_nothing_is_found_across_two_texts() -> None:
     one = member(keywords=["user story", "测试"])
-    assert relevance.hits(Haystack(["user", "story", "测", "试"], Roster([one])), one) == []
+    assert (
+        relevance.list_hit_words(Haystack(["user", "story", "测", "试"], Roster([one])), one) == []
+    )
 
 
 def test_own_names_are_one_hit_together_and_count_without_at_only() -> None:
     one = member("tester", "测试工程师", aliases=["qa"])
     roster = Roster([one])
-    assert relevance.hits(Haystack(["tester, qa, 测试工程师"], roster), one) == ["tester"]
-    assert relevance.hits(Haystack(["ask QA"], roster), one) == ["qa"]
-    assert relevance.hits(Haystack(["@tester @QA @测试工程师"], roster), one) == []
-    assert relevance.hits(Haystack(["@tester-x @qa2 a@tester"], roster), one) == []
+    assert relevance.list_hit_words(Haystack(["tester, qa, 测试工程师"], roster), one) == ["tester"]
+    assert relevance.list_hit_words(Haystack(["ask QA"], roster), one) == ["qa"]
+    assert relevance.list_hit_words(Haystack(["@tester @QA @测试工程师"], roster), one) == []
+    assert relevance.list_hit_words(Haystack(["@tester-x @qa2 a@tester"], roster), one) == []
 
 
 def test_a_keyword_in_an_unknown_name_counts() -> None:
@@ -139,7 +141,9 @@ def test_one_word_is_one_hit_wherever_it_stands() -> None:
     one = member(
         "tester", keywords=["Test", "test", "tester"], skills=["TEST", "tester", "login form"]
     )
-    found = relevance.hits(Haystack(["test the login form, tester, test"], Roster([one])), one)
+    found = relevance.list_hit_words(
+        Haystack(["test the login form, tester, test"], Roster([one])), one
+    )
     assert found == ["Test", "tester", "login form"]
 
 
@@ -155,11 +159,11 @@ TEXTS = st.lists(
 def test_score_follows_from_the_number_of_hits(written: set[str], text: str) -> None:
     one = member(keywords=WORDS)
     haystack = Haystack(["，".join(sorted(written)), text], Roster([one]))
-    found = relevance.hits(haystack, one)
+    found = relevance.list_hit_words(haystack, one)
     assert written <= set(found)
     assert len(set(found)) == len(found)
-    assert relevance.score(haystack, one) == round(1 - 0.6 ** len(found), 4)
-    assert 0 <= relevance.score(haystack, one) < 1
+    assert relevance.score_relevance(haystack, one) == round(1 - 0.6 ** len(found), 4)
+    assert 0 <= relevance.score_relevance(haystack, one) < 1
 
 
 @settings(deadline=None)
@@ -167,9 +171,9 @@ def test_score_follows_from_the_number_of_hits(written: set[str], text: str) -> 
 def test_more_text_or_more_keywords_never_lower_it(text: str, more: str, word: str) -> None:
     one, wider = member(keywords=WORDS[:4]), member(keywords=[*WORDS[:4], word])
     roster = Roster([one])
-    before = relevance.score(Haystack([text], roster), one)
-    assert relevance.score(Haystack([text, more], roster), one) >= before
-    assert relevance.score(Haystack([text], roster), wider) >= before
+    before = relevance.score_relevance(Haystack([text], roster), one)
+    assert relevance.score_relevance(Haystack([text, more], roster), one) >= before
+    assert relevance.score_relevance(Haystack([text], roster), wider) >= before
 
 
 @settings(deadline=None)
@@ -177,7 +181,7 @@ def test_more_text_or_more_keywords_never_lower_it(text: str, more: str, word: s
 def test_canonical_form_does_not_matter(text: str) -> None:
     one = member(keywords=WORDS)
     composed, decomposed = (
-        relevance.hits(Haystack([unicodedata.normalize(form, text)], Roster([one])), one)
+        relevance.list_hit_words(Haystack([unicodedata.normalize(form, text)], Roster([one])), one)
         for form in ("NFC", "NFD")
     )
     assert composed == decomposed

@@ -14,13 +14,14 @@ import pytest
 from support import Puppets, Talk, outgoing, puppet, team
 
 from arena_cli.context import render
-from arena_cli.ground.protocol import AgentInput, AgentOutput, StructuredContent, Usage
-from arena_cli.ground.redact import Redactor
-from arena_cli.session import examine, shelves, store
-from arena_cli.session.knowledge import Keeper
+from arena_cli.protocol import AgentInput, AgentOutput, StructuredContent, Usage
+from arena_cli.session import doctor, shelves, store
+from arena_cli.session.notes import Keeper
 from arena_cli.session.outgoing import planted
 from arena_cli.session.session import Place, Session
-from arena_cli.team.model import Embedding, Member, WorkspaceMemory
+from arena_cli.transcript import canonical, reader
+from arena_cli.util.redaction import Redactor
+from arena_cli.workspace.models import Embedding, Member, WorkspaceMemory
 
 ASIDE = {"scribe", "finder"}
 SMALL = {"window_tokens": 1_200, "reserved_output_tokens": 0}
@@ -171,7 +172,6 @@ def test_a_note_with_broken_front_matter_is_told_and_the_rest_goes_on(tmp_path: 
 def test_another_run_writes_the_same_and_a_cut_short_one_goes_on_to_the_same(
     tmp_path: Path,
 ) -> None:
-    from arena_cli.transcript import canonical
 
     answers = {"dev": lambda _: NOTE + "@ops please deploy", "ops": lambda _: "Blocker: no access."}
     told = []
@@ -197,9 +197,8 @@ def test_another_run_writes_the_same_and_a_cut_short_one_goes_on_to_the_same(
     with pytest.raises(Crash):
         talk.send("@dev Requirement: data must be deletable.")
     talk.resume()
-    from arena_cli.transcript import read
 
-    events = [event for line in read.lines(talk.transcript) for event in line.events]
+    events = [event for line in reader.lines(talk.transcript) for event in line.events]
     assert canonical.of(events) == told[0]
 
 
@@ -331,9 +330,9 @@ def test_approved_only_shows_no_drafts(tmp_path: Path) -> None:
 def test_doctor_tells_of_a_note_that_cannot_be_read(tmp_path: Path) -> None:
     talk, _ = memories(tmp_path, {"dev": lambda _: "ok"})
     talk.send("@dev Decision: we use PostgreSQL 16.")
-    assert examine.examine(talk.transcript, tmp_path).problems == []
+    assert doctor.examine(talk.transcript, tmp_path).problems == []
     (talk.folder / "pit-x.md").write_text("---\nkind: [pit\n---\nx\n", encoding="utf-8")
-    (problem,) = examine.examine(talk.transcript, tmp_path).problems
+    (problem,) = doctor.examine(talk.transcript, tmp_path).problems
     assert problem.startswith("sessions/talk/knowledge/pit-x.md:2")
 
 

@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 from support import Puppets, Talk, outgoing, puppet, team
 
 from arena_cli.context import render
-from arena_cli.ground.protocol import AgentInput
+from arena_cli.protocol import AgentInput
 from arena_cli.session.session import Session
-from arena_cli.team.model import Team
-from arena_cli.transcript import canonical, index, read
+from arena_cli.transcript import cache as cache_module
+from arena_cli.transcript import canonical, reader
+from arena_cli.transcript.cache import path_of
 from arena_cli.transcript.events import Event
-from arena_cli.transcript.fold import Fold
+from arena_cli.transcript.state import Fold
+from arena_cli.workspace.models import Team
 
 SAID = (
     "Decision: we use PostgreSQL {n} for part {n}.",
@@ -61,7 +63,7 @@ def crew(wide: int, narrow: int, **config: Any) -> Team:
 
 
 def told(transcript: Path) -> list[dict[str, Any]]:
-    return canonical.of(event for line in read.lines(transcript) for event in line.events)
+    return canonical.of(event for line in reader.lines(transcript) for event in line.events)
 
 
 async def send_all(session: Session, people: Team, sent: Sequence[str]) -> None:
@@ -79,7 +81,7 @@ def played(folder: Path, people: Team, sent: Sequence[str], mode: str) -> list[d
     for text in sent:
         talk.send(text)
         if mode == "uncached":
-            index.path_of(talk.transcript).unlink()
+            path_of(talk.transcript).unlink()
     return told(talk.transcript)
 
 
@@ -112,7 +114,7 @@ def test_opened_anew_it_goes_on_the_same(
     texts = [name + text.format(n=number) for name, text, number in sent]
     people = crew(wide, 700, auto_summary_interval=every)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "WORTH_BYTES", 0)
+        patch.setattr(cache_module, "WORTH_BYTES", 0)
         whole = played(Path(folder, "open"), people, texts, "open")
         assert played(Path(folder, "cached"), people, texts, "cached") == whole
         assert played(Path(folder, "uncached"), people, texts, "uncached") == whole
@@ -156,7 +158,7 @@ def test_killed_after_any_event_it_remembers_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "broken",
     [
-        {"format": index.FORMAT - 1},
+        {"format": cache_module.FORMAT - 1},
         {"calls": 1},
         {"counts": {"dev": [1]}},
         {"agent_sessions": 1},
@@ -167,17 +169,17 @@ def test_killed_after_any_event_it_remembers_the_same(tmp_path: Path) -> None:
 def test_a_cache_that_is_broken_or_old_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(index, "WORTH_BYTES", 0)
+    monkeypatch.setattr(cache_module, "WORTH_BYTES", 0)
     talk = Talk(tmp_path, crew(700, 700), adapter_type=puppets())
     for number in range(6):
         talk.send(f"@dev {SAID[7]} {number}")
-    cache = index.path_of(talk.transcript)
+    cache = path_of(talk.transcript)
     known = Fold()
-    assert index.load(talk.transcript, known) > 0
+    assert cache_module.load(talk.transcript, known) > 0
     assert known.summary
     cache.write_text(json.dumps({**json.loads(cache.read_text(encoding="utf-8")), **broken}))
     fold, new = Fold(), Fold()
-    assert index.load(talk.transcript, fold) == 0
+    assert cache_module.load(talk.transcript, fold) == 0
     state = [
         {**vars(one), "counts": one.counts.record(), "_on_message": None} for one in (fold, new)
     ]

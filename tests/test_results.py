@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from screen import Screen
 from stage import Stage
 
-from arena_cli.report import cells, columns, github, overview, results
-from arena_cli.report.progress import Progress
-from arena_cli.report.words import Words
-from arena_cli.scenario import result
-from arena_cli.scenario.play.run import Runner
-from arena_cli.scenario.recording.shelf import Shelf, Wanted
-from arena_cli.scenario.result import (
+from arena_cli.reports import columns, github, results
+from arena_cli.reports.lines import Words
+from arena_cli.reports.terminal import Progress
+from arena_cli.scenarios import result
+from arena_cli.scenarios.recording.store import Shelf, Wanted
+from arena_cli.scenarios.result import (
     CheckResult,
     Drift,
     Failure,
@@ -28,6 +27,7 @@ from arena_cli.scenario.result import (
     ScenarioResult,
     StepResult,
 )
+from arena_cli.scenarios.runner import Runner
 
 SAY = Words()
 ROWS = st.lists(
@@ -63,7 +63,7 @@ def printed(told: ScenarioResult, say: Words = SAY, **more: Any) -> str:
 
 def closed(*told: ScenarioResult, say: Words = SAY, **more: Any) -> list[str]:
     whole = result.of_run([*told], selected=more.pop("selected", len(told)), seconds=1.5, **more)
-    return [line.text for line in overview.closing(whole, say)]
+    return [line.text for line in results.closing(whole, say)]
 
 
 def test_short_texts_stand_one_above_the_other() -> None:
@@ -95,7 +95,7 @@ def test_columns_line_up_and_keep_every_text(left: list[str], right: list[str], 
     told = beside("\n".join([*left, "end"]), "\n".join([*right, "end"]), width)
     if told[0].startswith("  expected:"):  # stacked: a row is too long for a column
         return
-    assert len({cells.width_of(row[: row.index(" |")]) for row in told}) == 1
+    assert len({columns.width_of(row[: row.index(" |")]) for row in told}) == 1
     assert "\x1b" not in "".join(told)
     for place, texts in enumerate((left, right)):
         halves = "".join(row.partition(" |")[2 * place] for row in told).replace(" ", "")
@@ -495,7 +495,7 @@ def test_the_command_that_is_told_takes_the_drift_over(
     stage.scenario(f"scenario: x\n{before}", "a/x")
     run(stage, "record")
     stage.scenario(f"scenario: x\n{after}", "a/x")
-    closing = [line.text for line in overview.closing(run(stage, "replay"))]
+    closing = [line.text for line in results.closing(run(stage, "replay"))]
     assert {line for line in closing if "if it is meant" in line} == {
         f"  look at it; if it is meant: {told}"
     }
@@ -516,7 +516,7 @@ def test_what_follows_from_drift_is_told_in_its_scenario_only(tmp_path: Path) ->
     labels = [line.split()[0] for line in printed(whole.scenarios[0]).splitlines()[1:4]]
     assert labels == ["DRIFT", "follows", "follows"]
     assert rows[2] == "ops is called, and no record is left for it"
-    assert [line.text for line in overview.closing(whole)][1:3] == [
+    assert [line.text for line in results.closing(whole)][1:3] == [
         "drift: another message is sent: nothing → user: @ops and you",
         "  in 2 scenarios",
     ]
@@ -655,7 +655,7 @@ def test_progress_fits_any_terminal(width: int) -> None:
     progress = Progress(SAY, Terminal(), 1000)
     for key in range(8):
         progress.begins(key, f"场景 👩‍🔬 {key}")
-    assert cells.width_of(progress.text(width)) <= width
+    assert columns.width_of(progress.text(width)) <= width
 
 
 def test_a_run_result_has_what_the_documentation_names() -> None:

@@ -20,11 +20,11 @@ from support import (
     worked_team,
 )
 
-from arena_cli.ground.protocol import AgentInput
+from arena_cli.protocol import AgentInput
 from arena_cli.session.outgoing import outgoing
-from arena_cli.team.model import Team
-from arena_cli.transcript import index
+from arena_cli.transcript import cache as cache_module
 from arena_cli.transcript.events import Event
+from arena_cli.workspace.models import Team
 
 
 def deferrals() -> Team:
@@ -149,11 +149,11 @@ def test_killed_twice(tmp_path: Path) -> None:
 
 def test_the_cache_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed in a second chain: with the first chain's cache, and without."""
-    monkeypatch.setattr(index, "WORTH_BYTES", 0)
+    monkeypatch.setattr(cache_module, "WORTH_BYTES", 0)
     whole = Talk(tmp_path / "whole", deferrals())
     whole.send("@a @b @c go")
     first = whole.transcript.stat().st_size
-    cache = index.path_of(whole.transcript).read_bytes()
+    cache = cache_module.path_of(whole.transcript).read_bytes()
     whole.send("@c @b again")
     lines = whole.transcript.read_bytes()[first:].splitlines(keepends=True)
     past = whole.transcript.read_bytes()[:first]
@@ -162,7 +162,7 @@ def test_the_cache_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             kept = past + b"".join(lines[:count])
             talk = cut_at(whole, tmp_path / f"{count}{cached}", kept, deferrals)
             if cached:
-                index.path_of(talk.transcript).write_bytes(cache)
+                cache_module.path_of(talk.transcript).write_bytes(cache)
             talk.resume()
             assert canonical(talk.transcript) == canonical(whole.transcript)
 

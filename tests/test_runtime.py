@@ -14,11 +14,10 @@ from arena_cli.adapters import runtime
 from arena_cli.adapters.base import Adapter, Health
 from arena_cli.adapters.runtime import Runtime
 from arena_cli.context import render
-from arena_cli.ground.chat import Renderer
-from arena_cli.ground.errors import AgentUnavailable, DiskRefused
-from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit, StatusEvent
-from arena_cli.ground.redact import Redactor
+from arena_cli.errors import AgentUnavailable, DiskRefused
+from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit, Renderer, StatusEvent
 from arena_cli.transcript.events import Event
+from arena_cli.util.redaction import Redactor
 
 
 def kind(**verbs: Callable[..., Any]) -> Callable[[str], type[Adapter]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from stage import Stage
 
-from arena_cli.ground.errors import FileFaults, UsageError
-from arena_cli.scenario.load import file, select
+from arena_cli.errors import FileFaults, UsageError
+from arena_cli.scenarios import loader, select
 
 # Every key that the format has and that is not built yet, where it stands.
 NOT_BUILT = {
@@ -187,7 +187,7 @@ def test_nothing_selected_is_wrong_use(stage: Stage) -> None:
 
 def test_the_schema_accepts_what_the_loader_accepts(stage: Stage) -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    validator = jsonschema.Draft202012Validator(file.schema())
+    validator = jsonschema.Draft202012Validator(loader.schema())
     step = {
         "send": "hi",
         "from": "maya",

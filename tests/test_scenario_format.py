@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stage import Stage, broken, printed
 
-from arena_cli.ground.errors import FileFaults, UsageError
-from arena_cli.scenario.expect import kinds
-from arena_cli.scenario.load import file, placeholders, select
-from arena_cli.scenario.result import ScenarioResult
-from arena_cli.yamlio import loader
+from arena_cli.errors import FileFaults, UsageError
+from arena_cli.scenarios import loader, select, variables
+from arena_cli.scenarios.expect import check_kinds
+from arena_cli.scenarios.result import ScenarioResult
+from arena_cli.yamlio.loader import wrap_data
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ expect: {replies: {dev: [{contains: hi}]}}
     def crash(*_: Any, **__: Any) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setitem(kinds.KINDS, "contains", kinds.Kind(crash, crash))
+    monkeypatch.setitem(check_kinds.KINDS, "contains", check_kinds.Kind(crash, crash))
     assert stage.play(text).status == "error"
     assert stage.play(text.replace('xfail: "#1"\n', "")).status == "failed"
 
@@ -458,7 +458,7 @@ def test_a_fault_of_some_cases_names_them(stage: Stage) -> None:
 def test_cases_are_known_where_the_workspace_is_wrong(stage: Stage) -> None:
     stage.scenario("scenario: x\ncases: [{id: a, vars: {n: 1}}]\nsteps: [{send: '${vars.n}'}]\n")
     selected = select.everything(stage.folder.resolve())
-    assert file.shape_faults(selected, stage.folder.resolve()) == []
+    assert loader.shape_faults(selected, stage.folder.resolve()) == []
 
 
 def test_a_part_that_nobody_includes_says_so(stage: Stage) -> None:
@@ -546,8 +546,8 @@ def test_words_that_cannot_be_read_are_wrong_use(words: str) -> None:
 
 @given(st.text(max_size=30).filter(lambda text: "${vars." not in text))
 def test_any_text_survives_as_a_var(text: str) -> None:
-    document = loader.from_data({"a": "<${vars.x}>", "profiles": {"b": "<${vars.x}>"}}, "x.yaml")
-    filled, wrong, *_ = placeholders.with_vars(document, {"x": text})
+    document = wrap_data({"a": "<${vars.x}>", "profiles": {"b": "<${vars.x}>"}}, "x.yaml")
+    filled, wrong, *_ = variables.with_vars(document, {"x": text})
     assert not wrong
     assert filled.data["a"] == f"<{text}>"
     assert filled.data["profiles"]["b"] == f"<{text.replace('${', '$${')}>"
@@ -555,7 +555,7 @@ def test_any_text_survives_as_a_var(text: str) -> None:
 
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_any_text_survives_as_a_saved_value(var: str, saved: str) -> None:
-    document = loader.from_data({"steps": [{"send": "$${ ${vars.v}|${saved.s}"}]}, "x.yaml")
-    filled, *_ = placeholders.with_vars(document, {"v": var})
-    (step,) = placeholders.with_saved(filled.data["steps"], {"s": saved})
+    document = wrap_data({"steps": [{"send": "$${ ${vars.v}|${saved.s}"}]}, "x.yaml")
+    filled, *_ = variables.with_vars(document, {"v": var})
+    (step,) = variables.with_saved(filled.data["steps"], {"s": saved})
     assert step["send"] == f"${{ {var}|{saved}"

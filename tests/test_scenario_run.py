@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from stage import Stage, broken, printed
 
-from arena_cli.ground.errors import DiskRefused
-from arena_cli.scenario import result
-from arena_cli.scenario.play.run import Runner
-from arena_cli.scenario.result import ScenarioResult
+from arena_cli.errors import DiskRefused
+from arena_cli.scenarios import result
+from arena_cli.scenarios.result import ScenarioResult
+from arena_cli.scenarios.runner import Runner
 from arena_cli.session.session import Session
 
 

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it has no types
 
-from arena_cli.adapters import registry
-from arena_cli.team import init, schema
+from arena_cli.adapters import base
+from arena_cli.workspace import scaffold, schema
 from arena_cli.yamlio import loader
 
 
 @cache
 def schemas() -> dict[str, dict[str, Any]]:
-    kinds = {kind: registry.adapter_type(kind).settings_type for kind in registry.known()}
+    kinds = {kind: base.adapter_type(kind).settings_type for kind in base.known()}
     return {
-        "agent": schema.agent(kinds),
-        "team": schema.team(),
-        "workspace": schema.workspace(),
+        "agent": schema.build_agent_schema(kinds),
+        "team": schema.build_team_schema(),
+        "workspace": schema.build_workspace_schema(),
     }
 
 
@@ -40,7 +40,7 @@ def test_they_are_schemas_with_titles_and_descriptions(name: str) -> None:
 
 def test_every_file_of_the_template_is_accepted() -> None:
     checked = 0
-    for path, content in init.template({}).items():
+    for path, content in scaffold.render_template({}).items():
         if not path.endswith(".yaml") or path.startswith("scenarios/"):
             continue
         name = "workspace" if path == "arena.yaml" else "team" if "/teams/" in path else "agent"

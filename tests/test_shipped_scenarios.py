@@ -15,12 +15,11 @@ from program import Program
 from pydantic import BaseModel
 from stage import Stage, broken, printed
 
-from arena_cli.scenario.expect import check_shapes
-from arena_cli.scenario.expect import shapes as expect_shapes
-from arena_cli.scenario.load import shapes
-from arena_cli.scenario.play.run import Runner
-from arena_cli.scenario.recording.shelf import Shelf
-from arena_cli.scenario.result import ScenarioResult
+from arena_cli.scenarios import model
+from arena_cli.scenarios.expect import model as model_module
+from arena_cli.scenarios.recording.store import Shelf
+from arena_cli.scenarios.result import ScenarioResult
+from arena_cli.scenarios.runner import Runner
 
 ROOT = Path(__file__).parents[1]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
@@ -276,7 +275,7 @@ def keys_in(data: Any) -> Iterator[str]:
 def test_every_key_of_the_format_stands_in_one_of_them() -> None:
     found = [
         one
-        for module in (shapes, expect_shapes, check_shapes)
+        for module in (model, model_module, model_module)
         for one in vars(module).values()
         if isinstance(one, type)
         and issubclass(one, BaseModel)

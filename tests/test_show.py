@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from program import Program, until
 from support import WORKED_MESSAGE, Puppets, Talk, member, puppet, team, worked_team
 
-from arena_cli.ground.errors import AgentOverloaded, UsageError
-from arena_cli.ground.protocol import AgentInput
-from arena_cli.session import recall, store
+from arena_cli.errors import AgentOverloaded, UsageError
+from arena_cli.protocol import AgentInput
+from arena_cli.session import preview, store
 from arena_cli.session.session import Place
-from arena_cli.transcript import concerning, follow, index, passage, read
+from arena_cli.transcript import cache, queries, reader
 from arena_cli.transcript.events import Event, SessionEvent
 
 # Parts of a transcript
@@ -29,7 +29,7 @@ from arena_cli.transcript.events import Event, SessionEvent
 @pytest.fixture
 def talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Talk:
     """Four chains, of which the first has two turns and the last none, and a team that changed."""
-    monkeypatch.setattr(index, "WORTH_BYTES", 0)
+    monkeypatch.setattr(cache, "WORTH_BYTES", 0)
     people = team(
         member("a", [{"say": "first @b"}], name="Ann"),
         member("b", [{"say": "second"}], response={"auto_respond": False}),
@@ -60,27 +60,27 @@ def test_every_turn_is_found_whole(talk: Talk) -> None:
             for at in range(start + 1, len(kinds) + 1)
             if at == len(kinds) or kinds[at] == "turn_started" or kinds[at - 1] == "chain_finished"
         )
-        found = passage.turn(talk.transcript, number)
+        found = queries.turn(talk.transcript, number)
         assert found.events == talk.events[begins:ends]
         assert found.skipped == 0
-        assert passage.turn_number(talk.transcript, number) == number
-        assert passage.turn_number(talk.transcript, number - 6) == number
+        assert queries.turn_number(talk.transcript, number) == number
+        assert queries.turn_number(talk.transcript, number - 6) == number
 
 
 def test_a_turn_that_is_not_there(talk: Talk, tmp_path: Path) -> None:
     for wrong in (6, -6, 0):
         with pytest.raises(UsageError, match=f"no turn {wrong}\n  its turns are 1 to 5"):
-            passage.turn_number(talk.transcript, wrong)
+            queries.turn_number(talk.transcript, wrong)
     empty = tmp_path / "empty.jsonl"
     empty.touch()
     with pytest.raises(UsageError, match="has no turn yet"):
-        passage.turn_number(empty, -1)
-    assert passage.last_chain(empty).events == []
+        queries.turn_number(empty, -1)
+    assert queries.last_chain(empty).events == []
 
 
 def test_the_last_chain_begins_with_its_message(talk: Talk) -> None:
     opening = max(event.seq for event in talk.of("message"))
-    found = passage.last_chain(talk.transcript)
+    found = queries.last_chain(talk.transcript)
     assert found.events == talk.events[opening - 1 :]
     assert found.end == talk.transcript.stat().st_size
 
@@ -93,8 +93,8 @@ def test_what_follows_any_event(talk: Talk, broken: bool) -> None:
         lines[2] = json.dumps(json.loads(lines[2])).encode() + b"\n"  # not as arena writes it
         talk.transcript.write_bytes(b"".join(lines) + b'{"seq":99,"torn')
     for seq in range(len(talk.events) + 3):
-        start = passage.offset_after(talk.transcript, seq)
-        found = [one for line in read.lines(talk.transcript, start=start) for one in line.events]
+        start = queries.offset_after(talk.transcript, seq)
+        found = [one for line in reader.lines(talk.transcript, start=start) for one in line.events]
         assert [one for one in found if one.seq > seq] == talk.events[seq:]
         if not broken:
             assert found == talk.events[seq:]
@@ -104,18 +104,18 @@ def test_lines_that_cannot_be_read_are_counted(talk: Talk) -> None:
     lines = talk.transcript.read_bytes().splitlines(keepends=True)
     lines[-2:-2] = [b"not JSON\n"]
     talk.transcript.write_bytes(b"".join(lines))
-    found = passage.turn(talk.transcript, 5)
+    found = queries.turn(talk.transcript, 5)
     assert found.skipped == 1
     assert found.events[-1] == talk.events[-1]
 
 
 def test_a_turn_whose_heading_shares_a_line_is_found(talk: Talk) -> None:
-    whole = [passage.turn(talk.transcript, number).events for number in range(1, 6)]
+    whole = [queries.turn(talk.transcript, number).events for number in range(1, 6)]
     lines = talk.transcript.read_bytes().splitlines(keepends=True)
     start = next(at for at, line in enumerate(lines) if b'"turn_started"' in line)
     lines[start - 1 : start + 1] = [lines[start - 1].rstrip(b"\n") + lines[start]]
     talk.transcript.write_bytes(b"".join(lines))
-    assert [passage.turn(talk.transcript, number).events for number in range(1, 6)] == whole
+    assert [queries.turn(talk.transcript, number).events for number in range(1, 6)] == whole
 
 
 def test_who_talks_is_found_for_every_place(talk: Talk) -> None:
@@ -123,10 +123,10 @@ def test_who_talks_is_found_for_every_place(talk: Talk) -> None:
     assert len(sessions) == 2
     for cached in (True, False):
         if not cached:
-            index.path_of(talk.transcript).unlink()
+            cache.path_of(talk.transcript).unlink()
         for event in talk.events[1:]:
             before = [one for one in sessions if one.seq < event.seq]
-            assert passage.session_before(talk.transcript, event.seq) == before[-1]
+            assert queries.session_before(talk.transcript, event.seq) == before[-1]
 
 
 def test_a_session_event_is_not_mistaken_for_what_agents_say(tmp_path: Path) -> None:
@@ -134,24 +134,24 @@ def test_a_session_event_is_not_mistaken_for_what_agents_say(tmp_path: Path) -> 
     metadata = {"content": said, "type": "session", "session": "evil", "metadata": {"x": 1}}
     talk = Talk(tmp_path, team(member("a", [{"output": metadata}])))
     talk.send("go")
-    found = passage.session_before(talk.transcript, 999)
+    found = queries.session_before(talk.transcript, 999)
     assert found is not None
     assert found.session == "talk"
 
 
 def test_agents_go_by_id_and_name_those_of_earlier_teams_too(talk: Talk) -> None:
     for name in ("a", "A", "Ann", "@ann", "ａｎｎ"):
-        assert concerning.agent_named(talk.transcript, name) == "a"
+        assert queries.agent_named(talk.transcript, name) == "a"
     talk.team = team(member("c", [{"say": "here"}]))
     talk.send("@c go")
-    assert concerning.agent_named(talk.transcript, "Ann") == "a"
+    assert queries.agent_named(talk.transcript, "Ann") == "a"
     with pytest.raises(UsageError, match=r"no agent of this session is called 'Ane'\n .*`Ann`"):
-        concerning.agent_named(talk.transcript, "Ane")
+        queries.agent_named(talk.transcript, "Ane")
 
 
 def test_what_concerns_one_agent(talk: Talk) -> None:
     def told_of(agent: str) -> list[tuple[str, int]]:
-        one = concerning.OfAgent(agent)
+        one = queries.OfAgent(agent)
         found = [told for event in talk.events for told in one.take(event)]
         return [(event.type, event.seq) for event in found]
 
@@ -190,7 +190,7 @@ class Writer:
         def cut() -> None:
             self.cuts += 1
 
-        lines = follow.follow(self.path, start, wait=self.wait, on_cut=cut)
+        lines = reader.follow(self.path, start, wait=self.wait, on_cut=cut)
         return [event.seq for line in lines for event in line.events]
 
 
@@ -262,10 +262,10 @@ def test_another_file_in_its_place_is_told_from_its_beginning(
 # What an agent was shown
 
 
-def shown_again(talk: Talk, agent: str, turn: int | None = None) -> recall.Recalled:
+def shown_again(talk: Talk, agent: str, turn: int | None = None) -> preview.Recalled:
     stored = store.find(talk.workspace, str(talk.name))
     place = Place(talk.workspace)
-    return recall.recall(stored, agent, turn, place=place, team_of=lambda _: talk.team)
+    return preview.recall(stored, agent, turn, place=place, team_of=lambda _: talk.team)
 
 
 def test_every_call_is_made_again_as_it_was(tmp_path: Path) -> None:

@@ -14,14 +14,14 @@ import pytest
 from stage import Stage, broken
 from support import Puppets, Talk, puppet, team
 
-from arena_cli.ground import userpattern
-from arena_cli.ground.protocol import AgentOutput, CallNote, StatusEvent, TextDelta
-from arena_cli.ground.redact import WITHHELD, Redactor
-from arena_cli.ground.userpattern import PatternTimeout, UserPattern
-from arena_cli.scenario.play.run import Runner
-from arena_cli.scenario.recording.shelf import Shelf
-from arena_cli.scenario.result import ScenarioResult
+from arena_cli.protocol import AgentOutput, CallNote, StatusEvent, TextDelta
+from arena_cli.scenarios.recording.store import Shelf
+from arena_cli.scenarios.result import ScenarioResult
+from arena_cli.scenarios.runner import Runner
 from arena_cli.session.session import Place
+from arena_cli.util import user_pattern
+from arena_cli.util.redaction import WITHHELD, Redactor
+from arena_cli.util.user_pattern import PatternTimeout, UserPattern
 
 SLOW = r"(?:x|xx|x)+[yz]"
 TEXT = "x" * 60
@@ -30,14 +30,14 @@ TOLD = f"the pattern /{SLOW}/ takes longer than 0.05 s"
 
 @pytest.fixture(autouse=True)
 def _short_limit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(userpattern, "LIMIT_S", 0.05)
+    monkeypatch.setattr(user_pattern, "LIMIT_S", 0.05)
     began = time.monotonic()
     yield
     assert time.monotonic() - began < 20
 
 
 def test_the_limit_is_a_second() -> None:
-    assert userpattern.LIMIT_S in (0.05, 1.0)
+    assert user_pattern.LIMIT_S in (0.05, 1.0)
     pattern = UserPattern(SLOW, where="a.yaml:3")
     for use in (
         lambda: pattern.search(TEXT),

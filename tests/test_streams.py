@@ -14,7 +14,7 @@ from fasteners import InterProcessLock
 from program import Program
 
 from arena_cli.cli.streams import Stdout
-from arena_cli.ground.errors import DiskRefused
+from arena_cli.errors import DiskRefused
 
 
 @pytest.fixture

@@ -6,26 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena_cli.ground import templates
+from arena_cli.util import templates
 
 TEXTS = st.text(alphabet="a${}\n é")
 
 
 @given(TEXTS)
 def test_an_escaped_text_says_itself(text: str) -> None:
-    assert templates.filled(templates.escaped(text), lambda _: "wrong") == text
+    assert templates.fill_template(templates.escape_template(text), lambda _: "wrong") == text
 
 
 @given(TEXTS)
 def test_a_text_of_which_nothing_is_known_stays_but_for_its_escapes(text: str) -> None:
-    assert templates.filled(text, lambda _: None, literal="$${") == text
+    assert templates.fill_template(text, lambda _: None, literal="$${") == text
 
 
 @given(TEXTS)
 def test_names_are_what_is_filled_in(text: str) -> None:
     asked: list[str] = []
-    templates.filled(text, asked.append)
-    assert templates.names(text) == asked
+    templates.fill_template(text, asked.append)
+    assert templates.list_placeholders(text) == asked
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,14 @@ def test_names_are_what_is_filled_in(text: str) -> None:
     ],
 )
 def test_what_is_a_placeholder(text: str, names: list[str], filled: str) -> None:
-    assert templates.names(text) == names
-    assert templates.filled(text, lambda name: f"<{name}>") == filled
+    assert templates.list_placeholders(text) == names
+    assert templates.fill_template(text, lambda name: f"<{name}>") == filled
 
 
 def test_texts_are_found_and_changed_with_their_places() -> None:
     data = {"a": ["x", {"b": "y", "${k}": 3}], "c": None}
-    assert list(templates.texts(data)) == [(("a", 0), "x"), (("a", 1, "b"), "y")]
-    assert templates.mapped(data, lambda text, loc: (text, loc)) == {
+    assert list(templates.iter_texts(data)) == [(("a", 0), "x"), (("a", 1, "b"), "y")]
+    assert templates.map_texts(data, lambda text, loc: (text, loc)) == {
         "a": [("x", ("a", 0)), {"b": ("y", ("a", 1, "b")), "${k}": 3}],
         "c": None,
     }

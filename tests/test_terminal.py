@@ -16,11 +16,10 @@ from rich.color import Color
 from screen import Screen
 from test_timeline import finished, hostile_events, made, over, sent, session, started, turn
 
-from arena_cli.report import cells, columns, terminal
-from arena_cli.report.live import AtWork
-from arena_cli.report.terminal import Terminal
-from arena_cli.report.timeline import AGENT_STYLES, Timeline
-from arena_cli.report.words import Words
+from arena_cli.reports import columns, terminal
+from arena_cli.reports.lines import Words
+from arena_cli.reports.terminal import AtWork, Terminal
+from arena_cli.reports.timeline import AGENT_STYLES, Timeline
 
 LONG_NAME = "名" * 100 + "x" * 100
 
@@ -127,7 +126,7 @@ def test_no_name_breaks_the_layout(size: dict[str, int], name: str, width: int) 
     shown.show(finished("dev", "fine"))
     assert "  fine" in shown.lines()
     for row in shown.lines():
-        assert cells.width_of(row) <= width
+        assert columns.width_of(row) <= width
         assert not row.endswith("\u200d")
     shown.terminal.close()
     assert shown.screen.cursor
@@ -177,10 +176,10 @@ def test_what_the_encoding_has_not_is_measured_as_its_escape(size: dict[str, int
     shown.show(session(members=members), turn("dev"), started("dev"))
     shown.terminal.tick()
     (live,) = [row for row in shown.lines() if row.startswith("\\U0001f469")]
-    assert cells.width_of(live) < 40
+    assert columns.width_of(live) < 40
     shown.terminal.text("dev", "👩‍🔬" * 30)
     shown.terminal.tick()
-    assert cells.width_of(shown.lines()[-1]) < 40
+    assert columns.width_of(shown.lines()[-1]) < 40
     shown.screen.raw.encode("gbk")
 
 
@@ -318,7 +317,7 @@ prose = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 @settings(deadline=None)
 @given(prose, st.integers(12, 60), st.none() | st.integers(0, 12))
 def test_rows_keep_the_text_and_the_width(text: str, width: int, hang: int | None) -> None:
-    indent, rows = cells.rows(text, width, hang)
+    indent, rows = columns.wrap_rows(text, width, hang)
     assert indent <= width // 4
     assert rows[0][0] == 0
     assert rows[-1][1] == len(text)
@@ -329,7 +328,7 @@ def test_rows_keep_the_text_and_the_width(text: str, width: int, hang: int | Non
         room = width - (indent if number else 0)
         # Only a run of colons that no row has room for is longer.
         colons = re.search(rf"[\s:]{{{width - indent - 2},}}", row)
-        assert cells.width_of(row.rstrip()) <= room or colons
+        assert columns.width_of(row.rstrip()) <= room or colons
         if number:
             assert not row.startswith((":", "\u200d", "\u0301"))
 
@@ -350,7 +349,7 @@ def no_row_commands_or_overflows(shown: Seen, width: int) -> None:
     """In what was written, and in what the terminal made of it."""
     written = re.sub("\x1b\\[[0-9;]*m", "", shown.screen.raw).split("\n")
     for row in written:
-        assert cells.width_of(row.rstrip()) <= width
+        assert columns.width_of(row.rstrip()) <= width
     for row in (*written, *shown.lines()):
         assert not row.lstrip().startswith("::")
 
@@ -372,7 +371,7 @@ def test_nothing_said_begins_a_row_with_colons(size: dict[str, int], text: str, 
 @settings(deadline=None)
 @given(prose, st.integers(0, 40))
 def test_what_is_cut_fits(text: str, width: int) -> None:
-    for cut, whole in ((cells.fit(text, width), text), (cells.fit_end(text, width), text)):
-        assert cut == whole or cells.width_of(cut) <= width
-    assert text.startswith(cells.fit(text, width).removesuffix("…"))
-    assert text.endswith(cells.fit_end(text, width).removeprefix("…"))
+    for cut, whole in ((columns.fit(text, width), text), (columns.fit_end(text, width), text)):
+        assert cut == whole or columns.width_of(cut) <= width
+    assert text.startswith(columns.fit(text, width).removesuffix("…"))
+    assert text.endswith(columns.fit_end(text, width).removeprefix("…"))

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena_cli.ground import text as texts
+from arena_cli.util.text import (
+    TOO_DEEP,
+    clean_text,
+    clean_value,
+    cut_text,
+    decode_output,
+    escape_json,
+    escape_line,
+    escape_text,
+)
 
 # Surrogates included: what a program's JSON escapes decode to.
 any_text = st.text(st.characters())
@@ -34,15 +43,15 @@ EMBEDDINGS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
     ],
 )
 def test_clean(raw: str, cleaned: str, replaced: bool) -> None:
-    assert texts.clean(raw) == (cleaned, replaced)
+    assert clean_text(raw) == (cleaned, replaced)
 
 
 @settings(deadline=None)
 @given(any_text)
 def test_cleaned_text_is_valid_and_stays_as_it_is(raw: str) -> None:
-    cleaned, replaced = texts.clean(raw)
+    cleaned, replaced = clean_text(raw)
     cleaned.encode("utf-8")
-    assert texts.clean(cleaned) == (cleaned, False)
+    assert clean_text(cleaned) == (cleaned, False)
     assert replaced or not re.search("[\ud800-\udfff]", raw) or len(cleaned) < len(raw)
 
 
@@ -57,20 +66,20 @@ def test_cleaned_text_is_valid_and_stays_as_it_is(raw: str) -> None:
     ],
 )
 def test_decode(data: bytes, decoded: str, replaced: bool) -> None:
-    assert texts.decode(data) == (decoded, replaced)
+    assert decode_output(data) == (decoded, replaced)
 
 
 @settings(deadline=None)
 @given(json_like)
 def test_cleaned_data_can_be_written_as_json(value: Any) -> None:
-    cleaned, _ = texts.clean_value(value)
+    cleaned, _ = clean_value(value)
     json.dumps(cleaned, ensure_ascii=False).encode("utf-8")
-    assert texts.clean_value(cleaned) == (cleaned, False)
+    assert clean_value(cleaned) == (cleaned, False)
 
 
 def test_cleaned_data_keeps_its_form_and_says_what_was_replaced() -> None:
     value = {"k\ud83d": [1, True, None, 0.5, b"\xff", ("x", "\udc00")], "ok": {"中": "文"}}
-    assert texts.clean_value(value) == (
+    assert clean_value(value) == (
         {"k\ufffd": [1, True, None, 0.5, b"\xff", ["x", "\ufffd"]], "ok": {"中": "文"}},
         True,
     )
@@ -80,7 +89,7 @@ def test_data_that_is_nested_too_deeply_is_cut_off() -> None:
     value: Any = "inside"
     for _ in range(5000):
         value = [value]
-    assert texts.TOO_DEEP in json.dumps(texts.clean_value(value)[0])
+    assert TOO_DEEP in json.dumps(clean_value(value)[0])
 
 
 def steering(text: str) -> list[str]:
@@ -99,27 +108,27 @@ def steering(text: str) -> list[str]:
 def test_no_character_that_is_shown_steers_a_terminal() -> None:
     every_character = "".join(map(chr, range(0x110000)))
     assert steering(every_character)
-    assert steering(texts.shown(every_character)) == []
+    assert steering(escape_text(every_character)) == []
 
 
 def test_json_that_is_shown_is_safe_and_the_same_data() -> None:
     england = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
     every = "".join(chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
     written = json.dumps({"all": every, "flag": england}, ensure_ascii=False)
-    shown = texts.shown_json(written)
+    shown = escape_json(written)
     assert json.loads(shown) == json.loads(written)
     assert england in shown
-    assert texts.shown(shown) == shown
-    assert texts.shown_json('"\ud83d"') == '"\\ud83d"'
+    assert escape_text(shown) == shown
+    assert escape_json('"\ud83d"') == '"\\ud83d"'
 
 
 @settings(deadline=None)
 @given(any_text)
 def test_what_is_shown_can_be_shown_again(raw: str) -> None:
-    shown = texts.shown(raw)
+    shown = escape_text(raw)
     assert steering(shown) == []
-    assert texts.shown(shown) == shown
-    assert not any(char in "\n\t" for char in texts.shown_line(raw))
+    assert escape_text(shown) == shown
+    assert not any(char in "\n\t" for char in escape_line(raw))
 
 
 commands = st.lists(
@@ -132,7 +141,7 @@ commands = st.lists(
 @given(commands)
 def test_what_is_shown_holds_no_ci_command(raw: str) -> None:
     # A runner looks past white space and past what a language ignores.
-    seen = re.sub("[\u200d\ufe0f]", "", texts.shown(raw))
+    seen = re.sub("[\u200d\ufe0f]", "", escape_text(raw))
     assert not re.search(r"(?m)^\s*::", seen)
     assert not re.search(r"(?i)##[a-z]*\[", seen)
 
@@ -157,11 +166,11 @@ def test_what_is_shown_holds_no_ci_command(raw: str) -> None:
     ],
 )
 def test_shown(raw: str, shown: str) -> None:
-    assert texts.shown(raw) == shown
+    assert escape_text(raw) == shown
 
 
 def test_shown_in_one_line() -> None:
-    assert texts.shown_line("a\tb\r\n::c\x1b") == r"a\tb\n\::c\x1b"
+    assert escape_line("a\tb\r\n::c\x1b") == r"a\tb\n\::c\x1b"
 
 
 @pytest.mark.parametrize(
@@ -182,17 +191,17 @@ def test_shown_in_one_line() -> None:
     ],
 )
 def test_cut(text: str, limit: int, expected: str) -> None:
-    assert texts.cut(text, limit) == expected
+    assert cut_text(text, limit) == expected
 
 
 def test_a_run_of_marks_without_end_is_cut_at_the_limit() -> None:
-    assert len(texts.cut("e" + "\u0301" * 1000, 200)) == 200
+    assert len(cut_text("e" + "\u0301" * 1000, 200)) == 200
 
 
 @settings(deadline=None)
 @given(any_text, st.integers(0, 20))
 def test_a_cut_text_is_the_beginning_within_the_limit(text: str, limit: int) -> None:
-    cut = texts.cut(text, limit)
+    cut = cut_text(text, limit)
     assert text.startswith(cut)
     assert len(cut) <= limit
     assert cut or not text or limit == 0

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena_cli.ground.protocol import FALSE_WORDS, TRUE_WORDS, StructuredContent
-from arena_cli.ground.text import shown
-from arena_cli.report.timeline import Timeline
-from arena_cli.report.words import Words
+from arena_cli.protocol import FALSE_WORDS, TRUE_WORDS, StructuredContent
+from arena_cli.reports.lines import Words
+from arena_cli.reports.timeline import Timeline
 from arena_cli.transcript import events
 from arena_cli.transcript.events import Event
+from arena_cli.util.text import escape_text
 
 TS = "2026-11-28T09:30:05.125Z"
 HOSTILE = "a\x1b[31m\n::stop-commands::t\n##[error]x"
@@ -412,7 +412,7 @@ def test_nothing_of_the_data_is_left_out(kind: str, data: Any) -> None:
     text = "\n".join(drawn(kind, data))
     for leaf in leaves(data):
         if isinstance(leaf, str) and leaf.strip().casefold() not in STATES:
-            assert shown(leaf).rstrip() in text
+            assert escape_text(leaf).rstrip() in text
 
 
 @given(

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from support import Puppets, Talk, outgoing, puppet, team
 
-from arena_cli.cli import context
+from arena_cli.cli import context as context_module
+from arena_cli.cli.context import lines
 from arena_cli.context import render, tokens
-from arena_cli.ground.errors import AgentOverloaded, AgentRefused
-from arena_cli.ground.protocol import AgentInput, AgentOutput, Usage
-from arena_cli.report.words import Words
-from arena_cli.session import explaining, recall, store
+from arena_cli.errors import AgentOverloaded, AgentRefused
+from arena_cli.protocol import AgentInput, AgentOutput, Usage
+from arena_cli.reports.lines import Words
+from arena_cli.session import context_report, preview, store
 from arena_cli.session.session import Place, Session
-from arena_cli.transcript import index
+from arena_cli.transcript import cache
 
 
 def size_of(shown: AgentInput) -> int:
@@ -64,15 +65,15 @@ def test_an_agent_is_shown_less_until_its_model_takes_it(tmp_path: Path) -> None
         assert shown.messages[-1].id == shown.trigger[-1]
     (turn,) = [one.turn for one in talk.of("reply_started") if one.attempt == 2]
     place, stored = Place(tmp_path), store.find(tmp_path, "talk")
-    again = recall.recall(stored, "dev", turn, place=place, team_of=lambda _: talk.team)
+    again = preview.recall(stored, "dev", turn, place=place, team_of=lambda _: talk.team)
     assert again.same
 
 
-@pytest.mark.parametrize("cached_from", [0, index.WORTH_BYTES])
+@pytest.mark.parametrize("cached_from", [0, cache.WORTH_BYTES])
 def test_what_its_model_takes_is_known_to_the_next_process_and_room_is_made(
     tmp_path: Path, cached_from: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "WORTH_BYTES", cached_from)
+    monkeypatch.setattr(cache, "WORTH_BYTES", cached_from)
     talk, puppets = talk_of(tmp_path, 1_500)
     for number in range(30):
         talk.send(f"@dev part {number}")
@@ -114,13 +115,13 @@ def test_the_layers_add_up_where_a_model_counts_otherwise(tmp_path: Path) -> Non
     for number in range(3):
         talk.send(f"@dev part {number}")
     place, stored = Place(tmp_path), store.find(tmp_path, "talk")
-    explained = explaining.of(place, stored, talk.team, "dev")
+    explained = context_report.of(place, stored, talk.team, "dev")
     assert explained.factor > 1.4
-    told = "\n".join(context.lines(explained, Words("en")))
+    told = "\n".join(lines(explained, Words("en")))
     (total,) = re.findall("would be shown ~([0-9,]+) of", told)
     layers = re.findall(r"^  (?!of them)[a-z].* · ~([0-9,]+) tokens · ", told, re.MULTILINE)
     assert len(layers) == 4
-    document = context.document(explained)
+    document = context_module.document(explained)
     said = [f"{document[name]['tokens']:,}" for name in ("head", "messages")]
     assert said == [layers[0], layers[2]]
     whole, *parts = (int(number.replace(",", "")) for number in (total, *layers))

@@ -15,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import WORKED_MESSAGE, CountingClock, Talk, member, team, worked_team
 
-from arena_cli.ground import filenames
-from arena_cli.ground.errors import DiskRefused, SessionBusy
-from arena_cli.ground.protocol import Attachment, Message
+from arena_cli.errors import DiskRefused, SessionBusy
+from arena_cli.protocol import Attachment, Message
 from arena_cli.session.outgoing import outgoing
-from arena_cli.transcript import attachments, events, index, log, read
+from arena_cli.transcript import cache as cache_module
+from arena_cli.transcript import events, log, reader
 from arena_cli.transcript.events import MessageEvent, StatusReported
 from arena_cli.transcript.log import Log
+from arena_cli.util.text import LONGEST_NAME, LONGEST_NAME_BYTES, make_safe_name
 
 
 def event(seq: int, content: str = "hi") -> MessageEvent:
@@ -41,11 +42,11 @@ def opened(path: Path, seq: int = 0) -> closing[Log]:
 
 
 def seqs(path: Path) -> list[int]:
-    return [one.seq for line in read.lines(path) for one in line.events]
+    return [one.seq for line in reader.lines(path) for one in line.events]
 
 
 def problems(path: Path) -> list[tuple[int, str]]:
-    found = (line.problem for line in read.lines(path))
+    found = (line.problem for line in reader.lines(path))
     return [(problem.line, problem.what) for problem in found if problem]
 
 
@@ -60,18 +61,18 @@ def test_what_is_appended_is_read(
             file.append(event(seq, content.encode("utf-8", "replace").decode()))
     assert path.read_bytes().count(b"\n") == len(said)
     assert seqs(path) == list(range(1, len(said) + 1))
-    backwards = [record["seq"] for raw in read.backwards(path, path.stat().st_size)
-                 for record in read.records(raw)[0]]  # fmt: skip
+    backwards = [record["seq"] for raw in reader.backwards(path, path.stat().st_size)
+                 for record in reader.records(raw)[0]]  # fmt: skip
     assert backwards == seqs(path)[::-1]
 
 
 def test_backwards_reads_lines_longer_than_a_block(tmp_path: Path) -> None:
     path = tmp_path / "t"
     with opened(path) as file:
-        for seq, size in enumerate([10, read.BLOCK * 3, 1, read.BLOCK, 0], 1):
+        for seq, size in enumerate([10, reader.BLOCK * 3, 1, reader.BLOCK, 0], 1):
             file.append(event(seq, "x" * size))
     raw = path.read_bytes().splitlines()
-    assert list(read.backwards(path, path.stat().st_size)) == raw[::-1]
+    assert list(reader.backwards(path, path.stat().st_size)) == raw[::-1]
 
 
 def test_a_record_is_a_line_even_with_line_separators_in_it(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_unknown_types_and_fields_are_passed_over(tmp_path: Path) -> None:
     path.write_text(json.dumps(line) + '\n{"seq":2,"ts":"x","type":"checkpoint"}\n')
     assert seqs(path) == [1]
     assert problems(path) == []
-    assert read.last_seq(path) == 2
+    assert reader.last_seq(path) == 2
 
 
 def test_c35_broken_lines_are_skipped_and_numbered(tmp_path: Path) -> None:
@@ -249,10 +250,10 @@ def test_the_session_event_comes_again_when_the_team_changed(tmp_path: Path) -> 
 def test_a_cache_that_does_not_match_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "WORTH_BYTES", 0)
+    monkeypatch.setattr(cache_module, "WORTH_BYTES", 0)
     talk = Talk(tmp_path, worked_team())
     talk.send(WORKED_MESSAGE)
-    cache = index.path_of(talk.transcript)
+    cache = cache_module.path_of(talk.transcript)
     record = json.loads(cache.read_text(encoding="utf-8"))
     record["reply"] = 77
     cache.write_text(json.dumps(record | {"check": "wrong"}), encoding="utf-8")
@@ -267,13 +268,13 @@ def test_a_cache_that_does_not_match_is_made_anew(
 def test_history_comes_from_the_end_of_a_long_transcript(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "WORTH_BYTES", 0)
+    monkeypatch.setattr(cache_module, "WORTH_BYTES", 0)
     people = team(member("a", [{"say": "x" * 400}], context={"window_tokens": 3000}))
     talk = Talk(tmp_path, people)
     for number in range(40):
         talk.send(f"message {number}")
     whole = talk.last("reply_started")
-    index.path_of(talk.transcript).unlink()
+    cache_module.path_of(talk.transcript).unlink()
     talk.send("once more")
     without_cache = talk.last("reply_started").input_tokens
     talk.send("once more")
@@ -316,30 +317,30 @@ def test_attachments_are_kept_in_their_folder(tmp_path: Path) -> None:
     ],
 )
 def test_attachment_names_cannot_leave_their_folder(name: str, safe: str) -> None:
-    assert filenames.safe(name) == safe
+    assert make_safe_name(name) == safe
 
 
 @settings(deadline=None)
 @given(st.text())
 def test_any_attachment_name_is_one_part_of_a_path(name: str) -> None:
-    safe = filenames.safe(name)
+    safe = make_safe_name(name)
     assert safe
     assert Path(safe).name == safe
     assert safe not in {".", ".."}
-    assert len(safe) <= filenames.LONGEST + 1
-    assert len(safe.encode()) <= filenames.LONGEST_BYTES + 1
+    assert len(safe) <= LONGEST_NAME + 1
+    assert len(safe.encode()) <= LONGEST_NAME_BYTES + 1
 
 
 def test_an_attachment_of_any_name_can_be_stored(tmp_path: Path) -> None:
     parts = [Attachment(name="文" * 96 + ".txt", data=str(number)) for number in range(12)]
-    stored = attachments.store(parts, "m1", session=tmp_path / "s", workspace=tmp_path)
+    stored = log.store(parts, "m1", session=tmp_path / "s", workspace=tmp_path)
     assert [(tmp_path / str(one.path)).read_text() for one in stored] == list(map(str, range(12)))
     assert {one.name for one in stored} == {parts[0].name}
 
 
 def test_two_attachments_with_one_name_are_both_kept(tmp_path: Path) -> None:
     parts = [Attachment(name="a.txt", data="1"), Attachment(name="A.TXT", data="2")]
-    stored = attachments.store(parts, "m1", session=tmp_path / "s", workspace=tmp_path)
+    stored = log.store(parts, "m1", session=tmp_path / "s", workspace=tmp_path)
     assert [(tmp_path / str(one.path)).read_text() for one in stored] == ["1", "2"]
 
 

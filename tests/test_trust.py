@@ -20,12 +20,12 @@ import typer
 from program import Program
 from typer.testing import CliRunner
 
-from arena_cli.adapters import contacts, registry
+from arena_cli.adapters import base, contacts
 from arena_cli.adapters.contacts import Contact
 from arena_cli.cli import main
-from arena_cli.ground.errors import DiskRefused, UsageError
+from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.session import trust_store
-from arena_cli.team import workspace
+from arena_cli.workspace import workspace
 
 SECRET = "planted-secret-value-7319"
 VARIABLE = "AWS_SECRET_ACCESS_KEY"
@@ -331,7 +331,7 @@ def test_what_init_writes_needs_no_trust(
     monkeypatch.setenv("ARENA_TRUST", "")
     monkeypatch.chdir(tmp_path)
     assert invoke("init", "--template", template).code == 0
-    loaded = workspace.load(tmp_path, kinds=registry.KINDS)
+    loaded = workspace.load_workspace(tmp_path, kinds=base.KINDS)
     assert contacts.of(loaded.profiles.values(), loaded.file.memory.embedding) == []
     assert invoke("run").code == 0
     assert "it needs no trust" in invoke("trust").output
@@ -448,7 +448,7 @@ def test_where_trust_is_kept(
 
 
 def found(program: Program, dotenv: dict[str, str] | None = None) -> list[tuple[str, list[str]]]:
-    loaded = workspace.load(program.folder, kinds=registry.KINDS)
+    loaded = workspace.load_workspace(program.folder, kinds=base.KINDS)
     some: Sequence[Contact] = contacts.of(
         loaded.profiles.values(), loaded.file.memory.embedding, dotenv=dotenv
     )
@@ -541,7 +541,7 @@ def test_reading_the_trust_costs_one_small_file(program: Program) -> None:
     """A scripted team reads none, and loads nothing for it."""
     code = (
         "import sys; from arena_cli.cli import main\n"
-        "from arena_cli.ground import exits\n"
+        "from arena_cli import errors as exits\n"
         "sys.argv = ['arena', 'send', '-q', 'hello']\n"
         "try: main.run()\n"
         "except SystemExit as ended: assert not ended.code, ended.code\n"
@@ -552,5 +552,5 @@ def test_reading_the_trust_costs_one_small_file(program: Program) -> None:
         stdout=subprocess.PIPE, check=True,
     )  # fmt: skip
     loaded = done.stdout.decode().split()
-    assert "arena_cli.adapters.api.http" not in loaded
-    assert "arena_cli.adapters.processes.programs" not in loaded
+    assert "arena_cli.adapters.http" not in loaded
+    assert "arena_cli.adapters.process.run" not in loaded

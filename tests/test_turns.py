@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support import WORKED_MESSAGE, Puppets, Talk, member, puppet, team, worked_team
 
-from arena_cli.ground.errors import AgentOverloaded
-from arena_cli.ground.protocol import AgentInput, AgentOutput
+from arena_cli.errors import AgentOverloaded
+from arena_cli.protocol import AgentInput, AgentOutput
 
 
 def contents(shown: AgentInput) -> list[tuple[str, str]]:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from support import Puppets, Talk, canonical, puppet, team
 
 from arena_cli.context import window
-from arena_cli.ground.errors import AgentProtocolError, AgentTimeout
-from arena_cli.ground.protocol import AgentInput, AgentOutput, Message
-from arena_cli.team.model import Team
-from arena_cli.transcript import index, loading
+from arena_cli.errors import AgentProtocolError, AgentTimeout
+from arena_cli.protocol import AgentInput, AgentOutput, Message
+from arena_cli.transcript import cache
+from arena_cli.workspace.models import Team
 
 IDS = ("a", "b", "c", "d", "e")
 WORDS = ("parse", "cache", "disk")
@@ -164,13 +164,13 @@ def test_old_messages_are_read_back_as_they_were_told(
 ) -> None:
     """From the end of a transcript, with the cache, as from its beginning, without."""
     with told(conversation, **delays) as (talk, _), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "WORTH_BYTES", 0)
+        patch.setattr(cache, "WORTH_BYTES", 0)
         seen: list[list[str]] = []
         for _ in range(2):
             messages: list[Message] = []
-            loading.fold_of(
+            cache.fold_of(
                 talk.transcript, on_message=messages.append, weigh=window.weigh, budget=10**9
             )
             seen.append([message.id for message in messages])
-        assert index.path_of(talk.transcript).exists()
+        assert cache.path_of(talk.transcript).exists()
         assert seen[0] == seen[1] != []

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from program import Program
 
-from arena_cli.adapters.api import models, pricing
-from arena_cli.ground.protocol import Usage
-from arena_cli.report import cells
-from arena_cli.report.usage import Ledger
-from arena_cli.session import usage as usages
-from arena_cli.team.model import ModelFacts
+from arena_cli.adapters import pricing
+from arena_cli.protocol import Usage
+from arena_cli.reports import columns
+from arena_cli.reports.usage import Ledger
+from arena_cli.session import doctor
+from arena_cli.workspace.models import ModelFacts
 
 COSTLY = Usage(input_tokens=1000, output_tokens=200, cache_read_tokens=500, cost_usd=0.02)
 
@@ -130,7 +130,7 @@ def test_names_are_shown_harmless_and_cut_to_the_terminal(talk: Program) -> None
     done = talk.run("usage")
     assert "\x1b" not in done.stdout
     assert "…" in done.stdout
-    assert all(cells.width_of(line) <= 80 for line in done.stdout.splitlines())
+    assert all(columns.width_of(line) <= 80 for line in done.stdout.splitlines())
 
 
 def test_by_model_from_what_the_call_tells(talk: Program) -> None:
@@ -274,7 +274,7 @@ def test_events_that_tell_nothing_are_not_even_read(talk: Program) -> None:
     ledger = Ledger("agent")
     ledger.session()
     problems: list[Any] = []
-    for event in usages.spending(talk.transcript(), problems.append):
+    for event in doctor.spending(talk.transcript(), problems.append):
         ledger.apply(event)
     assert (ledger.total.calls, problems) == (1, [])
 
@@ -302,7 +302,7 @@ GPT = {"type": "openai", "model": "gpt-5"}
     ],
 )
 def test_the_window_of_a_model(adapter: dict[str, Any], window: int | None) -> None:
-    assert models.window_of(adapter, OWN) == window
+    assert pricing.window_of(adapter, OWN) == window
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_the_window_of_a_model(adapter: dict[str, Any], window: int | None) -> N
     ],
 )
 def test_from_where_it_is_known(adapter: dict[str, Any], known: tuple[Any, ...] | None) -> None:
-    assert models.known(adapter, OWN) == known
+    assert pricing.known(adapter, OWN) == known
 
 
 def test_a_profile_prices_before_arena_yaml_and_that_before_the_list() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from support import Puppets, Talk, puppet, team
 
-from arena_cli.session import remembering
+from arena_cli.session import session
 from arena_cli.session.session import Place
-from arena_cli.team.model import ModelFacts
+from arena_cli.workspace.models import ModelFacts
 
 
 def test_what_arena_yaml_says_of_a_model_bounds_its_agents(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_what_arena_yaml_says_of_a_model_bounds_its_agents(tmp_path: Path) -> No
     other = puppet("ops", adapter={"type": "openai", "model": "unheard-of"})
     known = {"house-model": ModelFacts(window_tokens=1_200)}
     place = Place(tmp_path, models=known)
-    assert remembering.windows(place, [one, other]) == {"dev": 1_200}
+    assert session.windows(place, [one, other]) == {"dev": 1_200}
 
 
 def test_an_agent_is_shown_no_more_than_its_model_takes(tmp_path: Path) -> None:

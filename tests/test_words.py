@@ -11,12 +11,12 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
-from arena_cli.ground.protocol import Attachment, Status, StructuredContent
-from arena_cli.report import chinese, words
-from arena_cli.report.words import Words
+from arena_cli.protocol import Attachment, Status, StructuredContent
+from arena_cli.reports import lines, locale_zh
+from arena_cli.reports.lines import Words
 from arena_cli.transcript.events import End, ReplyStatus
 
-REPORT = Path(words.__file__).parent
+REPORT = Path(lines.__file__).parent
 # The commands' own words are English: theirs is another `say`.
 CLI = REPORT.parent / "cli"
 SPEAKERS = {*REPORT.rglob("*.py"), CLI / "context.py", CLI / "dry_run.py"}
@@ -61,9 +61,9 @@ def fields(text: str) -> list[str]:
 
 def test_every_text_has_its_chinese_and_nothing_else_has() -> None:
     said, standing = texts()
-    assert said <= set(chinese.TEXTS)
-    assert set(chinese.TEXTS) <= standing
-    for text, beside in chinese.TEXTS.items():
+    assert said <= set(locale_zh.TEXTS)
+    assert set(locale_zh.TEXTS) <= standing
+    for text, beside in locale_zh.TEXTS.items():
         assert fields(text) == fields(beside)
 
 
@@ -106,7 +106,7 @@ def test_the_language_is_asked_for(
     environ: dict[str, str], language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.platform", "linux")
-    assert words.language(environ) == language
+    assert lines.language(environ) == language
 
 
 @pytest.mark.parametrize(("tag", "language"), [(0x0804, "zh"), (0x0404, "zh"), (0x0409, "en")])
@@ -123,10 +123,10 @@ def test_windows_says_the_language_of_its_windows(
 
     monkeypatch.setattr("sys.platform", "win32")
     monkeypatch.setattr(ctypes, "windll", Windows, raising=False)
-    assert words.language({}) == language
-    assert words.language({"LANG": "en_GB"}) == "en"
+    assert lines.language({}) == language
+    assert lines.language({"LANG": "en_GB"}) == "en"
     monkeypatch.delattr(ctypes, "windll")
-    assert words.language({}) == "en"
+    assert lines.language({}) == "en"
 
 
 def test_every_reason_why_a_recording_was_not_kept_has_its_chinese() -> None:
@@ -143,4 +143,4 @@ def test_every_reason_why_a_recording_was_not_kept_has_its_chinese() -> None:
     }
     assert len(said) > 3
     said.discard("error")
-    assert said <= set(chinese.TEXTS)
+    assert said <= set(locale_zh.TEXTS)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from program import SPEAK, Program
 
-from arena_cli.adapters import registry
-from arena_cli.adapters.processes import programs
+from arena_cli.adapters import base
+from arena_cli.adapters.process import run
 from arena_cli.yamlio import loader
 
 WHERE = [sys.executable, "-c", "import os; print(os.getcwd())"]
@@ -48,12 +48,12 @@ def written(program: Program, agent_id: str) -> dict[str, Any]:
 
 
 def test_every_kind_is_known_here() -> None:
-    kinds = {kind for kind in registry.known() if "cwd" in fields(kind)}
+    kinds = {kind for kind in base.known() if "cwd" in fields(kind)}
     assert kinds == PROGRAM_KINDS.keys()
 
 
 def fields(kind: str) -> set[str]:
-    shape = registry.settings_type(kind)
+    shape = base.settings_type(kind)
     return set(shape.model_fields) if shape else set()
 
 
@@ -119,9 +119,9 @@ def test_no_link_leads_out_of_the_workspace(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
     (root / "work" / "bot").symlink_to(outside, target_is_directory=True)
     (root / "work" / "gone").symlink_to(tmp_path / "gone")
-    assert not programs.may_run_in(root, "work/bot")
-    assert not programs.may_run_in(root, "work/gone")
-    assert programs.may_run_in(root, "work/other")
+    assert not run.may_run_in(root, "work/bot")
+    assert not run.may_run_in(root, "work/gone")
+    assert run.may_run_in(root, "work/other")
 
 
 def test_agents_check_warns_where_a_program_could_read_keys_or_sessions(program: Program) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from arena_cli.adapters import registry
-from arena_cli.ground.errors import AgentUnavailable, FileFaults, UsageError
-from arena_cli.team import environ, ids, workspace
-from arena_cli.team.profiles import Kinds
-from arena_cli.team.workspace import Workspace
+from arena_cli.adapters.base import adapter_type, known, settings_type
+from arena_cli.errors import AgentUnavailable, FileFaults, UsageError
+from arena_cli.workspace import agents, models, workspace
+from arena_cli.workspace.agents import AdapterKinds
+from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader
-from arena_cli.yamlio.document import Part
+from arena_cli.yamlio.document import Fragment
 
 
 class EchoSettings(BaseModel):
@@ -36,7 +36,7 @@ class OtherSettings(BaseModel):
 
 
 _SETTINGS: dict[str, type[BaseModel]] = {"echo": EchoSettings, "other": OtherSettings}
-KINDS = Kinds(_SETTINGS.get, lambda: list(_SETTINGS))
+KINDS = AdapterKinds(_SETTINGS.get, lambda: list(_SETTINGS))
 
 
 def made(root: Path, files: Mapping[str, str]) -> Path:
@@ -53,7 +53,7 @@ def agent(agent_id: str, more: str = "") -> str:
 
 
 def loaded(root: Path, files: Mapping[str, str]) -> Workspace:
-    return workspace.load(made(root, files), kinds=KINDS)
+    return workspace.load_workspace(made(root, files), kinds=KINDS)
 
 
 def faults(root: Path, files: Mapping[str, str]) -> list[str]:
@@ -66,20 +66,22 @@ def faults(root: Path, files: Mapping[str, str]) -> list[str]:
 def test_find_goes_upwards_and_takes_what_is_named(tmp_path: Path) -> None:
     made(tmp_path, {"a/arena.yaml": "", "b/agents/x.yaml": "", "a/deep/er/file": ""})
     start = tmp_path / "a" / "deep" / "er"
-    assert workspace.find(start, None, {}) == (tmp_path / "a").resolve()
-    assert workspace.find(tmp_path / "b" / "agents", None, {}) == (tmp_path / "b").resolve()
+    assert workspace.find_workspace(start, None, {}) == (tmp_path / "a").resolve()
+    assert (
+        workspace.find_workspace(tmp_path / "b" / "agents", None, {}) == (tmp_path / "b").resolve()
+    )
     variable = {"ARENA_WORKSPACE": str(tmp_path / "b")}
-    assert workspace.find(start, None, variable) == (tmp_path / "b").resolve()
-    assert workspace.find(start, Path("../.."), variable) == (tmp_path / "a").resolve()
+    assert workspace.find_workspace(start, None, variable) == (tmp_path / "b").resolve()
+    assert workspace.find_workspace(start, Path("../.."), variable) == (tmp_path / "a").resolve()
 
 
 def test_find_says_what_to_do_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="arena init"):
-        workspace.find(tmp_path, None, {})
+        workspace.find_workspace(tmp_path, None, {})
     with pytest.raises(UsageError, match=r"--workspace: .*is no folder\n  run `arena init "):
-        workspace.find(tmp_path, tmp_path / "none", {})
+        workspace.find_workspace(tmp_path, tmp_path / "none", {})
     with pytest.raises(UsageError, match="ARENA_WORKSPACE: "):
-        workspace.find(tmp_path, None, {"ARENA_WORKSPACE": str(tmp_path)})
+        workspace.find_workspace(tmp_path, None, {"ARENA_WORKSPACE": str(tmp_path)})
 
 
 def test_without_a_team_file_all_members_are_the_team(tmp_path: Path) -> None:
@@ -123,8 +125,8 @@ def test_a_team_file_gives_members_roles_humans_and_rules(tmp_path: Path) -> Non
     assert (team.description, team.humans[0].id) == ("d", "maya")
     assert (team.config.max_responders, team.config.turn_timeout_s) == (4, 9)
     scenario = loader.parse("config: {max_responders: 5, selection: ask}\n", "s.yaml")
-    line = Part(loader.from_data({"selection": "none"}, "command line"))
-    over = space.team("t", overrides=[Part(scenario, ("config",)), line], humans=[])
+    line = Fragment(loader.wrap_data({"selection": "none"}, "command line"))
+    over = space.team("t", overrides=[Fragment(scenario, ("config",)), line], humans=[])
     assert (over.config.max_responders, over.config.selection, over.humans) == (5, "none", ())
     assert over.config.turn_timeout_s == 9
 
@@ -133,8 +135,8 @@ def test_wrong_overrides_are_told_where_they_stand(tmp_path: Path) -> None:
     space = loaded(tmp_path, {"agents/a.yaml": agent("a"), "agents/b.yaml": agent("b")})
     scenario = loader.parse("\nconfig:\n  default_responders: [bb]\n", "s.yaml")
     with pytest.raises(FileFaults, match=r"s.yaml:3: config.default_responders\[0\]: .*[^$]*`b`"):
-        space.team(overrides=[Part(scenario, ("config",))])
-    line = Part(loader.from_data({"selection": "nobody"}, "command line"))
+        space.team(overrides=[Fragment(scenario, ("config",))])
+    line = Fragment(loader.wrap_data({"selection": "nobody"}, "command line"))
     with pytest.raises(FileFaults, match="command line: selection: must be one of"):
         space.team(overrides=[line])
 
@@ -150,7 +152,7 @@ def test_unknown_team_and_no_agents(tmp_path: Path) -> None:
 def test_a_team_of_named_agents(tmp_path: Path) -> None:
     space = loaded(tmp_path, {"agents/a.yaml": agent("a"), "agents/b.yaml": agent("b")})
     scenario = loader.parse("agents: [b, c]\n", "s.yaml")
-    part = Part(scenario, ("agents",))
+    part = Fragment(scenario, ("agents",))
     assert [one.id for one in space.team_of(["b"], part).members] == ["b"]
     with pytest.raises(FileFaults, match=r"s.yaml:1: agents\[1\]: there is no agent `c`"):
         space.team_of(["b", "c"], part)
@@ -310,7 +312,7 @@ def test_a_decomposed_file_name_is_the_composed_id(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a", "架构师", "gpt-4.1", "Zoë", "👩‍🔬", "a_b", "می‌خواهم", "7"])
 def test_ids_of_any_script(name: str) -> None:
-    assert ids.fault(name) == ""
+    assert models.find_id_problem(name) == ""
 
 
 @pytest.mark.parametrize(
@@ -321,7 +323,7 @@ def test_ids_of_any_script(name: str) -> None:
     ],
 )
 def test_what_is_no_id(name: str) -> None:
-    assert ids.fault(name) != ""
+    assert models.find_id_problem(name) != ""
 
 
 def test_extends_merges_all_but_the_identity(tmp_path: Path) -> None:
@@ -395,7 +397,7 @@ def test_profiles_of_a_scenario_are_merged_over(tmp_path: Path) -> None:
         "  b: {extends: a, name: 乙}\n  c: {adapter: {type: echo}}\n"
     )
     document = loader.parse(text, "s.yaml")
-    over = space.with_profiles(document.data["profiles"], [Part(document, ("profiles",))])
+    over = space.with_profiles(document.data["profiles"], [Fragment(document, ("profiles",))])
     assert [one.id for one in over.team().members] == ["a", "b", "c"]
     (member,) = over.team("t").members
     assert (member.name, member.profile.skills) == ("甲", ["z"])
@@ -419,7 +421,7 @@ def test_faults_of_a_scenarios_profiles(tmp_path: Path, keys: str, told: str) ->
     space = loaded(tmp_path, {"agents/a.yaml": agent("a")})
     document = loader.parse(f"profiles:\n  a: {keys}\n", "s.yaml")
     with pytest.raises(FileFaults) as raised:
-        space.with_profiles(document.data["profiles"], [Part(document, ("profiles",))])
+        space.with_profiles(document.data["profiles"], [Fragment(document, ("profiles",))])
     assert str(raised.value).startswith(told)
 
 
@@ -461,7 +463,7 @@ def test_fill_replaces_variables_and_names_the_secrets() -> None:
         "AUTH": "aaaaaaaa",
         "LONG_ONE": "llllllll",
     }
-    filled, secrets = environ.fill(adapter, variables, agent_id="a")
+    filled, secrets = agents.fill_settings(adapter, variables, agent_id="a")
     assert filled == {
         "type": "cli",
         "command": ["p", "--t=tttttttt", "example.org:80", "${env:X} ${y}"],
@@ -481,11 +483,11 @@ def test_fill_leaves_the_fields_of_scripted_texts_alone() -> None:
             {"say": "$${env:V}", "structured": [{"type": "diff", "data": "$${a}"}]},
         ],
     }
-    filled, _ = environ.fill(
+    filled, _ = agents.fill_settings(
         adapter,
         {"V": "${message}"},
         agent_id="a",
-        is_template=registry.adapter_type("scripted").settings_type.is_template,
+        is_template=adapter_type("scripted").settings_type.is_template,
     )
     assert filled["replies"] == [
         "$${a} ${message} $${message}",
@@ -496,7 +498,7 @@ def test_fill_leaves_the_fields_of_scripted_texts_alone() -> None:
 @pytest.mark.parametrize("text", ["${env:NONE}", "${env:}", "${env:A B}"])
 def test_fill_says_which_variable_is_missing(text: str) -> None:
     with pytest.raises(AgentUnavailable, match=r"adapter\.env\.K") as raised:
-        environ.fill({"type": "cli", "env": {"K": text}}, {"A B": "x"}, agent_id="dev")
+        agents.fill_settings({"type": "cli", "env": {"K": text}}, {"A B": "x"}, agent_id="dev")
     assert raised.value.agent_id == "dev"
     assert raised.value.mend
 
@@ -507,7 +509,7 @@ def test_dotenv_in_every_form(tmp_path: Path) -> None:
         'C="q\\"q # no comment"\nD=a b # c\nE=\nF=$A\n名=值\n'
     )
     (tmp_path / ".env").write_bytes(text.encode())
-    assert environ.read_dotenv(tmp_path) == {
+    assert agents.read_dotenv(tmp_path) == {
         "A": "1",
         "B": "x y",
         "C": 'q"q # no comment',
@@ -516,13 +518,13 @@ def test_dotenv_in_every_form(tmp_path: Path) -> None:
         "F": "$A",
         "名": "值",
     }
-    assert environ.read_dotenv(tmp_path / "none") == {}
+    assert agents.read_dotenv(tmp_path / "none") == {}
 
 
 def test_dotenv_faults_have_lines_and_show_no_value(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("A=1\n\nKEY hunter2\nB='hunter2\nC\n", encoding="utf-8")
     with pytest.raises(FileFaults) as raised:
-        environ.read_dotenv(tmp_path)
+        agents.read_dotenv(tmp_path)
     assert [(fault.file, fault.line) for fault in raised.value.faults] == [
         (".env", 3),
         (".env", 4),
@@ -531,15 +533,15 @@ def test_dotenv_faults_have_lines_and_show_no_value(tmp_path: Path) -> None:
     assert "hunter2" not in str(raised.value)
     (tmp_path / ".env").write_bytes(b"A=1\nB=\xff\n")
     with pytest.raises(FileFaults, match=r"\.env:2: is not UTF-8"):
-        environ.read_dotenv(tmp_path)
+        agents.read_dotenv(tmp_path)
 
 
 def test_the_registry_imports_a_kind_when_it_is_used() -> None:
-    assert registry.known()[:3] == ["scripted", "cli", "python"]
-    assert registry.settings_type("scripted") is registry.adapter_type("scripted").settings_type
-    assert registry.settings_type("none") is None
+    assert known()[:3] == ["scripted", "cli", "python"]
+    assert settings_type("scripted") is adapter_type("scripted").settings_type
+    assert settings_type("none") is None
     with pytest.raises(UsageError, match="unknown kind of adapter `none`"):
-        registry.adapter_type("none")
+        adapter_type("none")
 
 
 def test_a_new_kind_is_one_class_and_one_entry_point(
@@ -556,10 +558,10 @@ def test_a_new_kind_is_one_class_and_one_entry_point(
         },
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert registry.adapter_type("echo").__name__ == "Echo"
-    assert {"echo", "broken"} < set(registry.known())
+    assert adapter_type("echo").__name__ == "Echo"
+    assert {"echo", "broken"} < set(known())
     with pytest.raises(UsageError, match="`broken` cannot be imported"):
-        registry.settings_type("broken")
+        settings_type("broken")
 
 
 def test_a_name_of_two_is_told_where_it_stands_and_where_the_other_does(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from program import Program
 from pydantic import BaseModel
 
-from arena_cli.adapters.cli import CliSettings
-from arena_cli.ground.errors import FileFaults
-from arena_cli.ground.text import display_width
-from arena_cli.scenario.load.shapes import ScenarioFile
-from arena_cli.team.model import AgentProfile, TeamFile, WorkspaceFile
+from arena_cli.adapters.command import CliSettings
+from arena_cli.errors import FileFaults
+from arena_cli.scenarios.model import ScenarioFile
+from arena_cli.util.text import display_width
+from arena_cli.workspace.models import AgentProfile, TeamFile, WorkspaceFile
 from arena_cli.yamlio import loader
 
 SHAPES: dict[str, type[BaseModel]] = {

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, Field
 
-from arena_cli.team.model import FileShape
+from arena_cli.workspace.models import FileShape
 from arena_cli.yamlio import loader
-from arena_cli.yamlio.document import Part
+from arena_cli.yamlio.document import Fragment
 
 
 def _refuse_exclamations(value: str) -> str:
@@ -325,7 +325,7 @@ def test_merged_parts_tell_faults_where_they_stand() -> None:
     near = loader.parse("over:\n  inner: {limit: 0}\n", "near.yaml")
     far = loader.parse("name: 3\ninner:\n  headers: {a: 1}\n", "far.yaml")
     merged = {"name": 3, "inner": {"limit": 0, "headers": {"a": 1}}}
-    _, found = loader.validate_merged(merged, Shape, [Part(near, ("over",)), Part(far)])
+    _, found = loader.validate_merged(merged, Shape, [Fragment(near, ("over",)), Fragment(far)])
     places = {(fault.file, fault.line, fault.field) for fault in found}
     assert places == {
         ("near.yaml", 2, "over.inner.limit"),

@@ -1,1 +1,1 @@
-"""The kinds of agent: one file a kind, over one verb (`base.Adapter.invoke`)."""
+"""One protocol over every kind of agent."""

@@ -10,12 +10,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from arena_cli.adapters import registry
+from arena_cli.adapters import base
 from arena_cli.adapters.base import Endpoint
-from arena_cli.ground import excerpt, templates
-from arena_cli.ground.redact import Redactor
-from arena_cli.team import environ
-from arena_cli.team.model import AgentProfile, Embedding
+from arena_cli.util import excerpt, templates
+from arena_cli.util.redaction import Redactor
+from arena_cli.workspace.agents import list_variables
+from arena_cli.workspace.models import AgentProfile, Embedding
 
 EMBEDDING = "memory.embedding"
 EVERYTHING = "*"
@@ -56,13 +56,13 @@ def of(
     dotenv = dotenv or {}
     by_key: dict[str, Contact] = {}
     for profile in profiles:
-        named = environ.variables(profile.adapter)
+        named = list_variables(profile.adapter)
         for endpoint in _endpoints(profile, named, dotenv):
             _add(by_key, endpoint, {*named, *endpoint.variables}, profile.agent_id)
     if embedding is not None and embedding.base_url:
-        from arena_cli.adapters.api import http  # noqa: PLC0415 - most workspaces have none
+        from arena_cli.adapters import http  # noqa: PLC0415 - most workspaces have none
 
-        named = environ.variables({"api_key": embedding.api_key})
+        named = list_variables({"api_key": embedding.api_key})
         _add(by_key, http.endpoint(embedding.base_url), named, EMBEDDING)
     for target in functions:
         _add(by_key, Endpoint("function", target), {EVERYTHING}, "checks")
@@ -92,7 +92,7 @@ def missing(contacts: Iterable[Contact], trusted: Trusted) -> list[Contact]:
 
 def _endpoints(profile: AgentProfile, named: set[str], dotenv: Mapping[str, str]) -> list[Endpoint]:
     kind = str(profile.adapter["type"])
-    shape = registry.settings_type(kind)
+    shape = base.settings_type(kind)
     keys = {
         key: _filled(value, dotenv)
         if key in _PLACES
@@ -110,11 +110,11 @@ def _endpoints(profile: AgentProfile, named: set[str], dotenv: Mapping[str, str]
 
 def _settings_of_programs(dotenv: Mapping[str, str]) -> Iterator[Endpoint]:
     """Yield what `.env` sets that every program gets, such as a proxy."""
-    from arena_cli.adapters.api import http  # noqa: PLC0415 - most workspaces have none
-    from arena_cli.adapters.processes import programs  # noqa: PLC0415 - likewise
+    from arena_cli.adapters import http  # noqa: PLC0415 - most workspaces have none
+    from arena_cli.adapters.process import run  # noqa: PLC0415 - likewise
 
     for name, value in dotenv.items():
-        if programs.is_always_given(name):
+        if run.is_always_given(name):
             yield Endpoint("setting", f".env: {name}={http.without_login(value)}")
 
 
@@ -122,8 +122,10 @@ def _filled(value: object, dotenv: Mapping[str, str]) -> object:
     """Return a text with the variables of `.env` filled in, those for secrets apart."""
     if not isinstance(value, str):
         return value
-    known = {f"env:{name}": text for name, text in dotenv.items() if not excerpt.is_secret(name)}
-    return templates.filled(value, known.get)
+    known = {
+        f"env:{name}": text for name, text in dotenv.items() if not excerpt.is_secret_key(name)
+    }
+    return templates.fill_template(value, known.get)
 
 
 def _add(

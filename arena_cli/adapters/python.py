@@ -19,14 +19,12 @@ from pydantic import field_validator
 
 from arena_cli.adapters import python_worker
 from arena_cli.adapters.base import Endpoint, Health, Settings, Setup
-from arena_cli.adapters.processes import cli_output
-from arena_cli.adapters.processes.cli_output import NotAnAnswerError
-from arena_cli.adapters.processes.kept import Kept
-from arena_cli.adapters.processes.process import Program
-from arena_cli.ground import regularfiles
-from arena_cli.ground import text as texts
-from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
-from arena_cli.ground.protocol import AgentInput, AgentOutput, CallNote, Emit
+from arena_cli.adapters.process.output import NotAnAnswerError, parse_output
+from arena_cli.adapters.process.run import KeptProgram
+from arena_cli.adapters.process.spawn import Program
+from arena_cli.errors import AgentProtocolError, AgentUnavailable
+from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit
+from arena_cli.util import files, text
 
 
 class PythonSettings(Settings):
@@ -62,7 +60,7 @@ class PythonAdapter:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._target: str = setup.settings.target
-        self._worker = Kept(
+        self._worker = KeptProgram(
             setup.agent_id,
             asked=self._target,
             name="its Python process",
@@ -118,7 +116,7 @@ class PythonAdapter:
 
     async def _failed(self, error: dict[str, Any]) -> AgentUnavailable | AgentProtocolError:
         """What the user's code raised; without the function, the next call starts afresh."""
-        error, _ = texts.clean_value(error)
+        error, _ = text.clean_value(error)
         what = f"{error['what']} ({error['where']})" if error["where"] else error["what"]
         notes = self._worker.notes()
         if error["trace"]:
@@ -137,10 +135,10 @@ class PythonAdapter:
         )
 
     def _output(self, value: dict[str, Any]) -> AgentOutput:
-        value, replaced = texts.clean_value(value)
+        value, replaced = text.clean_value(value)
         notes = self._worker.notes() | ({"replaced_bytes": True} if replaced else {})
         try:
-            output = cli_output.output_of(value)
+            output = parse_output(value)
         except NotAnAnswerError as error:
             raise AgentProtocolError(
                 self._setup.agent_id,
@@ -168,7 +166,7 @@ def _file_of_module(module: str, workspace: Path) -> Path | None:
 
 def _may_define(path: Path, name: str) -> bool:
     """Whether a module's own level binds the name, or takes names that cannot be known."""
-    source = importlib.util.decode_source(regularfiles.read(path))
+    source = importlib.util.decode_source(files.read_regular(path))
     try:
         symbol = symtable.symtable(source, str(path), "exec").lookup(name)
     except KeyError:

@@ -19,8 +19,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from arena_cli.protocol import AgentInput, AgentOutput
+
 if TYPE_CHECKING:
     import asyncio
+
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACE_LINES = 20
@@ -57,7 +60,6 @@ class Caller:
             self._runner.close()
 
     def _output(self, function: Callable[[Any], Any], line: bytes) -> dict[str, Any]:
-        from arena_cli.ground.protocol import AgentInput, AgentOutput  # noqa: PLC0415 - needs ROOT
 
         result = function(AgentInput.model_validate_json(line))
         if inspect.isawaitable(result):

@@ -7,41 +7,255 @@ of it is shown, stored or hashed.
 from __future__ import annotations
 
 import asyncio
+import bisect
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from arena_cli.adapters import reading, registry
+from arena_cli.adapters import base
 from arena_cli.adapters.base import Adapter, Health, Setup
-from arena_cli.ground import text as texts
-from arena_cli.ground.chat import Renderer
-from arena_cli.ground.errors import (
+from arena_cli.errors import (
     AgentError,
     AgentProtocolError,
     AgentUnavailable,
     DiskRefused,
     UsageError,
 )
-from arena_cli.ground.growing import GrowingText
-from arena_cli.ground.protocol import (
+from arena_cli.protocol import (
     COST_NOT_TAKEN,
     AgentInput,
     AgentOutput,
+    AgentReport,
+    Invocation,
+    Renderer,
     SessionId,
+    Shape,
     StatusEvent,
     TextDelta,
-    Told,
     Usage,
 )
-from arena_cli.ground.redact import Redactor
-from arena_cli.ground.userpattern import PatternTimeout
-from arena_cli.team import environ
-from arena_cli.team.model import Member, ModelFacts
+from arena_cli.util.redaction import GrowingText, Redactor
+from arena_cli.util.text import clean_text, clean_value, cut_text
+from arena_cli.util.user_pattern import PatternTimeout
+from arena_cli.workspace import agents, visible_text
+from arena_cli.workspace.models import Member, ModelFacts
+
+_THINKING = re.compile(r"<(/?)(think|thinking)\s{0,8}>", re.IGNORECASE)
+_ONLY_ENDED = re.compile(r"^[ \t]*</think(?:ing)?\s{0,8}>[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_PASS = re.compile(r"<pass\s{0,8}/>", re.IGNORECASE)
+_FENCE = re.compile(r"(`{3,}|~{3,})[^\n]*\n(.*)\n[ \t]*\1", re.DOTALL)
+
+# A block of thinking that holds marks of code changes what is code after it, so that the rest is
+# looked at anew; at most so many times, so that the time stays linear.
+_MOST_ROUNDS = 8
+
+
+class Reading(NamedTuple):
+    """An answer as it counts.
+
+    `output` is what to show and keep; `declined` means that the agent chose silence; `error` says
+    what is wrong with it as an answer, None if nothing is. A declined answer has no error.
+    """
+
+    output: AgentOutput
+    declined: bool
+    error: str | None
+
+
+def read(output: AgentOutput, invocation: Invocation) -> Reading:
+    """What an agent's output says, for an agent that was asked with `invocation`.
+
+    `<think>` and `<thinking>` blocks are moved into `metadata["thinking"]` before anything else is
+    read; a content that as a whole is a JSON object with `should_respond` is read as an
+    `AgentOutput`; `<pass/>` is taken out, and is silence where nothing stands beside it. Tags count
+    in visible text only (`mentions.hidden_spans`).
+    """
+    answer, error = _without_thinking(_cleaned(output))
+    decision = _decision(answer.content)
+    if decision is not None and error is None:
+        try:
+            answer, error = _without_thinking(_cleaned(_merged(answer, decision)))
+        except ValidationError as fault:
+            return Reading(answer, declined=False, error=_unreadable(fault))
+    answer, passed = _without_pass(answer)
+    if answer.should_respond is False or (passed and not _says_something(answer)):
+        return Reading(answer, declined=True, error=None)
+    if error is None and answer.should_respond is None:
+        if invocation == "may_reply":
+            return Reading(answer, declined=True, error=None)
+        said = answer.metadata.get("should_respond")
+        shown = cut_text(json.dumps(said, ensure_ascii=False, default=repr), 80)
+        error = f"should_respond is {shown}, which is neither yes nor no"
+    if error is None and not _says_something(answer):
+        error = "answered nothing"
+    return Reading(answer, declined=False, error=error)
+
+
+def _cleaned(output: AgentOutput) -> AgentOutput:
+    """The output as valid Unicode and plain JSON, flagged where something had to be replaced."""
+    update: dict[str, Any] = {}
+    replaced = False
+    for name in ("content", "next_mentions", "status_updates", "attachments", "structured"):
+        before = getattr(output, name)
+        if before:
+            after, changed = _cleaned_part(before)
+            replaced = replaced or changed
+            if after != before:
+                update[name] = after
+    if output.metadata:
+        update["metadata"], changed = clean_value(output.metadata)
+        replaced = replaced or changed
+    if replaced:
+        update["metadata"] = {**update.get("metadata", {}), "replaced_characters": True}
+    return output.model_copy(update=update) if update else output
+
+
+def _cleaned_part(part: Any) -> tuple[Any, bool]:
+    if isinstance(part, str):
+        return clean_text(part)
+    if isinstance(part, list):
+        pairs = [_cleaned_part(item) for item in part]
+        return [item for item, _ in pairs], any(changed for _, changed in pairs)
+    if isinstance(part, Shape):
+        fields, changed = clean_value(dict(part))
+        return part.model_copy(update=fields), changed
+    return clean_value(part)
+
+
+def _without_thinking(output: AgentOutput) -> tuple[AgentOutput, str | None]:
+    """The output with its thinking in `metadata`, and what is wrong if it never ends."""
+    if ">" not in output.content or not _THINKING.search(output.content):
+        return output, None
+    content, thoughts, closed = _split_thinking(output.content)
+    if content == output.content:
+        return output, None
+    earlier = output.metadata.get("thinking")
+    kept = [earlier, *thoughts] if isinstance(earlier, str) else thoughts
+    metadata = {**output.metadata, "thinking": "\n\n".join(part for part in kept if part)}
+    if not closed:
+        metadata["unclosed_thinking"] = True
+    output = output.model_copy(update={"content": content.strip(), "metadata": metadata})
+    return output, None if closed else "thinking was never closed"
+
+
+def _split_thinking(content: str) -> tuple[str, list[str], bool]:
+    """The content without its blocks of thinking, those blocks, and whether all were closed."""
+    thoughts: list[str] = []
+    first = _THINKING.search(content)
+    if first and first[1]:
+        # Some servers write the opening tag into the prompt, so that only the closing one comes.
+        ended = next(_visible(_ONLY_ENDED, content), None)
+        if ended and ended.start() <= first.start():
+            thoughts.append(content[: ended.start()].strip())
+            content = content[ended.end() :]
+    for rounds_left in reversed(range(_MOST_ROUNDS)):
+        content, found, unclosed = _take_blocks(content, stop_at_code=rounds_left > 0)
+        thoughts += found
+        if unclosed is not None:
+            return content, [*thoughts, unclosed], False
+        if not found:
+            break
+    return content, thoughts, True
+
+
+def _take_blocks(content: str, *, stop_at_code: bool) -> tuple[str, list[str], str | None]:
+    """The content without blocks, the blocks, and the text of one that is never closed."""
+    parts: list[str] = []
+    thoughts: list[str] = []
+    kept_from = 0
+    opening: re.Match[str] | None = None
+    hidden = visible_text.find_hidden_spans(content)
+    for tag in _THINKING.finditer(content):
+        if opening is None:
+            opening = None if tag[1] or _within(hidden, tag.start()) else tag
+        elif tag[1] and tag[2].lower() == opening[2].lower():
+            thought = content[opening.end() : tag.start()]
+            parts.append(content[kept_from : opening.start()])
+            thoughts.append(thought.strip())
+            kept_from = tag.end()
+            opening = None
+            if stop_at_code and ("`" in thought or "~" in thought):
+                break
+    unclosed = None if opening is None else content[opening.end() :].strip()
+    parts.append(content[kept_from : None if opening is None else opening.start()])
+    return "".join(parts), thoughts, unclosed
+
+
+def _decision(content: str) -> dict[str, Any] | None:
+    """The JSON object with `should_respond` that the content is as a whole, if it is one."""
+    body = content.strip()
+    if "should_respond" not in body or not body.endswith(("}", "`", "~")):
+        return None
+    fenced = _FENCE.fullmatch(body)
+    try:
+        value = json.loads(fenced[2] if fenced else body, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and "should_respond" in value else None
+
+
+def _merged(output: AgentOutput, decision: dict[str, Any]) -> AgentOutput:
+    """The decision as the output, with what the adapter itself knows of the call.
+
+    Raises ValidationError where a part of the decision has the wrong shape.
+    """
+    said = AgentOutput.model_validate(decision)
+    return said.model_copy(
+        update={
+            "next_mentions": [*output.next_mentions, *said.next_mentions],
+            "status_updates": [*output.status_updates, *said.status_updates],
+            "attachments": [*output.attachments, *said.attachments],
+            "structured": [*output.structured, *said.structured],
+            "usage": output.usage or said.usage,
+            "metadata": {**output.metadata, **said.metadata},
+        }
+    )
+
+
+def _without_pass(output: AgentOutput) -> tuple[AgentOutput, bool]:
+    """The output without `<pass/>` in its visible text, and whether there was one."""
+    if "/>" not in output.content:
+        return output, False
+    parts = []
+    kept_from = 0
+    for found in _visible(_PASS, output.content):
+        parts.append(output.content[kept_from : found.start()])
+        kept_from = found.end()
+    if not parts:
+        return output, False
+    content = "".join([*parts, output.content[kept_from:]]).strip()
+    return output.model_copy(update={"content": content}), True
+
+
+def _says_something(output: AgentOutput) -> bool:
+    return bool(output.content.strip() or output.structured or output.attachments)
+
+
+def _unreadable(fault: ValidationError) -> str:
+    first = fault.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"its decision cannot be read: {place}: {first['msg']}"
+
+
+def _visible(pattern: re.Pattern[str], content: str) -> Iterator[re.Match[str]]:
+    """The matches that begin in visible text."""
+    found = list(pattern.finditer(content))
+    hidden = visible_text.find_hidden_spans(content) if found else []
+    return (match for match in found if not _within(hidden, match.start()))
+
+
+def _within(spans: list[tuple[int, int]], index: int) -> bool:
+    """Whether an index lies in one of the spans, which are in order and do not overlap."""
+    at = bisect.bisect_right(spans, index, key=operator.itemgetter(0)) - 1
+    return at >= 0 and index < spans[at][1]
+
 
 HEALTH_LIMIT_S = 20.0
 MOST_RAW_CHARS = 16_384
@@ -72,7 +286,7 @@ class Heard:
     _growing: GrowingText | None = None
     _earlier: list[dict[str, Any]] = field(default_factory=list)
 
-    def __call__(self, item: Told, /) -> None:
+    def __call__(self, item: AgentReport, /) -> None:
         if isinstance(item, TextDelta):
             self._text.append(item)
             if self.on_text:
@@ -117,7 +331,7 @@ class Heard:
         return metadata
 
     def _edge(self, value: Any) -> Any:
-        return self.redactor.value_or_nothing(texts.clean_value(value)[0])
+        return self.redactor.value_or_nothing(clean_value(value)[0])
 
 
 class Answer(NamedTuple):
@@ -155,7 +369,7 @@ class Runtime:
         environ: Mapping[str, str],
         models: Mapping[str, ModelFacts] | None = None,
         used: Callable[[str], frozenset[int]] = lambda _: frozenset(),
-        adapter_type: Callable[[str], type[Adapter]] = registry.adapter_type,
+        adapter_type: Callable[[str], type[Adapter]] = base.adapter_type,
         connects: bool = True,
     ) -> None:
         self._connects = connects
@@ -181,7 +395,7 @@ class Runtime:
             raise
         except Exception as error:
             raise self._failure(member, error) from error
-        answer = reading.read(output, input.invocation)
+        answer = read(output, input.invocation)
         try:
             said = self._redacted_output(answer.output)
         except PatternTimeout as error:
@@ -205,12 +419,12 @@ class Runtime:
         try:
             async with asyncio.timeout(HEALTH_LIMIT_S):
                 health = await self._made(member).health()
-            health = Health(health.ok, self.redactor.text_or_nothing(texts.clean(health.detail)[0]))
+            health = Health(health.ok, self.redactor.text_or_nothing(clean_text(health.detail)[0]))
         except TimeoutError:
             return Health(False, f"its adapter did not say within {HEALTH_LIMIT_S:g} s")
         except Exception as error:  # noqa: BLE001 - whatever a foreign adapter raises
             health = Health(False, str(self._failure(member, error)))
-            if isinstance(error, environ.NotSet):
+            if isinstance(error, agents.VariableNotSet):
                 return health
         if not (health.ok or self._connects) and _hangs_on_variables(member):
             return Health(True, _NOT_ASKED)
@@ -240,8 +454,8 @@ class Runtime:
         adapter_type = self._adapter_type(kind)
         shape = adapter_type.settings_type
         # A command that only reads leaves each `${env:NAME}` as it is.
-        variables = self._environ if self._connects else environ.placeholders(self._environ)
-        filled, _ = environ.fill(
+        variables = self._environ if self._connects else agents.make_placeholders(self._environ)
+        filled, _ = agents.fill_settings(
             member.profile.adapter,
             variables,
             agent_id=member.id,
@@ -284,7 +498,7 @@ class Runtime:
 
     def _redacted(self, error: AgentError) -> AgentError:
         for name in ("what", "asked", "came", "mend", "metadata"):
-            value, _ = texts.clean_value(getattr(error, name))
+            value, _ = clean_value(getattr(error, name))
             setattr(error, name, self.redactor.value_or_nothing(value))
         error.metadata = _within_limit(error.metadata)
         return error
@@ -324,14 +538,14 @@ def _within_limit(metadata: dict[str, Any]) -> dict[str, Any]:
     text = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, default=str)
     if len(text) <= MOST_RAW_CHARS:
         return metadata
-    cut = f"{texts.cut(text, MOST_RAW_CHARS)} ... ({len(text)} characters)"
+    cut = f"{cut_text(text, MOST_RAW_CHARS)} ... ({len(text)} characters)"
     return {**metadata, "raw": cut}
 
 
 def _hangs_on_variables(member: Member) -> bool:
     """Return whether the environment decides what is called."""
     adapter = member.profile.adapter
-    return bool(environ.variables({key: adapter[key] for key in adapter.keys() - _NO_PLACES}))
+    return bool(agents.list_variables({key: adapter[key] for key in adapter.keys() - _NO_PLACES}))
 
 
 async def _stop(adapter: Adapter) -> None:

@@ -20,14 +20,8 @@ from pydantic import (
 )
 
 from arena_cli.adapters.base import Endpoint, Health, Settings, Setup
-from arena_cli.ground import templates
-from arena_cli.ground.errors import (
-    AgentOverloaded,
-    AgentProtocolError,
-    AgentRefused,
-    AgentTimeout,
-)
-from arena_cli.ground.protocol import (
+from arena_cli.errors import AgentOverloaded, AgentProtocolError, AgentRefused, AgentTimeout
+from arena_cli.protocol import (
     AgentInput,
     AgentOutput,
     Attachment,
@@ -39,7 +33,8 @@ from arena_cli.ground.protocol import (
     TextDelta,
     Usage,
 )
-from arena_cli.ground.userpattern import UserPattern
+from arena_cli.util import templates
+from arena_cli.util.user_pattern import UserPattern
 from arena_cli.yamlio.nodes import Loc
 
 Failure = Literal["timeout", "error", "overloaded", "refused", "empty"]
@@ -165,7 +160,7 @@ def _entry(value: Any) -> Any:
 
 
 def _checked(text: str) -> str:
-    for name in templates.names(text):
+    for name in templates.list_placeholders(text):
         if name not in _NAMES and not name.startswith("env:"):
             known = ", ".join(f"${{{known}}}" for known in _NAMES)
             raise ValueError(f"unknown ${{{name}}}: there are {known}; a literal ${{ is $${{")
@@ -276,4 +271,4 @@ def _filled(say: str, input: AgentInput, text: str) -> str:
     last = next(reversed(input.triggers()), None)
     author = (last.author_name or last.author_id) if last else ""
     values = {"message": text, "author": author, "turn": str(input.turn)}
-    return templates.filled(say, values.get)
+    return templates.fill_template(say, values.get)

@@ -1,1 +1,1 @@
-"""The commands: parse, call once, print. One file a group."""
+"""The command line."""

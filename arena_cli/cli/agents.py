@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arena_cli.cli import common, complete, interrupt
-from arena_cli.ground import exits
-from arena_cli.ground.errors import FileFaults, UsageError
+from arena_cli import errors
+from arena_cli.adapters import base, pricing
+from arena_cli.cli import common, complete, trust
+from arena_cli.context import tokens
+from arena_cli.context.window import sizes
+from arena_cli.errors import FileFaults, UsageError
+from arena_cli.reports import lines as lines_module
+from arena_cli.reports.lines import INDENT
+from arena_cli.scenarios import select
+from arena_cli.session import approvals, one_shot
+from arena_cli.session.one_shot import Tried
+from arena_cli.util.text import escape_line, escape_text
+from arena_cli.workspace import mentions, models, relevance, scaffold, workspace
+from arena_cli.workspace.agents import read_dotenv
+from arena_cli.workspace.models import Member, TeamConfig
+from arena_cli.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from arena_cli.adapters.api.models import Known
-    from arena_cli.team.model import AgentProfile
-    from arena_cli.team.newcomer import Newcomer
-    from arena_cli.team.search import Match
-    from arena_cli.team.workspace import Workspace
+    from arena_cli.adapters.pricing import Known
+    from arena_cli.workspace.models import AgentProfile
+    from arena_cli.workspace.relevance import KeywordMatch
+    from arena_cli.workspace.scaffold import Newcomer
+
 
 ListAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON list.")]
 NewId = Annotated[str, typer.Argument(metavar="ID", help="What it is called by: @ID.")]
@@ -115,7 +129,6 @@ def agents(context: typer.Context, as_json: ListAsJson = False) -> None:
 
 
 def _line_of(profile: AgentProfile, *more: str) -> str:
-    from arena_cli.ground.text import shown_line
 
     facts = [
         f"{profile.avatar} {profile.name or profile.agent_id}".strip(),
@@ -125,7 +138,7 @@ def _line_of(profile: AgentProfile, *more: str) -> str:
         "" if profile.member else "not a member",
         *more,
     ]
-    return " · ".join(shown_line(fact) for fact in facts if fact)
+    return " · ".join(escape_line(fact) for fact in facts if fact)
 
 
 @agents_app.command("find")
@@ -138,9 +151,8 @@ def find(
     as_json: ListAsJson = False,
 ) -> None:
     """Find agents by skill, keyword, name or role prompt, best first. Exits 1 if there is none."""
-    from arena_cli.team import search
 
-    found = search.find(common.workspace_of(context).loaded.values(), keywords)
+    found = relevance.find_agents(common.workspace_of(context).loaded.values(), keywords)
     if as_json:
         common.say_json(
             [
@@ -152,10 +164,10 @@ def find(
         common.say(_line_of(one.profile, f"found: {', '.join(map(_told, one.matches))}"))
     if not found:
         common.warn("no agent matches; `arena agents` lists all of them with their skills")
-        raise typer.Exit(exits.NOT_HELD)
+        raise typer.Exit(errors.EXIT_NOT_HELD)
 
 
-def _told(match: Match) -> str:
+def _told(match: KeywordMatch) -> str:
     if match.field == "role_prompt":
         return f"{match.keyword} in its role prompt"
     return f"{match.field} {match.text}"
@@ -167,8 +179,6 @@ def check(context: typer.Context, connect: Connect = False) -> None:
 
     Without --connect it starts and contacts nothing.
     """
-    from arena_cli.cli import trust
-    from arena_cli.scenario.load import select
 
     outside = context.obj.allow_outside
     files = select.everything(common.root_of(context), anywhere=outside)
@@ -185,16 +195,14 @@ def check(context: typer.Context, connect: Connect = False) -> None:
     _tell_models(loaded)
     _tell_windows(loaded)
     if not sound:
-        raise typer.Exit(exits.NOT_HELD)
+        raise typer.Exit(errors.EXIT_NOT_HELD)
 
 
 def _tell_folders(loaded: Workspace) -> None:
     """Print a warning per agent whose program runs where keys or sessions are."""
-    from arena_cli.ground.text import shown_line
-    from arena_cli.session import standing
 
-    for agent_id, names in standing.exposed(loaded).items():
-        agent = shown_line(agent_id)
+    for agent_id, names in approvals.exposed(loaded).items():
+        agent = escape_line(agent_id)
         common.warn(
             f"warning: {agent}: its program can read {' and '.join(names)} of the workspace from"
             f" its `cwd`\n  give it a folder of its own: `cwd: work/{agent}`"
@@ -203,14 +211,12 @@ def _tell_folders(loaded: Workspace) -> None:
 
 def _tell_models(loaded: Workspace) -> None:
     """A line per agent behind an API: what is known of its model, and from where."""
-    from arena_cli.adapters.api import models
-    from arena_cli.ground.text import shown_line
 
     for agent_id, profile in loaded.profiles.items():
-        known = models.known(profile.adapter, loaded.file.models)
+        known = pricing.known(profile.adapter, loaded.file.models)
         if known is None:
             continue
-        agent, model = shown_line(agent_id), shown_line(known.model)
+        agent, model = escape_line(agent_id), escape_line(known.model)
         common.say(f"       {agent} · model {model} · {_told_of(known)}")
         asked = profile.context.window_tokens
         if known.window_tokens is not None and asked > known.window_tokens:
@@ -222,16 +228,14 @@ def _tell_models(loaded: Workspace) -> None:
 
 def _tell_windows(loaded: Workspace) -> None:
     """A warning per agent whose role leaves no room for messages."""
-    from arena_cli.context import tokens, window
-    from arena_cli.ground.text import shown_line
 
     for agent_id, one in loaded.loaded.items():
-        takes, reserved = window.sizes(one.profile.context)
+        takes, reserved = sizes(one.profile.context)
         room = takes - reserved
         role = tokens.estimate(one.role_prompt)
         if role >= room:
             common.warn(
-                f"warning: {shown_line(agent_id)}: its `role_prompt` takes ~{role} tokens, and its"
+                f"warning: {escape_line(agent_id)}: its `role_prompt` takes ~{role} tokens, and its"
                 f" window has room for {room}: it is shown the newest messages and no others\n"
                 "  shorten it, or raise `context.window_tokens`"
             )
@@ -251,18 +255,16 @@ def print_health(loaded: Workspace, *agents: str, connect: bool) -> bool:
 
     To `connect`, the workspace must be trusted.
     """
-    from arena_cli.ground.text import shown_line
-    from arena_cli.session import health
 
     sound = True
     place = common.place_of(loaded, wait_s=0, connects=connect)
-    asked = health.of(place, [loaded.profiles[one] for one in agents or loaded.profiles])
-    for agent, one in interrupt.run(asked, hint="").items():
+    asked = one_shot.of(place, [loaded.profiles[one] for one in agents or loaded.profiles])
+    for agent, one in common.run(asked, hint="").items():
         sound = sound and one.ok
         state = "ok" if one.ok else "NOT OK"
         what = one.detail.removeprefix(f"{agent}: ")
-        detail = f" · {shown_line(what)}" if what else ""
-        common.say(f"{state:6} {shown_line(agent)}{detail}")
+        detail = f" · {escape_line(what)}" if what else ""
+        common.say(f"{state:6} {escape_line(agent)}{detail}")
     return sound
 
 
@@ -287,9 +289,6 @@ def add(
     arena agents add local --adapter openai --preset ollama --model qwen3
     arena agents add clerk --adapter cli -- python3 bots/clerk.py
     """
-    from arena_cli.adapters import registry
-    from arena_cli.cli import trust
-    from arena_cli.team import environ, newcomer
 
     adapter: dict[str, object] = {"type": kind}
     for key, value in (
@@ -300,23 +299,23 @@ def add(
     ):
         if value:
             adapter[key] = value
-    for key, value in newcomer.settings_of(settings or ()).items():
+    for key, value in scaffold.parse_settings(settings or ()).items():
         if key in adapter:
             raise UsageError(f"--set {key}: it is given twice", "give it once")
         adapter[key] = value
     root, is_new = _root_for_another(context)
-    shape = registry.settings_type(kind)
-    suggested = shape.suggested({**environ.read_dotenv(root), **os.environ}) if shape else {}
-    data = newcomer.profile(agent_id, adapter, name=name, role_prompt=role)
-    new = newcomer.check(
+    shape = base.settings_type(kind)
+    suggested = shape.suggested({**read_dotenv(root), **os.environ}) if shape else {}
+    data = scaffold.build_profile(agent_id, adapter, name=name, role_prompt=role)
+    new = scaffold.check_newcomer(
         root,
         data,
         team,
-        kinds=registry.KINDS,
+        kinds=base.KINDS,
         suggested=suggested,
         anywhere=context.obj.allow_outside,
     )
-    newcomer.write(new)
+    scaffold.write_newcomer(new)
     if is_new:
         common.warn(f"{root} is a workspace now: there was none in it or above it")
     may_connect = trust.add_written(new.workspace, new.agent_id, new.written)
@@ -325,37 +324,34 @@ def add(
 
 def _root_for_another(context: typer.Context) -> tuple[Path, bool]:
     """The workspace, or the current folder where nobody named one and none is found; if so."""
-    from arena_cli.team import workspace
 
     options: common.Options = context.obj
     try:
         return common.root_of(context), False
     except UsageError:
-        if options.workspace or os.environ.get(workspace.VARIABLE):
+        if options.workspace or os.environ.get(workspace.WORKSPACE_VARIABLE):
             raise
         return common.here(), True
 
 
 def _tell_added(new: Newcomer, *, connect: bool) -> None:
     """What was written, what is missing, and how to talk to it."""
-    from arena_cli.cli import trials
-    from arena_cli.ground.text import shown_line
 
-    common.say(shown_line(new.path))
-    for line in trials.below(new.shown.rstrip()):
+    common.say(escape_line(new.path))
+    for line in below(new.shown.rstrip()):
         common.say(line)
     if new.team_file:
-        common.say(f"{shown_line(new.team_file[0])}: {new.agent_id} is a member")
+        common.say(f"{escape_line(new.team_file[0])}: {new.agent_id} is a member")
     common.say("")
     print_health(new.workspace, new.agent_id, connect=connect)
     if new.shown != new.text:
         common.warn(
-            f"{shown_line(new.path)} holds a secret, for all who read it; "
+            f"{escape_line(new.path)} holds a secret, for all who read it; "
             "`${env:NAME}` in its place is filled from the environment, or from .env"
         )
     if new.by_hand:
         common.warn(
-            f"{shown_line(new.by_hand)} is written in a way that cannot be added to: put "
+            f"{escape_line(new.by_hand)} is written in a way that cannot be added to: put "
             f"{new.agent_id} under its `members`, so that it can be called"
         )
     for warning in new.warnings:
@@ -372,20 +368,86 @@ def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = F
 
     Exits 3 if it failed.
     """
-    from arena_cli.cli import trials, trust
-    from arena_cli.session import trial
 
     loaded = common.workspace_of(context)
-    member = trials.member(loaded, agent_id)
+    member = find_member(loaded, agent_id)
     trust.require_agents(loaded, member.id)
     place = common.place_of(loaded, wait_s=0, connects=True)
-    limit = member.profile.timeout_s or trials.limit_s(loaded)
+    limit = member.profile.timeout_s or limit_s(loaded)
     if sys.stderr.isatty():
         common.warn(f"asking {member.id}, for up to {limit:g} s")
-    tried = interrupt.run(trial.call(place, member, limit), hint="")
+    tried = common.run(one_shot.call(place, member, limit), hint="")
     if as_json:
-        common.say_json(trials.document(member, tried))
-    for line in trials.lines(member, tried) if not as_json else ():
+        common.say_json(document(member, tried))
+    for line in lines(member, tried) if not as_json else ():
         common.say(line)
     if not tried.works:
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(errors.EXIT_FAILED)
+
+
+def find_member(loaded: Workspace, called: str) -> Member:
+    """The agent of that id, name or alias, with `@` or without; of two so called, the first.
+
+    Raises UsageError.
+    """
+    members = [Member(one, one.name or one.agent_id) for one in loaded.profiles.values()]
+    found = mentions.Roster(members).whole(called.removeprefix("@").removeprefix("＠"))
+    one = loaded.loaded.get(
+        found.id if isinstance(found, mentions.Somebody) else models.normalize_id(called)
+    )
+    if one is None:
+        names = dict.fromkeys(name for member in members for name in (member.id, member.name))
+        hint = errors.suggest_nearest(called, names) or "`arena agents add` makes one"
+        raise UsageError(f"there is no agent `{escape_line(called)}`", hint)
+    profile = one.profile
+    return Member(profile, profile.name or profile.agent_id, role_prompt=one.role_prompt)
+
+
+def limit_s(loaded: Workspace) -> float:
+    """Seconds that a reply may take in the team that talks where none is named."""
+    is_team = loaded.file.team or any(one.member for one in loaded.profiles.values())
+    config = loaded.team(loaded.file.team).config if is_team else TeamConfig()
+    return config.turn_timeout_s
+
+
+def document(member: Member, tried: Tried) -> dict[str, Any]:
+    """The call as JSON."""
+    reply = tried.finished
+    return {
+        "agent": member.id,
+        "adapter": member.profile.adapter["type"],
+        "ok": tried.works,
+        "status": reply.status,
+        "latency_ms": reply.latency_ms,
+        "usage": reply.usage.model_dump() if reply.usage else None,
+        "sent": {"system": tried.system, "prompt": tried.prompt},
+        "content": reply.message.content if reply.message else None,
+        "error": reply.error,
+        "metadata": reply.metadata,
+    }
+
+
+def lines(member: Member, tried: Tried) -> Iterator[str]:
+    """The call as text: what was sent, what came, then whether it worked, time, tokens, cost."""
+    reply = tried.finished
+    came = reply.message.content if reply.message else str(reply.metadata.get("partial", ""))
+    parts = [("sent: system", tried.system), ("sent: prompt", tried.prompt), ("came", came)]
+    for title, text in parts:
+        if text.strip():
+            yield f"── {title}"
+            yield from below(text.rstrip())
+    state = "ok" if tried.works else "NOT OK"
+    told = [f"{state} {escape_line(member.id)}", f"{reply.latency_ms / 1000:.1f} s"]
+    if reply.usage:
+        told.append(lines_module.tokens(reply.usage))
+    if reply.status == "declined":
+        told.append("it declined, which is an answer too")
+    yield f"── {' · '.join(told)}"
+    if reply.error:
+        yield from below(reply.error.removeprefix(f"{member.id}: "))
+
+
+def below(text: str) -> Iterator[str]:
+    """The lines of an untrusted text, escaped and indented."""
+    for line in escape_text(text).split("\n"):
+        yield f"{INDENT}{line}".rstrip()

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
+import codecs
+import contextlib
 import json
+import locale
+import logging
 import os
+import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import typer
+from typer.core import TyperCommand
 
+from arena_cli import errors
+from arena_cli.adapters import base
 from arena_cli.cli import streams
-from arena_cli.ground.errors import ArenaError, Fault, FileFaults, UsageError
+from arena_cli.errors import ArenaError, Fault, FileFaults, UsageError
+from arena_cli.session import approvals, store
+from arena_cli.session import session as session_module
+from arena_cli.session.session import Place
+from arena_cli.transcript import queries
+from arena_cli.util import files, process_signals
+from arena_cli.util.redaction import Redactor
+from arena_cli.util.text import escape_json, escape_line
+from arena_cli.workspace import agents
+from arena_cli.workspace.workspace import find_workspace, load_workspace
 
 if TYPE_CHECKING:
-    from arena_cli.ground.redact import Redactor
-    from arena_cli.scenario.load.file import Sorted
-    from arena_cli.scenario.load.select import Selected
-    from arena_cli.session.session import Place
+    from sys import UnraisableHookArgs
+
+    from arena_cli.scenarios.loader import Sorted
+    from arena_cli.scenarios.select import Selected
     from arena_cli.session.store import Stored
-    from arena_cli.team.model import Team
-    from arena_cli.team.workspace import Workspace
-    from arena_cli.transcript.read import Problem
+    from arena_cli.transcript.reader import Problem
+    from arena_cli.workspace.models import Team
+    from arena_cli.workspace.workspace import Workspace
 
 
 @dataclass
@@ -56,20 +75,17 @@ def root_of(context: typer.Context) -> Path:
 
 
 def _root_of(options: Options) -> Path:
-    from arena_cli.team import workspace
 
-    return workspace.find(here(), options.workspace, os.environ)
+    return find_workspace(here(), options.workspace, os.environ)
 
 
 def _warn_of_left(root: Path) -> bool:
     """Warn of the processes that a killed arena left running; return whether there are any."""
-    from arena_cli.ground.text import shown_line
-    from arena_cli.session import left
 
-    strays = left.behind(root)
+    strays = approvals.behind(root)
     for stray in strays:
-        agent = f" of agent {shown_line(stray.agent)}" if stray.agent else ""
-        program = f" ({shown_line(stray.program)})" if stray.program else ""
+        agent = f" of agent {escape_line(stray.agent)}" if stray.agent else ""
+        program = f" ({escape_line(stray.program)})" if stray.program else ""
         warn(f"still running after its arena was killed: process {stray.pid}{program}{agent}")
     if strays:
         pids = [str(stray.pid) for stray in strays]
@@ -85,11 +101,9 @@ def here() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError as error:
-        from arena_cli.ground.text import shown_line
-
         name = os.environ.get("PWD")
         raise UsageError(
-            f"the current folder was removed{f': {shown_line(name)}' if name else ''}",
+            f"the current folder was removed{f': {escape_line(name)}' if name else ''}",
             "`cd` to a folder that is there, also if this one was made anew, and run it again",
         ) from error
 
@@ -100,23 +114,17 @@ def workspace_of(context: typer.Context) -> Workspace:
 
 
 def _load(root: Path, options: Options) -> Workspace:
-    from arena_cli.adapters import registry
-    from arena_cli.team import workspace
 
-    return workspace.load(root, kinds=registry.KINDS, anywhere=options.allow_outside)
+    return load_workspace(root, kinds=base.KINDS, anywhere=options.allow_outside)
 
 
 def redactor_of(options: Options) -> Redactor:
     """Return the workspace's redactor; without a sound workspace, that of the environment."""
-    from arena_cli.ground.redact import Redactor
-    from arena_cli.team import environ
 
     try:
-        from arena_cli.session import session
-
-        return session.redactor_of(place_of(_load(_root_of(options), options), wait_s=0))
+        return session_module.redactor_of(place_of(_load(_root_of(options), options), wait_s=0))
     except Exception:  # noqa: BLE001 - it is called where something has failed already
-        return Redactor(environ.secret_variables(os.environ))
+        return Redactor(agents.collect_secret_variables(os.environ))
 
 
 def avatars_of(context: typer.Context) -> dict[str, str]:
@@ -133,14 +141,14 @@ def scenarios_of(context: typer.Context, selected: Selected) -> tuple[Workspace,
 
     Raises FileFaults with every fault of every file where the workspace has some.
     """
-    from arena_cli.scenario.load import file
+    from arena_cli.scenarios import loader
 
     try:
         loaded = workspace_of(context)
     except FileFaults as error:
-        faults = file.shape_faults(selected, root_of(context), anywhere=context.obj.allow_outside)
+        faults = loader.shape_faults(selected, root_of(context), anywhere=context.obj.allow_outside)
         raise FileFaults([*error.faults, *faults]) from error
-    return loaded, file.sort(selected, loaded)
+    return loaded, loader.sort(selected, loaded)
 
 
 def warn_of_faults(faults: Iterable[Fault]) -> None:
@@ -151,7 +159,6 @@ def warn_of_faults(faults: Iterable[Fault]) -> None:
 
 def stored_of(context: typer.Context, session: str | None) -> Stored:
     """The session of that name; without one, the last. Raises UsageError."""
-    from arena_cli.session import store
 
     root = root_of(context)
     return store.find(root, session) if session is not None else store.last(root)
@@ -159,9 +166,8 @@ def stored_of(context: typer.Context, session: str | None) -> Stored:
 
 def team_of(loaded: Workspace, stored: Stored | None, name: str | None = None) -> Team:
     """The team of that name, else the session's, else the workspace's, else every agent."""
-    from arena_cli.transcript import passage
 
-    known = passage.session_of(stored.transcript) if stored and name is None else None
+    known = queries.session_of(stored.transcript) if stored and name is None else None
     return loaded.team(known.team if known else name or loaded.file.team)
 
 
@@ -170,15 +176,13 @@ def place_of(loaded: Workspace, *, wait_s: float, connects: bool = False) -> Pla
 
     Unless it `connects` it serves commands that only read; `trust` decides about all others.
     """
-    from arena_cli.session.session import Place
-    from arena_cli.team import environ
 
     return Place(
         workspace=loaded.root,
         durability=loaded.file.durability or "fsync",
         language=loaded.file.language,
         redact=loaded.file.redact,
-        environ={**environ.read_dotenv(loaded.root), **os.environ},
+        environ={**agents.read_dotenv(loaded.root), **os.environ},
         profiles=tuple(loaded.profiles.values()),
         wait_s=wait_s,
         models=loaded.file.models,
@@ -208,12 +212,179 @@ def say(text: str) -> None:
 def say_json(value: Any) -> None:
     """A value as JSON on stdout; see `say`."""
     streams.speak_utf8()
-    from arena_cli.ground.text import shown_json
 
-    say(shown_json(json.dumps(value, ensure_ascii=False, indent=2)))
+    say(escape_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 def warn_of(transcript: Path, problems: Iterable[Problem]) -> None:
     """A line on stderr for each line of a transcript that was skipped."""
     for problem in problems:
         warn(f"{transcript}:{problem.line}: {problem.what}")
+
+
+_BOMS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+# Of all wrong uses typer names only this one's children.
+_WrongUse = cast("type[Exception]", typer.BadParameter.__base__)
+
+
+class Command(TyperCommand):
+    """A command that takes a message; whoever did not quote it is told how."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, as every command does."""
+        try:
+            return super().parse_args(ctx, args)
+        except _WrongUse as error:
+            wrong: Any = error
+            hint = _hint(wrong)
+            if hint:
+                wrong.message += f"\n  {hint}"
+            raise
+
+
+def _hint(wrong: Any) -> str:
+    if type(wrong) is _WrongUse:  # too many arguments
+        return 'Quote a message of several words: arena send "hello there"'
+    if not getattr(wrong, "possibilities", True):  # an option that is like no other
+        return 'Put `--` before a message that begins with `-`: arena send -- "- hello"'
+    return ""
+
+
+def given(argument: str | None, file: Path | None) -> str:
+    """The text to send: the argument, a file, or stdin where it is a pipe or `-`."""
+    if argument is not None and file is not None:
+        raise UsageError("a MESSAGE and --file were given", "Give one of them.")
+    if file is not None:
+        return _read(file)
+    if argument is not None and argument != "-":
+        return argument
+    if argument is None and sys.stdin.isatty():
+        raise UsageError("there is no message", 'Say something: `arena send "hello"`.')
+    return _read(None)
+
+
+def _read(file: Path | None) -> str:
+    """The text of a file, or of stdin, without its last line end."""
+    name = file or "stdin"
+    try:
+        data = files.read_input(file) if file else sys.stdin.buffer.read()
+    except OSError as error:
+        what = "this file" if file else "it"
+        raise UsageError(f"{name}: cannot read {what}: {error.strerror or error}") from error
+    return decoded(data, str(name)).removesuffix("\n").removesuffix("\r")
+
+
+def decoded(data: bytes, name: str) -> str:
+    """Bytes from outside as text: by their byte order mark, as UTF-8, else by the locale.
+
+    What cannot be read so is replaced; a line on stderr tells it of `name`.
+    """
+    marked = [encoding for bom, encoding in _BOMS.items() if data.startswith(bom)]
+    encodings = marked or ["utf-8", locale.getencoding()]
+    for encoding in encodings:
+        with contextlib.suppress(UnicodeDecodeError):
+            return data.decode(encoding)
+    tried = " or ".join(dict.fromkeys(one.upper().removesuffix("-SIG") for one in encodings))
+    warn(f"{name}: not all of it is {tried}; what is not was replaced by \ufffd")
+    warn("  Give the message as UTF-8, or with a byte order mark.")
+    return data.decode(encodings[-1], "replace")
+
+
+T = TypeVar("T")
+
+
+class Interrupted(BaseException):
+    """The user, or the system, asked arena to stop."""
+
+    exit_code = errors.EXIT_INTERRUPTED
+
+
+def install() -> None:
+    """Make the signals raise Interrupted wherever no loop runs."""
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - given by signal
+        raise Interrupted("interrupted")
+
+    process_signals.set_handlers(stop)
+    before = sys.unraisablehook
+
+    def exit_if_interrupted(unraisable: UnraisableHookArgs) -> None:
+        """Exit where the signal hit code that cannot raise: Python would drop the exception."""
+        if not issubclass(unraisable.exc_type, Interrupted):
+            before(unraisable)
+            return
+        with contextlib.suppress(OSError):
+            print("arena: interrupted", file=sys.stderr, flush=True)
+        os._exit(errors.EXIT_INTERRUPTED)
+
+    sys.unraisablehook = exit_if_interrupted
+
+
+def run(work: Coroutine[Any, Any, T], *, hint: str) -> T:
+    """Run a coroutine; a signal cancels it, so that it can write down how far it came.
+
+    `hint` says how to go on. A second signal cancels the writing down too, and a third one what
+    never comes back to the loop, as an adapter from elsewhere may. Raises Interrupted.
+    """
+    caught = _Signals()
+    before = process_signals.set_handlers(caught.stop)
+    try:
+        return asyncio.run(caught.cancel(work))
+    except asyncio.CancelledError:
+        if caught.count == 0:
+            raise
+    except RuntimeError:  # that the loop was stopped
+        if caught.count < 2:
+            raise
+        # What was left in the middle complains when it is collected.
+        sys.unraisablehook = lambda _: None
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    raise Interrupted(f"interrupted\n  {hint}" if hint else "interrupted")
+
+
+class _Signals:
+    """The signals while a loop runs; `count` is how many came.
+
+    The first cancels the work, the second stops the loop. The third raises KeyboardInterrupt in
+    whatever runs: nothing of arena's own takes that for a fault to go on from. The end of a
+    terminal may be told twice, by the system and by the shell, so it never counts as a second one.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Future[Any] | None = None
+
+    async def cancel(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine that the first signal cancels."""
+        self._loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(work)
+        self._task = task
+        if self.count:  # it came before the loop ran
+            task.cancel()
+        return await task
+
+    def stop(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - given by signal
+        """Handle a signal."""
+        if self.count and number in process_signals.HANGUPS:
+            return
+        self.count += 1
+        if self.count > 2:
+            raise KeyboardInterrupt
+        if self.count == 2:
+            # The threads that wait for programs complain that the loop is gone.
+            logging.getLogger("asyncio").disabled = True
+        if self._loop is None or self._task is None:
+            return
+        with contextlib.suppress(RuntimeError):  # the loop was closed: all is done
+            act = self._task.cancel if self.count == 1 else self._loop.stop
+            self._loop.call_soon_threadsafe(act)

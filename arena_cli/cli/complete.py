@@ -16,7 +16,10 @@ from pathlib import Path
 
 import typer
 
-from arena_cli.ground.text import shown_line
+from arena_cli.adapters import base
+from arena_cli.session import store
+from arena_cli.util.text import escape_line
+from arena_cli.workspace import workspace
 
 # Harmless anywhere in a word, and only behind its beginning: there `-` makes an option, `@` and `%`
 # variables of PowerShell and fish. A `,` parts PowerShell's lists, a `:` zsh's descriptions.
@@ -28,7 +31,6 @@ def complete_sessions(context: typer.Context, incomplete: str) -> list[str]:
     """Sessions, the last written first."""
 
     def names(root: Path) -> Iterable[str]:
-        from arena_cli.session import store
 
         return (one.name for one in store.stored(root))
 
@@ -39,10 +41,8 @@ def complete_agents(context: typer.Context, incomplete: str) -> list[str]:
     """Agents by id, then by their other names."""
 
     def names(root: Path) -> Iterable[str]:
-        from arena_cli.adapters import registry
-        from arena_cli.team import workspace
 
-        profiles = workspace.load(root, kinds=registry.KINDS, anywhere=True).profiles
+        profiles = workspace.load_workspace(root, kinds=base.KINDS, anywhere=True).profiles
         others = (name for one in profiles.values() for name in (one.name, *one.aliases) if name)
         return dict.fromkeys((*profiles, *others))
 
@@ -64,20 +64,18 @@ def complete_scenarios(context: typer.Context, incomplete: str) -> list[str]:
 
 def complete_kinds(incomplete: str) -> list[str]:
     """Kinds of adapters, with or without a workspace."""
-    from arena_cli.adapters import registry
 
-    return [kind for kind in registry.known() if kind.startswith(incomplete) and _is_plain(kind)]
+    return [kind for kind in base.known() if kind.startswith(incomplete) and _is_plain(kind)]
 
 
 def _offered(
     names: Callable[[Path], Iterable[str]], context: typer.Context, incomplete: str
 ) -> list[str]:
     """The names in a workspace that begin with what is typed; none where anything goes wrong."""
-    from arena_cli.team import workspace
 
     try:
         named = context.find_root().params.get("workspace")
-        root = workspace.find(Path.cwd(), Path(named) if named else None, os.environ)
+        root = workspace.find_workspace(Path.cwd(), Path(named) if named else None, os.environ)
         found = list(names(root))
     except Exception:  # noqa: BLE001 - nothing may be printed between a prompt and its cursor
         return []
@@ -87,7 +85,7 @@ def _offered(
 def _is_plain(name: str) -> bool:
     """Whether every shell takes it as one word that means itself, and all of it is seen."""
     return (
-        name == shown_line(name) != ""
+        name == escape_line(name) != ""
         and all(char in _BEHIND or _is_letter(char) for char in name)
         and (name[0] in _ANYWHERE or _is_letter(name[0]))
     )
@@ -99,6 +97,5 @@ def _is_letter(char: str) -> bool:
 
 
 def _stems(folder: Path, suffix: str = ".yaml") -> list[str]:
-    from arena_cli.team import files
 
-    return [name.removesuffix(suffix) for name in files.names(folder, suffix)]
+    return [name.removesuffix(suffix) for name in workspace.list_files(folder, suffix)]

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arena_cli.cli import common, complete
-from arena_cli.cli.knowledge_options import Connect
-from arena_cli.cli.look import OneSession
+from arena_cli.adapters import contacts
+from arena_cli.cli import common, complete, trust
+from arena_cli.cli.notes import Connect
+from arena_cli.cli.sessions import OneSession
+from arena_cli.context import render
+from arena_cli.reports.lines import here
+from arena_cli.session import context_report
+from arena_cli.util.text import escape_line, escape_text
 
 if TYPE_CHECKING:
-    from arena_cli.report.words import Words
-    from arena_cli.session.explaining import Explained
+    from arena_cli.reports.lines import Words
+    from arena_cli.session.context_report import Explained
+
 
 Agent = Annotated[
     str,
@@ -35,10 +41,6 @@ def context(
 
     A server that makes embeddings is asked only with --connect.
     """
-    from arena_cli.adapters import contacts
-    from arena_cli.cli import trust
-    from arena_cli.report import words
-    from arena_cli.session import explaining
 
     loaded = common.workspace_of(context)
     stored = common.stored_of(context, session)
@@ -47,11 +49,11 @@ def context(
         embedding = loaded.file.memory.embedding
         trust.require(loaded, lambda env: contacts.of((), embedding, dotenv=env))
     place = common.place_of(loaded, wait_s=0, connects=connect)
-    explained = explaining.of(place, stored, team, agent)
+    explained = context_report.of(place, stored, team, agent)
     if as_json:
         common.say_json(document(explained))
         return
-    for line in lines(explained, words.here()):
+    for line in lines(explained, here()):
         common.say(line)
 
 
@@ -94,13 +96,11 @@ def document(explained: Explained) -> dict[str, Any]:
 
 def lines(explained: Explained, say: Words) -> Iterator[str]:
     """It as text: each layer with its tokens and the reason for it, then the input as it reads."""
-    from arena_cli.context import render
-    from arena_cli.ground.text import shown, shown_line
 
     yield say(
         "{who} would be shown {tokens} of {room} tokens (a window of {window}, {reserved} of it"
         " for the answer)",
-        who=shown_line(explained.member.name),
+        who=escape_line(explained.member.name),
         tokens=f"~{explained.built.input_tokens:,}",
         room=f"{explained.window - explained.reserved:,}",
         window=f"{explained.window:,}",
@@ -110,14 +110,14 @@ def lines(explained: Explained, say: Words) -> Iterator[str]:
         count = f"{explained.counted(estimated):,}"
         yield f"  {say(name)} · {say('~{count} tokens', count=count)} · {why}"
         for sign, note, reason in _below(name, explained, say):
-            yield f"    {sign} {shown_line(note)} · {shown_line(reason)}"
+            yield f"    {sign} {escape_line(note)} · {escape_line(reason)}"
     if explained.built.input.prefer_concise:
         yield f"  {say('asked to be concise: its window is filling up')}"
     system, prompt = render.render(explained.built.input)
     for name, text in (("system", system), ("prompt", prompt)):
         yield ""
         yield f"── {say(name)}"
-        yield shown(text.rstrip())
+        yield escape_text(text.rstrip())
 
 
 def _layers(explained: Explained, say: Words) -> Iterator[tuple[str, int, str]]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from arena_cli.ground.text import shown, shown_line
-from arena_cli.report.spans import INDENT
-from arena_cli.report.words import Words
+from arena_cli.reports.lines import INDENT, Words
 from arena_cli.session.preview import Asked, Judged, Preview
+from arena_cli.util.text import escape_line, escape_text
 
 
 def document(preview: Preview) -> dict[str, Any]:
@@ -43,12 +42,12 @@ def document(preview: Preview) -> dict[str, Any]:
 
 def lines(preview: Preview, say: Words) -> Iterator[str]:
     """The preview as text, without line ends."""
-    name = shown_line(preview.session or "")
+    name = escape_line(preview.session or "")
     if preview.is_new:
         session = say("a new session {name}", name=name) if name else say("a new session")
     else:
         session = say("session {name}", name=name)
-    team = preview.team and say("team {name}", name=shown_line(preview.team))
+    team = preview.team and say("team {name}", name=escape_line(preview.team))
     yield say("dry run: nobody is called, nothing is written")
     yield f"{session} · {team or say('every agent')}"
     if preview.busy:
@@ -70,14 +69,14 @@ def lines(preview: Preview, say: Words) -> Iterator[str]:
 def _message(preview: Preview, say: Words) -> Iterator[str]:
     message = preview.message
     redacted = f" · {say('redacted')}" if preview.redacted else ""
-    yield f"{shown_line(message.author_name)}{redacted}"
-    for line in shown(message.content).split("\n") if message.content else ():
+    yield f"{escape_line(message.author_name)}{redacted}"
+    for line in escape_text(message.content).split("\n") if message.content else ():
         yield INDENT + line if line else ""
     for part in message.attachments:
         size = say("{count} bytes", count=part.size)
-        yield f"{INDENT}[{say.enum(part.type)}: {shown_line(part.name)}, {size}]"
+        yield f"{INDENT}[{say.enum(part.type)}: {escape_line(part.name)}, {size}]"
     if preview.unresolved:
-        said = say(", ").join(f"@{shown_line(name)}" for name in preview.unresolved)
+        said = say(", ").join(f"@{escape_line(name)}" for name in preview.unresolved)
         yield f"{INDENT}{say('nobody is called {names}', names=said)}"
 
 
@@ -86,7 +85,7 @@ def _must(preview: Preview, say: Words) -> Iterator[str]:
     for one in preview.must:
         yield f"{INDENT}{_name(one)} · {_context(one, say)}"
     if preview.deferred:
-        deferred = say(", ").join(shown_line(agent) for agent in preview.deferred)
+        deferred = say(", ").join(escape_line(agent) for agent in preview.deferred)
         yield say("deferred to the next turn: {who}", who=deferred)
 
 
@@ -101,7 +100,7 @@ def _others(preview: Preview, say: Words) -> Iterator[str]:
         decision = say("asked") if one.asked else say("passed over")
         told = [_name(one), decision, _judgement(one, preview, say)]
         if one.hits:
-            words = say(", ").join(shown_line(word) for word in one.hits)
+            words = say(", ").join(escape_line(word) for word in one.hits)
             told.append(say("found: {words}", words=words))
         yield INDENT + " · ".join(told)
         if one.asked:
@@ -135,7 +134,7 @@ def _sums(preview: Preview, say: Words) -> Iterator[str]:
     may = _sum([one.asked for one in preview.others if one.asked])
     if not preview.must and not may:
         first = next((one.agent for one in preview.others), "id")
-        call = say("To call one, name it in the message: {name}", name=f"@{shown_line(first)}")
+        call = say("To call one, name it in the message: {name}", name=f"@{escape_line(first)}")
         yield say("Nobody would be asked. {call}", call=call)
         return
     total = say("~{tokens} tokens in turn 1", tokens=must + may)
@@ -148,4 +147,4 @@ def _sum(asked: list[Asked]) -> int:
 
 
 def _name(one: Asked | Judged) -> str:
-    return shown_line(f"{one.name} ({one.agent})" if one.name != one.agent else one.agent)
+    return escape_line(f"{one.name} ({one.agent})" if one.name != one.agent else one.agent)

@@ -13,19 +13,24 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
+from arena_cli.adapters.http import MOST_TEXT_BYTES
 from arena_cli.cli import common, streams
-from arena_cli.cli.look import OneSession
-from arena_cli.ground import wholefile
-from arena_cli.ground.errors import DiskRefused, UsageError
-from arena_cli.ground.text import shown_line
+from arena_cli.cli.sessions import OneSession
+from arena_cli.errors import DiskRefused, UsageError
+from arena_cli.protocol import Attachment
+from arena_cli.reports.audit import render
+from arena_cli.reports.audit.audit import Record, written
+from arena_cli.transcript import queries, reader
+from arena_cli.transcript.events import parse
+from arena_cli.util import files
+from arena_cli.util.text import escape_line
 
 if TYPE_CHECKING:
-    from arena_cli.ground.protocol import Attachment
-    from arena_cli.ground.redact import Redactor
-    from arena_cli.report.audit.record import Record
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import Event
-    from arena_cli.transcript.read import Problem
+    from arena_cli.transcript.reader import Problem
+    from arena_cli.util.redaction import Redactor
+
 
 STDOUT = "-"
 _CHUNK = 65_536  # characters that are written at once
@@ -84,16 +89,11 @@ def _by_ending(output: Path | None) -> Format:
 
 def _writer(chosen: Format) -> Callable[[Record], Iterator[str]]:
     if chosen == "md":
-        from arena_cli.report.audit import markdown
-
-        return markdown.written
+        return render.written
     if chosen == "csv":
-        from arena_cli.report.audit import table
+        return render.written_table
 
-        return table.written
-    from arena_cli.report.audit import document
-
-    return document.written
+    return written
 
 
 def _record(
@@ -107,32 +107,29 @@ def _record(
 
     `tell` hears of each line that cannot be read.
     """
-    from arena_cli.report.audit.record import Record
-    from arena_cli.transcript import passage, read
 
     def events() -> Iterator[Event]:
-        for line in read.lines(stored.transcript):
+        for line in reader.lines(stored.transcript):
             if line.problem:
                 tell(line.problem)
                 record.unreadable += not line.problem.is_mended
             for event in line.events:
                 yield _redacted(event, redactor) if redactor else event
 
-    opening = passage.session_of(stored.transcript)
+    opening = queries.session_of(stored.transcript)
     record = Record(stored.name, opening, events(), audit=audit)
     return record
 
 
 def _redacted(event: Event, redactor: Redactor) -> Event:
     """Return the event without secrets: what became one later is in the transcript."""
-    from arena_cli.transcript import events
 
     record = event.model_dump(mode="json")
     changed = redactor.value(record)
     if changed == record:
         return event
     try:
-        return events.parse(changed) or event
+        return parse(changed) or event
     except ValueError as error:
         raise UsageError(
             f"event {event.seq} cannot be redacted: {error}",
@@ -165,7 +162,7 @@ def _print(pieces: Iterable[str]) -> None:
 def _write(path: Path, pieces: Iterable[str], stored: Stored) -> None:
     """Write a file whole, or leave it as it was. Raises UsageError, DiskRefused."""
     target = Path(os.path.realpath(path))
-    shown = shown_line(str(path))
+    shown = escape_line(str(path))
     if target.is_dir():
         raise UsageError(f"--output: {shown} is a folder", "Name a file in it.")
     if target.exists() and target.samefile(stored.transcript):
@@ -173,14 +170,14 @@ def _write(path: Path, pieces: Iterable[str], stored: Stored) -> None:
             f"--output: {shown} is the transcript itself", "Name another file; nothing was written."
         )
     is_device = target.exists() and not target.is_file()
-    part = target if is_device else wholefile.beside(target)
+    part = target if is_device else files.temporary_path(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with part.open("w", encoding="utf-8", errors="replace", newline="") as file:
             _fill(file, pieces)
         if not is_device:
             part.replace(target)
-            wholefile.sweep(target.parent, target.name)
+            files.remove_leftovers(target.parent, target.name)
     except OSError as error:
         raise DiskRefused(f"{shown}: could not write: {error.strerror or error}") from error
     finally:
@@ -198,9 +195,6 @@ def attachment(stored: Stored, most_tokens: int) -> Attachment:
     """The audit of a session as a file that goes with a message: the newest whole entries of it, if
     all were more than an agent is sent, or than so many tokens by arena's estimate.
     """
-    from arena_cli.adapters.api.attached import MOST_TEXT_BYTES
-    from arena_cli.ground.protocol import Attachment
-    from arena_cli.report.audit import markdown
 
-    content = markdown.newest(_record(stored, audit=True), MOST_TEXT_BYTES, most_tokens)
+    content = render.newest(_record(stored, audit=True), MOST_TEXT_BYTES, most_tokens)
     return Attachment(type="file", name=f"audit-{stored.name}.md", data=content)

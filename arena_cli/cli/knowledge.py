@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from arena_cli.cli import common, knowledge_inspect, knowledge_search, notes
-from arena_cli.cli.knowledge_options import (
+from arena_cli.cli import common, knowledge_search, notes
+from arena_cli.cli.notes import (
     AKind,
     AsJson,
     AStatus,
@@ -31,16 +31,21 @@ from arena_cli.cli.knowledge_options import (
     Wait,
     WhyRejected,
 )
-from arena_cli.ground.errors import UsageError
-from arena_cli.ground.text import shown_line
+from arena_cli.errors import UsageError
+from arena_cli.notes import markdown
+from arena_cli.notes.model import Draft
+from arena_cli.session import shelves
+from arena_cli.session.notes import check, copy_of
+from arena_cli.util.text import escape_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from arena_cli.memory.lifecycle import Step
-    from arena_cli.memory.note import Note
-    from arena_cli.session.findnote import Named
+    from arena_cli.notes.lifecycle import Step
+    from arena_cli.notes.model import Note
+    from arena_cli.session.shelves import Named
+
 
 knowledge_app = typer.Typer(
     help="What the team remembers: notes, their approval and their trail.",
@@ -69,8 +74,6 @@ def add(
     wait: Wait = 600,
 ) -> None:
     """Write a note; one that says the same already is counted as seen again."""
-    from arena_cli.cli import messages
-    from arena_cli.memory.note import Draft
 
     if session is None and not last and not shared:
         raise UsageError(
@@ -83,9 +86,9 @@ def add(
     if kind is None:
         kind = old.shelf.folder.read(old.id).kind if old else "reference"
     draft = Draft(
-        notes.kind(kind),
+        notes.check_kind(kind),
         title,
-        messages.given(text, file) if text is not None or file is not None else "",
+        common.given(text, file) if text is not None or file is not None else "",
         source=source,
         importance=importance,
         tags=tuple(tag or ()),
@@ -109,13 +112,12 @@ def list_notes(
     as_json: AsJson = False,
 ) -> None:
     """List notes: without an option those of the last session, and the shared ones."""
-    from arena_cli.session import shelves
 
-    asked_kind = notes.kind(kind) if kind is not None else None
-    asked_status = notes.status(status) if status is not None else None
+    asked_kind = notes.check_kind(kind) if kind is not None else None
+    asked_status = notes.check_status(status) if status is not None else None
     found: list[Note] = []
     for shelf in notes.shelves(context, session, last=last, shared=shared):
-        there, problems = shelves.notes(shelf)
+        there, problems = shelves.list_notes(shelf)
         found += there
         for problem in problems:
             common.warn(str(problem))
@@ -141,19 +143,19 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print a note: what it says, and what is known of it."""
-    from arena_cli.memory import reading
-    from arena_cli.session import shelves
 
     among = notes.shelves(context, session, last=last, shared=shared)
     named = notes.find(context, note, among)
-    found = shelves.note(named.shelf, named.id)
+    found = shelves.find_note(named.shelf, named.id)
     if as_json:
         common.say_json(found.model_dump())
         return
     for line in notes.whole(found):
         common.say(line)
-    if reading.is_cut(found, named.shelf.folder.whole(named.id)):
-        common.warn(f"{shown_line(found.file)}: only what is shown of it is read, the rest is kept")
+    if markdown.is_cut(found, named.shelf.folder.whole(named.id)):
+        common.warn(
+            f"{escape_line(found.file)}: only what is shown of it is read, the rest is kept"
+        )
 
 
 @knowledge_app.command("submit", help="Ask for drafts to be approved.")
@@ -188,7 +190,6 @@ def approve(
     wait: Wait = 600,
 ) -> None:
     """Approve notes, drafts too; from then on they are superseded, not changed."""
-    from arena_cli.session import shelves
 
     named = _named(context, note, session, last=last, shared=shared)
     if share:
@@ -236,7 +237,6 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Print what was done to notes: when, by whom, why."""
-    from arena_cli.session import shelves
 
     among = notes.shelves(context, session, last=last, shared=shared)
     if note is not None:
@@ -249,10 +249,10 @@ def history(
         common.say_json([event.model_dump() for event in events])
         return
     for event in events:
-        common.say(notes.told(event))
+        common.say(notes.describe_note(event))
 
 
-knowledge_app.command("inspect")(knowledge_inspect.inspect)
+knowledge_app.command("inspect")(knowledge_search.inspect)
 knowledge_app.command("search")(knowledge_search.search)
 
 
@@ -266,12 +266,11 @@ def _named(
 
 
 def _check_shareable(named: Sequence[Named]) -> None:
-    from arena_cli.session import knowledge
 
     for one in named:
         if one.shelf.stored is None:
             raise UsageError(f"{one.id} is shared already", "Approve it without --share.")
-        knowledge.copy_of(one.shelf.folder.read(one.id), "")
+        copy_of(one.shelf.folder.read(one.id), "")
 
 
 def _step(
@@ -288,17 +287,16 @@ def _step(
 
     `skip`: those that are approved stay as they are.
     """
-    from arena_cli.session import knowledge, shelves
 
     done = ("approved",) if skip else ()
     for one in named:
-        knowledge.check(one.shelf, one.id, step, done=done)
+        check(one.shelf, one.id, step, done=done)
     after: dict[tuple[Path, str], Note] = {}
     for trail in dict.fromkeys(one.shelf.trail for one in named):
         here = [one for one in named if one.shelf.trail == trail]
         with notes.kept(context, here[0].shelf, by, wait) as keeper:
             for one in here:
-                current = shelves.note(one.shelf, one.id)
+                current = shelves.find_note(one.shelf, one.id)
                 is_done = current.status in done
                 after[trail, one.id] = current if is_done else keeper.step(one.id, step, reason)
     return [after[one.shelf.trail, one.id] for one in named]

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arena_cli.cli import common, notes
-from arena_cli.cli.knowledge_options import AsJson, Connect, InSession
-from arena_cli.ground.text import shown_line
+from arena_cli.adapters import contacts
+from arena_cli.cli import common, notes, trust
+from arena_cli.cli.notes import AsJson, By, Connect, InSession, OfLast, Shared, Wait
+from arena_cli.notes.index import Index
+from arena_cli.reports import lines
+from arena_cli.session import approvals, shelves, store
+from arena_cli.session import notes as notes_module
+from arena_cli.session.session import INDEX, own_notes, shared_notes
+from arena_cli.util.clock import SystemClock
+from arena_cli.util.text import escape_line
+from arena_cli.workspace import agents
 
 if TYPE_CHECKING:
-    from arena_cli.memory.finding import Hit
+    from arena_cli.notes.review import Finding
+    from arena_cli.notes.search import Hit
+    from arena_cli.reports.lines import Words
+    from arena_cli.session.notes import Inspected
+    from arena_cli.session.shelves import Shelf
+
 
 Question = Annotated[
     str, typer.Argument(metavar="QUERY", help="Words, or a question in any language.")
@@ -44,26 +59,21 @@ def search(
 
     Without --session in every session and among the shared ones; with it in this one and those.
     """
-    from arena_cli.adapters import contacts
-    from arena_cli.cli import trust
-    from arena_cli.memory.index import Index
-    from arena_cli.session import approvals, remembering, shelves, store
-    from arena_cli.team import environ
 
-    kinds = [notes.kind(name) for name in kind or ()]
+    kinds = [notes.check_kind(name) for name in kind or ()]
     root = common.root_of(context)
     loaded = common.workspace_of(context)
     sessions = [store.find(root, session)] if session is not None else store.stored(root)
-    own = [remembering.own_notes(one.folder, root) for one in sessions]
+    own = [own_notes(one.folder, root) for one in sessions]
     embedding = loaded.file.memory.embedding
     notes.finish(context, [shelves.of(root, one) for one in (*sessions, None)])
     if connect:
         trust.require(loaded, lambda env: contacts.of((), embedding, dotenv=env))
     index = Index(
-        store.sessions_of(root) / remembering.INDEX,
-        [*own, remembering.shared_notes(root)],
+        store.sessions_of(root) / INDEX,
+        [*own, shared_notes(root)],
         embedding=embedding,
-        environ={**environ.read_dotenv(root), **os.environ},
+        environ={**agents.read_dotenv(root), **os.environ},
         follow_trail=approvals.of_folder,
         connects=connect,
     )
@@ -79,7 +89,7 @@ def search(
         common.say_json({"hits": [_record(hit) for hit in found], "lack": lack})
         return
     if lack:
-        common.warn(f"arena: found by words alone: {shown_line(lack)}")
+        common.warn(f"arena: found by words alone: {escape_line(lack)}")
     for hit in found:
         common.say(_line(hit))
     if not found:
@@ -93,4 +103,118 @@ def _record(hit: Hit) -> dict[str, Any]:
 def _line(hit: Hit) -> str:
     note = hit.note
     facts = (f"{hit.score:.2f}", note.file, note.kind, note.standing, note.title, hit.why)
-    return " · ".join(shown_line(fact) for fact in facts)
+    return " · ".join(escape_line(fact) for fact in facts)
+
+
+Apply = Annotated[
+    bool,
+    typer.Option("--apply", help="Do what is proposed; contradictions are left to you."),
+]
+
+
+def inspect(
+    context: typer.Context,
+    session: InSession = None,
+    last: OfLast = False,
+    shared: Shared = False,
+    apply: Apply = False,
+    by: By = None,
+    as_json: AsJson = False,
+    wait: Wait = 600,
+) -> None:
+    """Find blockers that were solved, next actions older than 30 days, duplicates, contradictions.
+
+    Without an option those of the last session and the shared ones are looked through.
+    """
+
+    say = lines.here()
+    told: list[dict[str, Any]] = []
+    for shelf in notes.shelves(context, session, last=last, shared=shared):
+        done = _apply(context, shelf, by, wait) if apply else []
+        told += [{**_as_json(one, shelf), "applied": True} for one in done]
+        inspected = _inspected(shelf, say.language)
+        found, count = inspected.findings, inspected.notes
+        for problem in inspected.problems:
+            common.warn(str(problem))
+        told += [{**_as_json(one, shelf), "applied": False} for one in found]
+        if not as_json:
+            _tell(found, count, shelf, say, applied=apply)
+    if as_json:
+        common.say_json(told)
+
+
+def _inspected(shelf: Shelf, language: str) -> Inspected:
+
+    return notes_module.inspect(shelf, SystemClock().now(), language=language)
+
+
+def _apply(context: typer.Context, shelf: Shelf, by: str | None, wait: float) -> list[Finding]:
+    """Do what is proposed, once nobody else writes there; each act is told on stderr."""
+
+    language = common.workspace_of(context).file.language
+    if not any(one.can_be_applied for one in _inspected(shelf, language).findings):
+        return []
+    with notes.kept(context, shelf, by, wait) as keeper:
+        found = _inspected(shelf, language).findings  # as it is now that it is held
+        try:
+            return notes_module.apply(found, keeper)
+        finally:
+            for event in keeper.told:
+                common.warn(notes.describe_note(event))
+
+
+def _tell(found: list[Finding], count: int, shelf: Shelf, say: Words, *, applied: bool) -> None:
+    stored = shelf.stored
+    name = say("session {name}", name=escape_line(stored.name)) if stored else say("shared notes")
+    if not found:
+        said = "{place}: nothing left to do" if applied else "{place}: nothing found in {count}"
+        how_many = say("1 note") if count == 1 else say("{count} notes", count=count)
+        common.say(say(said, place=name, count=how_many))
+        return
+    common.say(f"{name}:")
+    for one in found:
+        facts = (say.enum(one.what), one.note.id, one.note.title, _why(one))
+        common.say("  " + " · ".join(map(escape_line, facts)))
+        for command in _commands(one, shelf):
+            common.say(f"    {command}")
+    if any(one.can_be_applied for one in found):
+        common.say(say("to do it: {command}", command=_command("inspect", shelf, "--apply")))
+
+
+def _why(one: Finding) -> str:
+    if one.what == "contradiction" and one.other is not None:
+        return f"{one.other.id} ({one.other.title}): {one.reason}"
+    return one.reason
+
+
+def _commands(one: Finding, shelf: Shelf) -> Iterator[str]:
+    """What does it by hand; of two that contradict each other, what shows the other."""
+    if one.what == "contradiction" and one.other is not None:
+        yield _command("show", shelf, one.other.id)
+        return
+    if one.what == "approval":
+        yield _command("approve", shelf, one.note.id)
+        return
+    if one.what == "solved":
+        source = ("--kind", "conclusion", "--source", one.message)
+        yield _command("add", shelf, *source, "--", one.conclusion)
+    yield _command("archive", shelf, one.note.id, "--reason", one.reason)
+
+
+def _command(name: str, shelf: Shelf, *arguments: str) -> str:
+    place = ("--session", shelf.stored.name) if shelf.stored else ("--shared",)
+    return escape_line(shlex.join(("arena", "knowledge", name, *place, *arguments)))
+
+
+def _as_json(one: Finding, shelf: Shelf) -> dict[str, Any]:
+    return {
+        "session": shelf.stored.name if shelf.stored else None,
+        "what": one.what,
+        "note": one.note.id,
+        "title": one.note.title,
+        "reason": one.reason,
+        "other": one.other.id if one.other else None,
+        "message": one.message or None,
+        "conclusion": one.conclusion or None,
+        "commands": list(_commands(one, shelf)),
+    }

@@ -3,64 +3,80 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from arena_cli import __version__
-from arena_cli.cli import (
-    agents,
-    common,
-    context,
-    diff,
-    export,
-    interrupt,
-    knowledge,
-    look,
-    pages,
-    promote,
-    scenarios,
-    streams,
-    talk,
-    trust,
-    usage,
-    workspace,
-)
-from arena_cli.cli.common import Options
-from arena_cli.cli.interrupt import Interrupted
-from arena_cli.ground import exits, signals
-from arena_cli.ground.errors import ArenaError, DiskRefused
+from arena_cli import __version__, errors
+from arena_cli.cli import common, streams
+from arena_cli.cli.common import Interrupted, Options
+from arena_cli.errors import ArenaError, DiskRefused
+from arena_cli.util import process_signals
+
+# Each command's module, its function or group there, and the class of a command that needs its own.
+_COMMANDS = {
+    "init": ("arena_cli.cli.workspace", "init", ""),
+    "send": ("arena_cli.cli.send", "send", "Command"),
+    "resume": ("arena_cli.cli.send", "resume", ""),
+    "run": ("arena_cli.cli.run", "run", "Command"),
+    "promote": ("arena_cli.cli.promote", "promote", ""),
+    "show": ("arena_cli.cli.sessions", "show", "ShowCommand"),
+    "context": ("arena_cli.cli.context", "context", ""),
+    "usage": ("arena_cli.cli.usage", "usage", ""),
+    "diff": ("arena_cli.cli.diff", "diff", ""),
+    "export": ("arena_cli.cli.export", "export", ""),
+    "sessions": ("arena_cli.cli.sessions", "sessions", ""),
+    "trust": ("arena_cli.cli.trust", "trust", ""),
+    "teams": ("arena_cli.cli.workspace", "teams", ""),
+    "doctor": ("arena_cli.cli.sessions", "doctor", ""),
+    "schema": ("arena_cli.cli.workspace", "schema", ""),
+    "path": ("arena_cli.cli.sessions", "path", ""),
+    "knowledge": ("arena_cli.cli.knowledge", "knowledge_app", ""),
+    "agents": ("arena_cli.cli.agents", "agents_app", ""),
+}
+
+
+class Commands(TyperGroup):
+    """The commands of arena; each is imported when it is called, so that it pays for no other.
+
+    Click documents the pattern: "Lazily Loading Subcommands".
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names, in the order of the help."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """Import a command and return it; None where there is none of that name."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module_name, attribute, class_name = _COMMANDS[cmd_name]
+        module = importlib.import_module(module_name)
+        command = getattr(module, attribute)
+        if not isinstance(command, typer.Typer):
+            function = command
+            command = typer.Typer(rich_markup_mode=None, add_completion=False)
+            options = {"cls": getattr(module, class_name)} if class_name else {}
+            command.command(cmd_name, **options)(function)
+        loaded = typer.main.get_command(command)
+        loaded.name = cmd_name
+        return loaded
+
 
 app = typer.Typer(
     name="arena",
+    cls=Commands,
     help="A team of AI agents that already exist, in one conversation.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-app.command("init")(workspace.init)
-app.command("send", cls=talk.Command)(talk.send)
-app.command("resume")(talk.resume)
-app.command("run", cls=scenarios.Command)(scenarios.run)
-app.command("promote")(promote.promote)
-app.command("show", cls=pages.Command)(look.show)
-app.command("context")(context.context)
-app.command("usage")(usage.usage)
-app.command("diff")(diff.diff)
-app.command("export")(export.export)
-app.command("sessions")(look.sessions)
-app.add_typer(knowledge.knowledge_app, name="knowledge")
-app.add_typer(agents.agents_app, name="agents")
-app.command("trust")(trust.trust)
-app.command("teams")(workspace.teams)
-app.command("doctor")(look.doctor)
-app.command("schema")(workspace.schema)
-app.command("path")(look.path)
 
 
 def _version(context: typer.Context, asked: bool) -> None:
@@ -113,7 +129,7 @@ def run() -> None:
     streams.prepare()
     asked = Options()
     try:
-        interrupt.install()
+        common.install()
         try:
             # Also as `python -m arena_cli` it is called arena: completion goes by this name.
             app(prog_name="arena", obj=asked)
@@ -123,7 +139,7 @@ def run() -> None:
                 common.warn(common.redactor_of(asked).text_or_nothing(trace).rstrip("\n"))
             sys.exit(_told(error, asked))
     except Interrupted as interrupted:
-        signals.exit_at_once()
+        process_signals.exit_at_once()
         common.warn(f"arena: {interrupted}")
         sys.exit(interrupted.exit_code)
 
@@ -138,11 +154,11 @@ def _told(error: Exception, asked: Options) -> int:
         refused = _refused_by_stdout()
         place = f"{error.filename}: " if error.filename else ""
         common.warn(f"arena: {refused or f'{place}{error.strerror or error}'}")
-        return exits.REFUSED
+        return errors.EXIT_REFUSED
     what = common.redactor_of(asked).text_or_nothing(f"{type(error).__name__}: {error}")
     common.warn(f"arena: a fault of arena itself: {what}")
     common.warn("  Run it again with --debug before the command to see where.")
-    return exits.FAILED
+    return errors.EXIT_FAILED
 
 
 def _refused_by_stdout() -> DiskRefused | None:

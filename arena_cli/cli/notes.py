@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arena_cli.cli import common
-from arena_cli.ground import nearest
-from arena_cli.ground.errors import UsageError
-from arena_cli.ground.text import shown, shown_line
+from arena_cli import errors
+from arena_cli.cli import common, complete
+from arena_cli.errors import UsageError
+from arena_cli.notes.model import KINDS, STATUSES
+from arena_cli.session import notes, store
+from arena_cli.session import shelves as shelves_module
+from arena_cli.session.notes import Keeper
+from arena_cli.session.session import redactor_of
+from arena_cli.session.shelves import Named, of
+from arena_cli.util.text import escape_line, escape_text
 
 if TYPE_CHECKING:
-    from arena_cli.memory.note import Kind, Note, Status
-    from arena_cli.session.findnote import Named
-    from arena_cli.session.knowledge import Keeper
+    from arena_cli.notes.model import Kind, Note, Status
     from arena_cli.session.shelves import Shelf
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import NoteEvent
@@ -38,85 +43,78 @@ def finish(context: typer.Context, among: Sequence[Shelf]) -> None:
     """Finish what a crash left half done in these places."""
     for shelf in among:
         if shelf.is_unfinished:
-            from arena_cli.session import knowledge
-
-            knowledge.finish(common.place_of(common.workspace_of(context), wait_s=0), shelf)
+            notes.finish(common.place_of(common.workspace_of(context), wait_s=0), shelf)
 
 
 def _shelves(
     context: typer.Context, session: str | None, *, last: bool, shared: bool
 ) -> list[Shelf]:
-    from arena_cli.session import shelves, store
 
     given = [session is not None, last, shared]
     if sum(given) > 1:
         raise UsageError("--session, --continue and --shared are three places", "Give one of them.")
     root = common.root_of(context)
     if shared:
-        return [shelves.of(root, None)]
+        return [of(root, None)]
     if session is not None:
-        return [shelves.of(root, store.find(root, session))]
+        return [of(root, store.find(root, session))]
     if last:
-        return [shelves.of(root, store.last(root))]
+        return [of(root, store.last(root))]
     found: list[Stored] = []
     with contextlib.suppress(UsageError):
         found.append(store.last(root))
-    return [*(shelves.of(root, stored) for stored in found), shelves.of(root, None)]
+    return [*(of(root, stored) for stored in found), of(root, None)]
 
 
 def find(context: typer.Context, name: str, among: Sequence[Shelf]) -> Named:
     """The note of that name, or the one at that path. Raises UsageError."""
-    from arena_cli.session import findnote
 
-    return findnote.find(name, among, common.root_of(context), common.here())
+    return shelves_module.find(name, among, common.root_of(context), common.here())
 
 
 def find_told(context: typer.Context, name: str, among: Sequence[Shelf]) -> Named:
     """The same, and notes whose files are gone but of which the trail tells."""
-    from arena_cli.session import findnote
-    from arena_cli.session import shelves as places
 
     try:
         return find(context, name, among)
     except UsageError:
         for shelf in among:
-            if any(event.note == name for event in places.history(shelf)):
-                return findnote.Named(shelf, name)
+            if any(event.note == name for event in shelves_module.history(shelf)):
+                return Named(shelf, name)
         raise
 
 
-def kind(name: str) -> Kind:
+def check_kind(name: str) -> Kind:
     """The kind of that name. Raises UsageError."""
-    from arena_cli.memory.note import KINDS
 
     if name not in KINDS:
-        raise UsageError(f"--kind: there is no kind {shown_line(name)}", nearest.hint(name, KINDS))
+        raise UsageError(
+            f"--kind: there is no kind {escape_line(name)}", errors.suggest_nearest(name, KINDS)
+        )
     return name
 
 
-def status(name: str) -> Status:
+def check_status(name: str) -> Status:
     """The status of that name. Raises UsageError."""
-    from arena_cli.memory.note import STATUSES
 
     if name not in STATUSES:
-        mend = nearest.hint(name, STATUSES)
-        raise UsageError(f"--status: there is no status {shown_line(name)}", mend)
+        mend = errors.suggest_nearest(name, STATUSES)
+        raise UsageError(f"--status: there is no status {escape_line(name)}", mend)
     return name
 
 
 @contextlib.contextmanager
 def kept(context: typer.Context, shelf: Shelf, by: str | None, wait: float) -> Iterator[Keeper]:
     """The notes of a shelf, held for acting on them."""
-    from arena_cli.session import knowledge, session
 
     loaded = common.workspace_of(context)
     place = common.place_of(loaded, wait_s=wait)
-    keeper = knowledge.Keeper(
+    keeper = Keeper(
         place,
         shelf,
-        knowledge.who(None if by is not None else common.team_of(loaded, shelf.stored), by),
-        redactor=session.redactor_of(place),
-        on_wait=lambda name: common.warn(f"{shown_line(name)} is busy; waiting up to {wait:g} s"),
+        notes.who(None if by is not None else common.team_of(loaded, shelf.stored), by),
+        redactor=redactor_of(place),
+        on_wait=lambda name: common.warn(f"{escape_line(name)} is busy; waiting up to {wait:g} s"),
         on_problem=common.warn,
     )
     with contextlib.closing(keeper):
@@ -127,12 +125,12 @@ def line(note: Note) -> str:
     """A note in a list."""
     seen = f"seen {note.occurrences} times" if note.occurrences > 1 else ""
     facts = (note.id, note.standing, note.title, ", ".join(note.tags), seen)
-    return " · ".join(shown_line(fact) for fact in facts if fact)
+    return " · ".join(escape_line(fact) for fact in facts if fact)
 
 
 def whole(note: Note) -> Iterator[str]:
     """A note with all that is known of it."""
-    yield shown_line(note.title)
+    yield escape_line(note.title)
     source = note.source or ""
     if source and note.is_shared:
         source = f"{source} of session {next(iter(note.related_sessions), '?')}"
@@ -150,14 +148,80 @@ def whole(note: Note) -> Iterator[str]:
         "superseded by": note.superseded_by,
         "file": note.file,
     }
-    yield shown_line(f"{note.id} · {note.kind} · {note.standing} · importance {note.importance:g}")
-    yield from (f"{name}: {shown_line(fact)}" for name, fact in facts.items() if fact)
+    yield escape_line(f"{note.id} · {note.kind} · {note.standing} · importance {note.importance:g}")
+    yield from (f"{name}: {escape_line(fact)}" for name, fact in facts.items() if fact)
     if note.body.strip():
-        yield f"\n{shown(note.body.strip())}"
+        yield f"\n{escape_text(note.body.strip())}"
 
 
-def told(event: NoteEvent) -> str:
+def describe_note(event: NoteEvent) -> str:
     """What was done to a note, in a line."""
     source = f"from {event.message}" if event.message else ""
     facts = (event.ts, event.note, event.act, event.by, event.reason, source)
-    return " · ".join(shown_line(fact) for fact in facts if fact)
+    return " · ".join(escape_line(fact) for fact in facts if fact)
+
+
+Title = Annotated[str, typer.Argument(help="What is to be remembered, in a few words.")]
+OneNote = Annotated[
+    str, typer.Argument(metavar="NOTE", help="Its id, the beginning of one, or its file.")
+]
+SomeNotes = Annotated[
+    list[str], typer.Argument(metavar="NOTE...", help="Ids, beginnings of ids, or files.")
+]
+MayBeNote = Annotated[
+    str | None, typer.Argument(metavar="NOTE", help="Only what was done to this note.")
+]
+InSession = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        "-s",
+        help="The notes of this session.",
+        autocompletion=complete.complete_sessions,
+    ),
+]
+OfLast = Annotated[bool, typer.Option("--continue", "-c", help="The notes of the last session.")]
+Shared = Annotated[bool, typer.Option("--shared", help="The notes that every session shares.")]
+AKind = Annotated[
+    str | None, typer.Option("--kind", metavar="KIND", help="decision, pit, blocker, ...")
+]
+AStatus = Annotated[
+    str | None,
+    typer.Option("--status", metavar="STATUS", help="draft, pending_user, approved or archived."),
+]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; repeat for more.")]
+Text = Annotated[str | None, typer.Option("--text", help="What it says; `-` reads a pipe.")]
+FromFile = Annotated[Path | None, typer.Option("--file", "-f", help="Read what it says here.")]
+Importance = Annotated[
+    float, typer.Option("--importance", min=0, max=1, help="From 0 to 1; from 0.8 on it pins.")
+]
+Owner = Annotated[str, typer.Option("--owner", help="Who is to see to it.")]
+Supersedes = Annotated[
+    str | None,
+    typer.Option(
+        "--supersedes", metavar="NOTE", help="Archive this one once the new one is approved."
+    ),
+]
+Source = Annotated[
+    str | None, typer.Option("--source", metavar="MESSAGE", help="The message it comes from: m7.")
+]
+By = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", help="Who does it; else the team's first human."),
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why.")]
+WhyRejected = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why: needed.")]
+Share = Annotated[
+    bool,
+    typer.Option("--share", help="Also copy it into the shared notes (pits, decisions, ...)."),
+]
+Wait = Annotated[
+    float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait if it is busy.")
+]
+Connect = Annotated[
+    bool,
+    typer.Option(
+        "--connect", help="Ask the embedding server of arena.yaml, once the workspace is trusted."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

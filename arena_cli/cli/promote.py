@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arena_cli.cli import common, complete, interrupt, streams
-from arena_cli.cli.screen import Screen
-from arena_cli.cli.streams import Stdout
-from arena_cli.ground import exits
+from arena_cli import errors
+from arena_cli.cli import common, complete, streams
+from arena_cli.cli.streams import Screen, Stdout
+from arena_cli.reports import lines, results
+from arena_cli.reports.lines import Span, line
+from arena_cli.scenarios.promote.promote import Promotion, path_for
+from arena_cli.session import store
+from arena_cli.util.text import escape_line
 
 if TYPE_CHECKING:
-    from arena_cli.report.spans import Line
-    from arena_cli.report.words import Words
-    from arena_cli.scenario.promote.parting import Parting
-    from arena_cli.scenario.promote.promoting import Promoted
+    from arena_cli.reports.lines import Line, Words
+    from arena_cli.scenarios.promote.promote import Parting, Promoted
+
 
 ItsSession = Annotated[
     str, typer.Argument(help="The session.", autocompletion=complete.complete_sessions)
@@ -58,21 +61,17 @@ def promote(
     """Make a scenario and its recording out of a session. Exits 1 where it plays otherwise now."""
     from dataclasses import replace
 
-    from arena_cli.report import words
-    from arena_cli.scenario.promote import promoting
-    from arena_cli.session import store
-
     loaded = common.workspace_of(context)
     stored = store.find(loaded.root, session)
-    path = promoting.path_for(stored, to, loaded.root, common.here())
-    promotion = promoting.Promotion(stored, until, path, loaded, force=force)
+    path = path_for(stored, to, loaded.root, common.here())
+    promotion = Promotion(stored, until, path, loaded, force=force)
     for note in promotion.notes:
         common.warn(note)
     place = common.place_of(loaded, wait_s=0)
     sync = place.durability == "fsync"
     making = promotion.make(replace(place, durability="flush"), sync=sync)
-    made = interrupt.run(making, hint="")
-    out, say = Stdout(), words.here()
+    made = common.run(making, hint="")
+    out, say = Stdout(), lines.here()
     is_same = made.result.status == "passed" and made.parting is None and not made.result.unkept
     if not is_same:
         Screen(out, say).show(_differences(made, say))
@@ -87,13 +86,11 @@ def promote(
     out.write(f"{told}\n")
     out.check()
     if not is_same:
-        raise typer.Exit(exits.NOT_HELD)
+        raise typer.Exit(errors.EXIT_NOT_HELD)
 
 
 def _differences(made: Promoted, say: Words) -> Iterator[Line]:
     """What is not as the session was: in full, then the first thing in one line."""
-    from arena_cli.report import results
-    from arena_cli.report.spans import Span, line
 
     width = shutil.get_terminal_size((results.WIDTH, 0)).columns
     faces = {member.id: member.profile.avatar for member in made.result.team.members}
@@ -112,11 +109,10 @@ def _differences(made: Promoted, say: Words) -> Iterator[Line]:
 
 def _first(parting: Parting, say: Words) -> str:
     """Where a session parts from what it was, in one line."""
-    from arena_cli.ground.text import shown_line
 
     nobody = say("nobody")
-    before, after = (shown_line(one) or nobody for one in (parting.before, parting.after))
-    who = shown_line(parting.agent or "")
+    before, after = (escape_line(one) or nobody for one in (parting.before, parting.after))
+    who = escape_line(parting.agent or "")
     what = {
         "must": say("must reply: {who}", who=before),
         "asked": say("may reply: {who}", who=before),

@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from arena_cli.adapters.contacts import merged, missing, of
 from arena_cli.cli import common
-from arena_cli.ground.errors import DiskRefused, FileFaults, UsageError
-from arena_cli.ground.text import shown_line
+from arena_cli.errors import DiskRefused, FileFaults, UsageError
+from arena_cli.session import trust_store
+from arena_cli.util.text import escape_line
+from arena_cli.workspace.agents import read_dotenv
 
 if TYPE_CHECKING:
     from arena_cli.adapters.contacts import Contact
-    from arena_cli.scenario.load.scenario import Scenario
+    from arena_cli.scenarios.model import Scenario
     from arena_cli.session.session import Place
-    from arena_cli.team.model import AgentProfile
-    from arena_cli.team.workspace import Workspace
+    from arena_cli.workspace.models import AgentProfile
+    from arena_cli.workspace.workspace import Workspace
+
 
 VARIABLE = "ARENA_TRUST"
 
@@ -75,29 +79,27 @@ def live_place(
     The agents that work for the team's memory, and its embedding server, belong to it. Raises
     UsageError where the workspace is not trusted.
     """
-    from arena_cli.adapters import contacts
 
     helpers = [member.profile for member in (loaded.summarizer, loaded.extractor) if member]
     embedding = loaded.file.memory.embedding
-    require(loaded, lambda env: contacts.of([*profiles, *helpers], embedding, dotenv=env))
+    require(loaded, lambda env: of([*profiles, *helpers], embedding, dotenv=env))
     return common.place_of(loaded, wait_s=wait_s, connects=True)
 
 
 def require_agents(loaded: Workspace, *agents: str) -> None:
     """Ask about these agents, else all of the workspace. Raises UsageError if not trusted."""
-    from arena_cli.adapters import contacts
 
     profiles = [loaded.profiles[agent] for agent in agents or loaded.profiles]
-    require(loaded, lambda env: contacts.of(profiles, dotenv=env))
+    require(loaded, lambda env: of(profiles, dotenv=env))
 
 
 def require_scenarios(
     loaded: Workspace, live: Iterable[Scenario], checked: Iterable[Scenario]
 ) -> None:
     """Ask about the agents of `live` scenarios and the functions in checks of `checked` ones."""
-    from arena_cli.scenario.play import contacted
+    from arena_cli.scenarios import contacts
 
-    require(loaded, lambda env: contacted.of(loaded, live, checked, dotenv=env))
+    require(loaded, lambda env: contacts.of(loaded, live, checked, dotenv=env))
 
 
 def require(loaded: Workspace, contacts_with: Callable[[Mapping[str, str]], list[Contact]]) -> None:
@@ -109,20 +111,17 @@ def require(loaded: Workspace, contacts_with: Callable[[Mapping[str, str]], list
     """
     if is_given():
         return
-    from arena_cli.adapters import contacts
-    from arena_cli.session import trust_store
-    from arena_cli.team import environ
 
-    dotenv = environ.read_dotenv(loaded.root)
+    dotenv = read_dotenv(loaded.root)
     needed = contacts_with(dotenv)
     if not needed:
         return
     trusted = trust_store.load(loaded.root, os.environ).contacts
-    if not contacts.missing(needed, trusted):
+    if not missing(needed, trusted):
         return
-    new = contacts.missing(contacts.merged(_of_agents(loaded, dotenv), needed), trusted)
+    new = missing(merged(_of_agents(loaded, dotenv), needed), trusted)
     state = "trusted, but it would now also" if trusted else "not trusted yet; it would"
-    message = "\n".join([f"the workspace {shown_line(str(loaded.root))} is {state}", *_lines(new)])
+    message = "\n".join([f"the workspace {escape_line(str(loaded.root))} is {state}", *_lines(new)])
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         hint = f"look at its files, then run `arena trust`; scripts set {VARIABLE}=1"
         raise UsageError(message, hint)
@@ -137,18 +136,15 @@ def add_written(loaded: Workspace, agent_id: str, written: AgentProfile) -> bool
 
     What the workspace's own files add to it (`defaults`, `.env`) is not trusted by that.
     """
-    from arena_cli.adapters import contacts
-    from arena_cli.session import trust_store
-    from arena_cli.team import environ
 
     if is_given():
         return True
-    added = contacts.of([written])
+    added = of([written])
     if added:
         _keep(loaded, added)
-    needed = contacts.of([loaded.profiles[agent_id]], dotenv=environ.read_dotenv(loaded.root))
+    needed = of([loaded.profiles[agent_id]], dotenv=read_dotenv(loaded.root))
     trusted = trust_store.load(loaded.root, os.environ).contacts if needed else {}
-    return not contacts.missing(needed, trusted)
+    return not missing(needed, trusted)
 
 
 def is_given() -> bool:
@@ -157,23 +153,19 @@ def is_given() -> bool:
 
 
 def _trust(context: typer.Context) -> None:
-    from arena_cli.adapters import contacts
-    from arena_cli.scenario.load import file, select
-    from arena_cli.scenario.play import contacted
-    from arena_cli.session import trust_store
-    from arena_cli.team import environ
+    from arena_cli.scenarios import contacts, loader, select
 
     loaded = common.workspace_of(context)
-    dotenv = environ.read_dotenv(loaded.root)
+    dotenv = read_dotenv(loaded.root)
     needed = _of_agents(loaded, dotenv)
     try:
-        scenarios = file.load(select.everything(loaded.root), loaded)
+        scenarios = loader.load(select.everything(loaded.root), loaded)
     except FileFaults as error:
         common.warn(f"warning: what the scenarios need is not trusted: {error}")
     else:
-        theirs = contacted.of(loaded, scenarios, scenarios, dotenv=dotenv)
-        needed = contacts.merged(needed, theirs)
-    root = shown_line(str(loaded.root))
+        theirs = contacts.of(loaded, scenarios, scenarios, dotenv=dotenv)
+        needed = merged(needed, theirs)
+    root = escape_line(str(loaded.root))
     if not needed:
         common.say(f"{root} starts and contacts nothing; it needs no trust")
         return
@@ -185,7 +177,6 @@ def _trust(context: typer.Context) -> None:
 
 def _keep(loaded: Workspace, contacts: list[Contact]) -> None:
     """Trust these contacts from now on; where that cannot be written, the user is told."""
-    from arena_cli.session import trust_store
 
     try:
         trust_store.add(loaded.root, contacts, os.environ)
@@ -194,14 +185,13 @@ def _keep(loaded: Workspace, contacts: list[Contact]) -> None:
 
 
 def _list(folder: Path | None) -> None:
-    from arena_cli.session import trust_store
 
     records = trust_store.everything(os.environ)
     if folder is not None:
         wanted = trust_store.load(folder, os.environ)
         records = [record for record in records if record.workspace == wanted.workspace]
     for record in records:
-        common.say(shown_line(record.workspace))
+        common.say(escape_line(record.workspace))
         for key, names in record.contacts.items():
             kind, _, name = key.partition(" ")
             common.say(_line(kind, name, names, ()))
@@ -210,21 +200,19 @@ def _list(folder: Path | None) -> None:
 
 
 def _revoke(context: typer.Context, folder: Path | None) -> None:
-    from arena_cli.session import trust_store
 
     # A folder that is gone, or no workspace any more, can be named too.
     root = folder if folder is not None else common.root_of(context)
     was_trusted = trust_store.revoke(root, os.environ)
     state = "not trusted any more" if was_trusted else "not trusted"
-    common.say(f"{shown_line(str(root.resolve()))} is {state}")
+    common.say(f"{escape_line(str(root.resolve()))} is {state}")
 
 
 def _of_agents(loaded: Workspace, dotenv: Mapping[str, str]) -> list[Contact]:
     """Return what the agents and the memory of the whole workspace would contact."""
-    from arena_cli.adapters import contacts
 
     embedding = loaded.file.memory.embedding
-    return contacts.of(loaded.profiles.values(), embedding, dotenv=dotenv)
+    return of(loaded.profiles.values(), embedding, dotenv=dotenv)
 
 
 def _agrees() -> bool:
@@ -248,4 +236,4 @@ def _line(kind: str, name: str, variables: Sequence[str], agents: Sequence[str])
         facts.append(f"with {', '.join(variables)}")
     if agents:
         facts.append(f"for {', '.join(agents)}")
-    return f"  {' · '.join(map(shown_line, facts))}"
+    return f"  {' · '.join(map(escape_line, facts))}"

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from arena_cli.cli import common, complete, streams
+from arena_cli.cli.streams import Screen
+from arena_cli.reports import lines
+from arena_cli.reports.usage import Ledger, drawn
+from arena_cli.session import doctor, store
 
 if TYPE_CHECKING:
-    from arena_cli.report.usage import Ledger
     from arena_cli.session.store import Stored
+
 
 _WIDTH = 100
 
@@ -44,8 +48,6 @@ def usage(
 
     Days are in UTC. Failed calls count too, as does work for the team's memory.
     """
-    from arena_cli.report.usage import Ledger
-    from arena_cli.session import store
 
     root = common.root_of(context)
     ledger = Ledger(by)
@@ -69,10 +71,9 @@ def usage(
 
 def _read(stored: Stored, ledger: Ledger) -> None:
     """Add a session up; lines that cannot be read are told. Raises OSError."""
-    from arena_cli.session import usage as usages
 
     ledger.session()
-    spent = usages.spending(
+    spent = doctor.spending(
         stored.transcript, lambda problem: common.warn_of(stored.transcript, [problem])
     )
     for event in spent:
@@ -80,12 +81,9 @@ def _read(stored: Stored, ledger: Ledger) -> None:
 
 
 def _print(ledger: Ledger) -> None:
-    from arena_cli.cli.screen import Screen
-    from arena_cli.report import usage as table
-    from arena_cli.report import words
 
     out = streams.Stdout()
-    say = words.here()
+    say = lines.here()
     width = shutil.get_terminal_size((_WIDTH, 0)).columns
-    Screen(out, say).show(table.drawn(ledger, say, width))
+    Screen(out, say).show(drawn(ledger, say, width))
     out.check()

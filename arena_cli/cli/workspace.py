@@ -7,8 +7,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from arena_cli.adapters import base
 from arena_cli.cli import common
 from arena_cli.cli.agents import ListAsJson
+from arena_cli.scenarios import loader
+from arena_cli.util.text import escape_line
+from arena_cli.workspace import scaffold
+from arena_cli.workspace.schema import build_agent_schema, build_team_schema, build_workspace_schema
 
 
 def init(
@@ -24,23 +29,21 @@ def init(
     ] = "software",
 ) -> None:
     """Write a small team that works offline, and two scenarios; nothing is overwritten."""
-    from arena_cli.team import init as files
 
     if not folder.is_absolute():
         common.here()
-    written = files.write(folder, _schemas(), template)
+    written = scaffold.write_workspace(folder, _schemas(), template)
     for path in written:
         common.say(path.as_posix())
     common.say("")
     if folder != Path():
         common.say(f'  cd "{folder}"')
-    common.say(f'  arena send "{files.FIRST_WORDS[template]}"')
+    common.say(f'  arena send "{scaffold.FIRST_MESSAGES[template]}"')
     common.say("  arena run")
 
 
 def teams(context: typer.Context, as_json: ListAsJson = False) -> None:
     """List the teams of the workspace."""
-    from arena_cli.ground.text import shown_line
 
     loaded = common.workspace_of(context)
     found = [loaded.team(name) for name in loaded.teams]
@@ -64,7 +67,7 @@ def teams(context: typer.Context, as_json: ListAsJson = False) -> None:
         mark = " (default)" if team.name == loaded.file.team else ""
         members = ", ".join(member.id for member in team.members)
         facts = [f"{team.name}{mark}", members, team.description]
-        common.say(" · ".join(shown_line(fact) for fact in facts if fact))
+        common.say(" · ".join(escape_line(fact) for fact in facts if fact))
 
 
 def schema(
@@ -78,14 +81,11 @@ def schema(
 
 def _schemas() -> dict[str, dict[str, Any]]:
     """The JSON Schema of every kind of file."""
-    from arena_cli.adapters import registry
-    from arena_cli.scenario.load import file as scenario_file
-    from arena_cli.team import schema as schemas
 
-    kinds = {kind: registry.settings_type(kind) for kind in registry.known()}
+    kinds = {kind: base.settings_type(kind) for kind in base.known()}
     return {
-        "agent": schemas.agent({kind: shape for kind, shape in kinds.items() if shape}),
-        "team": schemas.team(),
-        "scenario": scenario_file.schema(),
-        "workspace": schemas.workspace(),
+        "agent": build_agent_schema({kind: shape for kind, shape in kinds.items() if shape}),
+        "team": build_team_schema(),
+        "scenario": loader.schema(),
+        "workspace": build_workspace_schema(),
     }

@@ -1,1 +1,1 @@
-"""What an agent is shown: the window, its tokens, its hash, and how it reads as text."""
+"""The input of an agent: window, history, summary."""

@@ -14,13 +14,89 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from arena_cli.context import compacting, summaries, tokens, wording
-from arena_cli.context.compacting import SECTION_OF, Fact
-from arena_cli.context.summaries import GOAL, SECTIONS, Sections
-from arena_cli.ground import text as texts
-from arena_cli.ground.protocol import ShownMessage
-from arena_cli.memory import rules, sentences, words
-from arena_cli.memory.note import Kind
+from arena_cli.context import tokens
+from arena_cli.context.summary import (
+    GOAL,
+    SECTION_OF,
+    SECTIONS,
+    Fact,
+    Sections,
+    completed,
+    harmless,
+    opened,
+)
+from arena_cli.notes import extraction
+from arena_cli.notes.model import Kind
+from arena_cli.notes.text import of_note, of_question, split
+from arena_cli.protocol import ShownMessage
+from arena_cli.util.text import cut_text
+
+_MOST_TOLD = 4
+
+_PREFERS = re.compile(
+    r"\b(?:i|we)(?:'d| would)? (?:much )?(?:prefer|like|rather|want|hate|love)\b|\bmy preference\b"
+    r"|\b(?:don't|do not|never) (?:like|want|use)\b|我们?更?(?:不?喜欢|偏好|希望|不?想|习惯)|偏好",
+    re.IGNORECASE,
+)
+_SOUNDS: dict[str, re.Pattern[str]] = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "key_decisions": (
+            r"\b(?:(?:i|we)(?:'ll| will)|let's|let us) (?:go with|stay with|use|take|pick)\b"
+            r"|就用|改用|选用"
+        ),
+        "unresolved_issues": (
+            r"\b(?:can't|cannot|couldn't|unable to|fails?|failing|broken|expired|blocks|unclear"
+            r"|known (?:problem|issue|bug)|still (?:not|no|waiting|missing))\b"
+            r"|\bnot\b.{0,30}\byet\b|过期|失败|报错|崩溃|跑不|起不来|无法|没法|还没|尚未|阻塞|卡在|已知问题|不清楚"
+        ),
+        "next_steps": r"^next\b|\bnext,? (?:i|we)\b|^(?:接下来|下一步)",
+        "pending_tasks": (
+            r"\b(?:i|we)(?:'ll| will| need to| have to|(?:'m| am|'re| are) going to)\b"
+            r"|我来|我会|我去|需要.{1,12}(?:续|补|修|改|做|写)"
+        ),
+    }.items()
+}
+# A number, a path, an address, a name in capitals or with a capital within, what stands in quotes.
+_TELLS = re.compile(
+    r"\d[\d.,:]*|https?:|[\w.-]+[/\\][\w./\\-]+|\b[A-Z][A-Z0-9_-]+\b|\b\w+[a-z][A-Z]\w*|`[^`]+`|[“「《\"][^”」》\"]+[”」》\"]"
+)
+_NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
+# Chinese writes its names as it writes all else: what is said of them tells that it is a fact.
+_STATES = re.compile(
+    r"位于|[放存设建装]在|部署[在于]|来自|属于|归.{1,8}(?:管|所有)|只有|仅有|负责|名叫|叫做|默认|地址|版本|端口"
+    r"|密码|账号|截止|每[天周月年次]|改[为成名]|换成|依赖|基于|等于|[^，。]{1,12}[是为](?:由|用|以)"
+)
+# Who speaks of himself, or of how he sees it, seldom tells what others must know later.
+_CHATS = re.compile(
+    r"\b(?:i|me|my|we|us|let's|thanks?|maybe|perhaps|honest|fine|well)\b|我|咱|谢谢|也许|大概|觉得|说实话",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(
+    r"[?？][”」』\"'）)]*$|[吗呢][。.]?$|^请|^麻烦"
+    r"|^(?:[\w ]{0,20}, )?(?:please|can|could|would|will) (?:you )?\b",
+    re.IGNORECASE,
+)
+
+
+def render_wording(said: str) -> int:
+    """How much a sentence tells: its numbers, names, paths and quotes, counted."""
+    found = sum(len(pattern.findall(said)) for pattern in (_TELLS, _NAME, _STATES))
+    return max(0, min(_MOST_TOLD, found) - len(_CHATS.findall(said)))
+
+
+def prefers(said: str) -> bool:
+    """Whether somebody says what he likes."""
+    return _PREFERS.search(said) is not None
+
+
+def render_section(said: str) -> str:
+    """The section of a summary that a sentence sounds like."""
+    if _ASKS.search(said):
+        return "context_clues"
+    sounds = (name for name, pattern in _SOUNDS.items() if pattern.search(said))
+    return next(sounds, "important_facts" if render_wording(said) else "context_clues")
+
 
 BY = "extractive (networkx LexRank)"
 
@@ -80,7 +156,7 @@ def summary(
     `memory.rules`.
     """
     goal = list(earlier.get(GOAL) or _goal(messages))
-    kept = compacting.completed(compacting.opened({GOAL: goal}, asked_now), facts)
+    kept = completed(opened({GOAL: goal}, asked_now), facts)
     known = [_key(item) for items in kept.values() for item in items]
     candidates: dict[str, _Candidate] = {}
     for one in [*_earlier(earlier), *_said(messages, patterns)]:
@@ -103,7 +179,7 @@ def summary(
 def _goal(messages: Sequence[ShownMessage]) -> list[str]:
     """What the first human asked for."""
     for message in messages:
-        said = summaries.harmless(message.content) if message.author_type == "human" else ""
+        said = harmless(message.content) if message.author_type == "human" else ""
         if said:
             return [_by(message, _beginning(message.content) or _cut(said, _LONGEST))]
     return []
@@ -113,7 +189,7 @@ def _beginning(content: str) -> str:
     """The first sentences of a text, as many as are short together, but one at least."""
     begun = ""
     for piece, _ in _pieces(content):
-        said = summaries.harmless(piece)
+        said = harmless(piece)
         if begun and len(begun) + len(said) > _LONGEST_GOAL:
             break
         begun = f"{begun} {_cut(said, _LONGEST)}".strip()
@@ -123,7 +199,7 @@ def _beginning(content: str) -> str:
 def _earlier(earlier: Mapping[str, Sequence[str]]) -> Iterator[_Candidate]:
     items = [(name, item) for name in earlier if name != GOAL for item in earlier[name]]
     for order, (name, item) in enumerate(items, -len(items)):
-        yield _Candidate(name, item, order, wording.told(_bare(item)))
+        yield _Candidate(name, item, order, render_wording(_bare(item)))
 
 
 def _said(
@@ -143,22 +219,22 @@ def _said(
             seen.add(piece)
         noted = _noted(_without(message.content, repeated), patterns) if new else {}
         for order, piece in enumerate(new, first):
-            said = summaries.harmless(piece)
-            if not said or len(words.of_question(said)) < _FEWEST_WORDS:
+            said = harmless(piece)
+            if not said or len(of_question(said)) < _FEWEST_WORDS:
                 continue
-            told, text = wording.told(said), _by(message, _cut(said, _LONGEST))
+            told, text = render_wording(said), _by(message, _cut(said, _LONGEST))
             section = next((noted[title] for title in noted if title in piece), "")
-            if not section and message.author_type == "human" and wording.prefers(said):
+            if not section and message.author_type == "human" and prefers(said):
                 section = "user_preferences"
             if section:
                 yield _Candidate(section, text, order, told)
             else:
-                yield _Candidate(wording.section(said), text, order, told, is_sure=False)
+                yield _Candidate(render_section(said), text, order, told, is_sure=False)
 
 
 def _pieces(content: str) -> Iterator[tuple[str, bool]]:
     """The sentences, and whether each heads what follows."""
-    for one in sentences.split(content):
+    for one in split(content):
         # A number may end a sentence, too.
         for piece in _AFTER_NUMBER.split(one.text):
             yield piece, one.heading or piece.rstrip().endswith((":", "："))
@@ -177,7 +253,7 @@ def _without(content: str, pieces: Iterable[str]) -> str:
 
 def _noted(text: str, patterns: Mapping[Kind, Sequence[str]] | None) -> Mapping[str, str]:
     """What of a text is worth a note, and in which section that belongs."""
-    drafts = rules.drafts_of(text, by="", source=None, patterns=patterns)
+    drafts = extraction.drafts_of(text, by="", source=None, patterns=patterns)
     return {
         draft.body or draft.title: SECTION_OF.get(draft.kind, "important_facts") for draft in drafts
     }
@@ -186,7 +262,7 @@ def _noted(text: str, patterns: Mapping[Kind, Sequence[str]] | None) -> Mapping[
 def _best_first(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     """By section, and within it by how much a sentence tells, and by its rank."""
     most = sorted(candidates, key=lambda one: (one.rank, -one.order))[:MOST_SENTENCES]
-    terms = [frozenset(words.of_question(_bare(one.text))) for one in most]
+    terms = [frozenset(of_question(_bare(one.text))) for one in most]
     worn, ranks = _worn(terms), _ranks(terms)
     best = sorted(range(len(most)), key=lambda at: (-ranks[at], at))
     placed = [
@@ -239,7 +315,7 @@ def _alike(said: Sequence[frozenset[str]]) -> Iterator[Mapping[int, float]]:
 
 def _by(message: ShownMessage, said: str) -> str:
     """What was said, and by whom; the name stands behind it, where it looks like no role."""
-    name = summaries.harmless(message.author_name or message.author_id)
+    name = harmless(message.author_name or message.author_id)
     return f"{said} ({name})" if name else said
 
 
@@ -249,7 +325,7 @@ def _bare(item: str) -> str:
 
 
 def _cut(said: str, longest: int) -> str:
-    return said if len(said) <= longest else texts.cut(said, longest - 1) + "…"
+    return said if len(said) <= longest else cut_text(said, longest - 1) + "…"
 
 
 def _cost(item: str) -> int:
@@ -257,4 +333,4 @@ def _cost(item: str) -> int:
 
 
 def _key(item: str) -> str:
-    return f" {' '.join(words.of_note(_bare(item)))} "
+    return f" {' '.join(of_note(_bare(item)))} "

@@ -7,15 +7,25 @@ message, speak as somebody else or as the system.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
-from arena_cli.ground.chat import Chat, ChatTurn, Part
-from arena_cli.ground.protocol import AgentInput, MemberInfo, Shape, ShownMessage
-from arena_cli.memory import blocks
+from arena_cli.notes import extraction
+from arena_cli.protocol import (
+    AgentInput,
+    Attachment,
+    Chat,
+    ChatPart,
+    ChatTurn,
+    Invocation,
+    MemberInfo,
+    Shape,
+    ShownMessage,
+)
 
 _RAW_IN_JSON = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _PLAIN_ID = re.compile(r"[\w.-]+")
@@ -99,7 +109,7 @@ def system_text(agent_id: str, role_prompt: str, members: Sequence[MemberInfo]) 
         )
     parts.append(_team(agent_id, members))
     if len(members) > 1:
-        parts.append(f"# Notes\n{blocks.HOW.strip()}")
+        parts.append(f"# Notes\n{extraction.HOW.strip()}")
     parts.append(READING)
     return "\n\n".join(parts)
 
@@ -155,11 +165,11 @@ def _is_own(message: ShownMessage) -> bool:
     return message.role == "assistant"
 
 
-def _parts(message: ShownMessage) -> list[Part]:
+def _parts(message: ShownMessage) -> list[ChatPart]:
     return [frame(message), *message.attachments]
 
 
-def _own_parts(message: ShownMessage) -> list[Part]:
+def _own_parts(message: ShownMessage) -> list[ChatPart]:
     """What the agent said, as it said it; what it attached is only told of."""
     lines = [message.content] if message.content.strip() else []
     lines += [f"attachment: {_part(part)}" for part in message.attachments]
@@ -229,3 +239,104 @@ def _lines_after(prefix: str, text: str) -> str:
     if text[-1:].splitlines() == [""]:
         lines.append("")
     return prefix + prefix.join(lines)
+
+
+_canonical = json.JSONEncoder(
+    ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str
+).encode
+
+_MESSAGE_FIELDS = ("author_id", "author_name", "author_type", "content", "role")
+
+
+def message_digest(message: ShownMessage) -> str:
+    """The hash of one message as an agent is shown it, in hexadecimal."""
+    fields = {name: _canonical(getattr(message, name)) for name in _MESSAGE_FIELDS}
+    if message.mentions:
+        fields["mentions"] = _canonical(message.mentions)
+    if message.kind != "chat":
+        fields["kind"] = _canonical(message.kind)
+    if message.attachments:
+        fields["attachments"] = _canonical([_attachment(part) for part in message.attachments])
+    if message.structured:
+        fields["structured"] = _canonical([_told(part) for part in message.structured])
+    return _sha256(fields)
+
+
+class HeadDigest:
+    """What an agent's inputs have in common, made canonical once; `of` makes an input's hash."""
+
+    def __init__(
+        self,
+        agent_id: str,
+        role_prompt: str,
+        members: Iterable[MemberInfo],
+        max_output_tokens: int = AgentInput.model_fields["max_output_tokens"].default,
+    ) -> None:
+        common: dict[str, Any] = {"agent_id": agent_id, "role_prompt": role_prompt}
+        if max_output_tokens != AgentInput.model_fields["max_output_tokens"].default:
+            common["max_output_tokens"] = max_output_tokens
+        self._common = {key: _canonical(value) for key, value in common.items()}
+        team = tuple(members)
+        if team:
+            self._common["members"] = _canonical_members(team)
+
+    def of(
+        self,
+        invocation: Invocation,
+        turn: int,
+        message_digests: Sequence[str],
+        *,
+        mentioned_by: Sequence[str] = (),
+        memory_context: str | None = None,
+        prefer_concise: bool = False,
+    ) -> str:
+        """The hash of one input, in hexadecimal."""
+        fields = {**self._common, "invocation": _canonical(invocation), "turn": str(turn)}
+        if memory_context is not None:
+            fields["memory_context"] = _canonical(memory_context)
+        if prefer_concise:
+            fields["prefer_concise"] = "true"
+        if mentioned_by:
+            fields["mentioned_by"] = _canonical(list(mentioned_by))
+        if message_digests:
+            fields["messages"] = '["' + '","'.join(message_digests) + '"]'
+        return _sha256(fields)
+
+
+def input_digest(input: AgentInput) -> str:
+    """The hash of one input by itself, in hexadecimal; that of its head is made anew."""
+    head = HeadDigest(input.agent_id, input.role_prompt, input.members, input.max_output_tokens)
+    digests = [message_digest(message) for message in input.messages]
+    return head.of(
+        input.invocation,
+        input.turn,
+        digests,
+        mentioned_by=input.mentioned_by,
+        memory_context=input.memory_context,
+        prefer_concise=input.prefer_concise,
+    )
+
+
+@lru_cache(maxsize=64)
+def _canonical_members(members: tuple[MemberInfo, ...]) -> str:
+    return _canonical([_told(member) for member in members])
+
+
+def _told(shape: Shape, leave_out: Iterable[str] = ()) -> dict[str, Any]:
+    """The fields that are not at their default."""
+    fields = type(shape).model_fields
+    return {
+        name: value
+        for name, value in shape
+        if name not in leave_out and (fields[name].is_required() or value != fields[name].default)
+    }
+
+
+def _attachment(attachment: Attachment) -> Mapping[str, Any]:
+    return _told(attachment, leave_out=("path",))
+
+
+def _sha256(fields: Mapping[str, str]) -> str:
+    """The hash of an object whose values are canonical already."""
+    text = "{" + ",".join([f'"{key}":{fields[key]}' for key in sorted(fields)]) + "}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,1 +1,1 @@
-"""The turn engine: one loop (`loop`) over pure rules (`rules`), and the call of one reply."""
+"""The turn engine."""

@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from arena_cli.context import compacting, layers, summaries, tokens, window
-from arena_cli.context.compacting import Fact
-from arena_cli.context.summaries import Sections
-from arena_cli.engine import asking
-from arena_cli.engine.scene import Room
-from arena_cli.ground import text as texts
-from arena_cli.ground.protocol import ShownMessage, Usage
-from arena_cli.team.model import Member
+from arena_cli.context import extractive, summary, window
+from arena_cli.context.summary import Fact, Sections
+from arena_cli.context.tokens import estimate
+from arena_cli.engine import call
+from arena_cli.engine.state import Room
+from arena_cli.protocol import ShownMessage, Usage
 from arena_cli.transcript.events import Compacted, ContextUsage
-from arena_cli.transcript.fold import ChainState, Fold
+from arena_cli.transcript.state import ChainState, Fold
+from arena_cli.util.text import cut_text
+from arena_cli.workspace.models import Member
 
 Level = Literal["warning", "saturated"]
 
@@ -57,11 +57,11 @@ class _Old:
     def asked(self) -> int:
         """How many tokens its summary is to have."""
         shown = max(_LEAST_ASKED, self.least_shown)
-        return compacting.asked_tokens(self.tokens, tokens.estimate(self.earlier), shown)
+        return summary.asked_tokens(self.tokens, estimate(self.earlier), shown)
 
     def too_long(self, text: str) -> str:
         """Why a summary is too long; empty where it is not."""
-        return compacting.too_long(self.tokens, tokens.estimate(text), self.most_shown)
+        return summary.too_long(self.tokens, estimate(text), self.most_shown)
 
     @property
     def upto(self) -> str:
@@ -161,7 +161,7 @@ def _is_due(room: Room) -> bool:
 def _old(room: Room, chain: ChainState) -> _Old | None:
     """What can be summarised now; None where nothing can."""
     last, history = room.scene.summary(), room.scene.history
-    messages = compacting.old_part(history.after(last.upto), chain.turns[-1].started.turn)
+    messages = summary.old_part(history.after(last.upto), chain.turns[-1].started.turn)
     if not messages:
         return None
     upto = max(message.seq for message in messages)
@@ -175,8 +175,8 @@ def _old(room: Room, chain: ChainState) -> _Old | None:
         earlier=last.summary,
         count=len(messages) + last.summarised,
         facts=facts,
-        asked_now=compacting.now_asked(opening, room.language) if is_old else "",
-        tokens=sum(map(history.weight_of, messages)) + tokens.estimate(last.summary),
+        asked_now=summary.now_asked(opening, room.language) if is_old else "",
+        tokens=sum(map(history.weight_of, messages)) + estimate(last.summary),
         least_shown=min(shown),
         most_shown=max(shown),
     )
@@ -185,12 +185,12 @@ def _old(room: Room, chain: ChainState) -> _Old | None:
 def _shown(room: Room, member: Member) -> int:
     """How many tokens a summary may have that a member is shown."""
     left = room.scene.room(member.id) / max(room.scene.fold.counts.factor(member.id), 1.0)
-    return int((left - room.scene.head(member.id).tokens) * layers.SUMMARY_SHARE)
+    return int((left - room.scene.head(member.id).tokens) * window.SUMMARY_SHARE)
 
 
 def _is_worth_it(old: _Old, fold: Fold) -> bool:
     """Whether there is more than before: than the earlier summary, than was tried in vain."""
-    if old.tokens < 2 * tokens.estimate(old.earlier):
+    if old.tokens < 2 * estimate(old.earlier):
         return False
     last = fold.tried
     return last is None or not last.rolled_back or old.tokens >= last.tokens_before * _GROWN
@@ -206,8 +206,8 @@ async def _by_agent(room: Room, member: Member, old: _Old) -> _Tried:
         return _Tried(member.id, "", why, Usage(cost_usd=0.0))
     tried = _Tried(member.id, old.earlier)
     for number, part in enumerate(parts, 1):
-        question = compacting.question(part, tried.text, most, room.language)
-        asked = await asking.ask(member, question, room)
+        question = summary.question(part, tried.text, most, room.language)
+        asked = await call.ask(member, question, room)
         used = [usage for usage in (tried.usage, asked.usage) if usage is not None]
         text, fault = "", asked.error
         if not fault:
@@ -231,8 +231,8 @@ def _parts(
 
     None where the window has no room for any. `weight_of` a message is in tokens.
     """
-    asked = tokens.estimate(compacting.question((), "", most, "en"))
-    room -= asked + 2 * max(most, tokens.estimate(old.earlier))
+    asked = estimate(summary.question((), "", most, "en"))
+    room -= asked + 2 * max(most, estimate(old.earlier))
     if room <= 0:
         return []
     parts: list[list[ShownMessage]] = []
@@ -252,30 +252,29 @@ def _checked(answer: str, old: _Old | None, room: Room) -> tuple[str, str]:
     """A summary in arena's form, and why it is no good; without `old` it is that of a part."""
     if not answer.strip():
         return "", "it is empty"
-    sections = summaries.read(answer)
+    sections = summary.read(answer)
     facts = old.facts if old else ()
-    fault = compacting.fault(sections, ())
-    whole = compacting.completed(compacting.opened(sections, old.asked_now if old else ""), facts)
-    text = summaries.written(whole, room.language)
+    fault = summary.fault(sections, ())
+    whole = summary.completed(summary.opened(sections, old.asked_now if old else ""), facts)
+    text = summary.written(whole, room.language)
     if old and not fault:
-        fault = compacting.fault(whole, facts) or old.too_long(text)
+        fault = summary.fault(whole, facts) or old.too_long(text)
     return text, fault
 
 
 async def _extracted(room: Room, old: _Old) -> _Tried:
     """The summary that is put together of sentences, outside of the event loop."""
-    from arena_cli.context import extractive  # noqa: PLC0415 - most sends summarise nothing
 
     sections: Sections = await asyncio.to_thread(
         extractive.summary,
         old.messages,
-        compacting.opened(summaries.read(old.earlier), ""),
+        summary.opened(summary.read(old.earlier), ""),
         old.facts,
         old.asked,
         room.scene.team.config.memory.patterns,
         old.asked_now,
     )
-    text = summaries.written(sections, room.language)
+    text = summary.written(sections, room.language)
     fault = "" if text else "there is no sentence in it"
     fault = fault or old.too_long(text)
     return _Tried(extractive.BY, text, fault)
@@ -289,9 +288,9 @@ def _write(room: Room, old: _Old, tried: _Tried) -> None:
             by=tried.by,
             upto=old.upto,
             messages=old.count,
-            summary=texts.cut(tried.text, _SHOWN) if tried.fault else tried.text,
+            summary=cut_text(tried.text, _SHOWN) if tried.fault else tried.text,
             tokens_before=old.tokens,
-            tokens_after=tokens.estimate(tried.text),
+            tokens_after=estimate(tried.text),
             usage=tried.usage,
             rolled_back=tried.fault,
             metadata=tried.metadata,

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from arena_cli.ground.protocol import Message
-from arena_cli.team import relevance
-from arena_cli.team.mentions import Roster
-from arena_cli.team.model import Team
+from arena_cli.protocol import Message
 from arena_cli.transcript.events import End, PassedOver, Phase
-from arena_cli.transcript.fold import ChainState, TurnState
+from arena_cli.transcript.state import ChainState, TurnState
+from arena_cli.workspace import relevance
+from arena_cli.workspace.mentions import Roster
+from arena_cli.workspace.models import Team
 
 NO_PLACE = "no place left"
 
@@ -142,7 +142,7 @@ def choose(
     if not open_to_it:
         return [], {}
     haystack = relevance.Haystack(new_texts(turn, chain), roster)
-    scored = [(relevance.score(haystack, member), member) for member in open_to_it]
+    scored = [(relevance.score_relevance(haystack, member), member) for member in open_to_it]
     scored.sort(key=lambda pair: -pair[0])
     places = config.max_responders - len(turn.started.must)
     asked: list[str] = []

@@ -1,1 +1,1 @@
-"""A conversation of a team, open for writing: send a message, or go on with what was cut short."""
+"""Sessions, and what is sent to them."""

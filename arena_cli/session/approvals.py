@@ -5,11 +5,16 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from arena_cli.memory import approval
-from arena_cli.memory.approval import NOTHING, Followed
-from arena_cli.memory.folder import Folder
-from arena_cli.transcript import events, read
+from arena_cli.adapters import base
+from arena_cli.adapters.process import cleanup
+from arena_cli.adapters.process.cleanup import Stray
+from arena_cli.notes import staging
+from arena_cli.notes.staging import NOTHING, Followed
+from arena_cli.notes.store import Folder
+from arena_cli.session import store
+from arena_cli.transcript import events, reader
 from arena_cli.transcript.events import NoteEvent
+from arena_cli.workspace.workspace import Workspace
 
 HISTORY = "history.jsonl"
 TRANSCRIPT = "transcript.jsonl"
@@ -38,9 +43,9 @@ def follow(trail: Path, known: Followed = NOTHING) -> Followed:
                     break
                 end += len(raw)
                 if events.type_of(raw) in (None, "note"):
-                    for event in read.events_of(raw):
+                    for event in reader.events_of(raw):
                         if isinstance(event, NoteEvent):
-                            approval.after(approved, event.note, event.act, event.sha256)
+                            staging.after(approved, event.note, event.act, event.sha256)
     except FileNotFoundError:
         return NOTHING
     return Followed(end, _check(trail, end), approved)
@@ -57,3 +62,39 @@ def _check(trail: Path, end: int) -> str:
         start = max(0, end - _CHECKED_BYTES)
         file.seek(start)
         return hashlib.sha256(file.read(end - start)).hexdigest()
+
+
+DOTENV = ".env"
+
+
+def exposed(workspace: Workspace) -> dict[str, list[str]]:
+    """Return what lies in or below the `cwd` of each agent: `.env`, `sessions`; none is left out.
+
+    Agents whose `cwd` the environment decides are passed over.
+    """
+    root = workspace.root.resolve()
+    kept = [path for path in (root / DOTENV, store.sessions_of(root)) if path.exists()]
+    exposed_to: dict[str, list[str]] = {}
+    for agent_id, profile in workspace.profiles.items():
+        shape = base.settings_type(str(profile.adapter["type"]))
+        cwd = profile.adapter.get("cwd", ".")
+        if shape is None or "cwd" not in shape.model_fields or not isinstance(cwd, str):
+            continue
+        folder = (root / cwd).resolve()
+        names = [path.name for path in kept if path.is_relative_to(folder)]
+        if names:
+            exposed_to[agent_id] = names
+    return exposed_to
+
+
+RECORDS = ".processes"
+
+
+def records_in(workspace: Path) -> Path:
+    """Return the folder where it is recorded which processes run."""
+    return store.sessions_of(workspace) / RECORDS
+
+
+def behind(workspace: Path) -> list[Stray]:
+    """Return the processes that the next arena which calls agents there will end."""
+    return cleanup.find_strays(records_in(workspace))

@@ -6,21 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arena_cli.engine.scene import Keep
-from arena_cli.ground import nearest, regularfiles, text
-from arena_cli.ground.errors import UsageError
-from arena_cli.ground.protocol import (
-    Attachment,
-    AuthorType,
-    Message,
-    MessageKind,
-    StructuredContent,
-)
-from arena_cli.ground.redact import Redactor
-from arena_cli.team import mentions
-from arena_cli.team.model import Human, Team
+from arena_cli import errors
+from arena_cli.engine.state import Keep
+from arena_cli.errors import UsageError
+from arena_cli.protocol import Attachment, AuthorType, Message, MessageKind, StructuredContent
 from arena_cli.transcript.events import MessageEvent
 from arena_cli.transcript.log import Stamp
+from arena_cli.util.files import read_regular
+from arena_cli.util.redaction import Redactor
+from arena_cli.util.text import clean_text, escape_line
+from arena_cli.workspace.mentions import Roster, build_roster, parse_mentions, resolve_mentions
+from arena_cli.workspace.models import Human, Team
 
 # Made without its checks, which would cost more than all the rest of this module.
 USER = Human.model_construct(id="user", name="user")
@@ -71,7 +67,7 @@ def planted(team: Team, author: str, content: str) -> Planted:
     """A planted message of a member, a human, or the system, by id. Raises UsageError."""
     if not content.strip():
         raise UsageError("the message is empty", "Say something.")
-    clean, _ = text.clean(content)
+    clean, _ = clean_text(content)
     if author == SYSTEM:
         return Planted(SYSTEM, SYSTEM, "system", clean)
     member = team.member(author)
@@ -83,7 +79,8 @@ def planted(team: Team, author: str, content: str) -> Planted:
             return Planted(human.id, human.name or human.id, "human", clean)
     known = [*(member.id for member in team.members), *(human.id for human in humans), SYSTEM]
     raise UsageError(
-        f"nobody in this team has the id {text.shown_line(author)!r}", nearest.hint(author, known)
+        f"nobody in this team has the id {escape_line(author)!r}",
+        errors.suggest_nearest(author, known),
     )
 
 
@@ -94,7 +91,7 @@ def outgoing(
     author: str | None = None,
     to: Sequence[str] = (),
     files: Sequence[Path] = (),
-    read: Callable[[Path], bytes] = regularfiles.read,
+    read: Callable[[Path], bytes] = read_regular,
 ) -> Outgoing:
     """A message that can be sent to that team. Raises UsageError; nothing is written.
 
@@ -102,7 +99,7 @@ def outgoing(
     """
     if not content.strip() and not files:
         raise UsageError("the message is empty", "Say something, or attach a file.")
-    clean, _ = text.clean(content)
+    clean, _ = clean_text(content)
     return Outgoing(
         content=clean,
         author=human_of(team, author),
@@ -117,12 +114,10 @@ def redacted(sent: Outgoing, redactor: Redactor) -> Outgoing:
     return sent._replace(content=redactor.text(sent.content), attachments=parts)
 
 
-def event(
-    sent: Outgoing, stamp: Stamp, *, chain: int, roster: mentions.Roster, keep: Keep
-) -> MessageEvent:
+def event(sent: Outgoing, stamp: Stamp, *, chain: int, roster: Roster, keep: Keep) -> MessageEvent:
     """The event that opens a chain with a redacted message; `keep` as in `Room`."""
     author = sent.author
-    named = mentions.parse(sent.content, roster, author=author.id, opener=author.id)
+    named = parse_mentions(sent.content, roster, author=author.id, opener=author.id)
     return MessageEvent(
         seq=stamp.seq,
         ts=stamp.ts,
@@ -142,11 +137,11 @@ def event(
 
 
 def planted_event(
-    planted: Planted, stamp: Stamp, *, redactor: Redactor, roster: mentions.Roster, keep: Keep
+    planted: Planted, stamp: Stamp, *, redactor: Redactor, roster: Roster, keep: Keep
 ) -> MessageEvent:
     """The event of a planted message; `keep` as in `Room`."""
     content = redactor.text(planted.content)
-    named = mentions.parse(content, roster, author=planted.author_id, opener=USER.id)
+    named = parse_mentions(content, roster, author=planted.author_id, opener=USER.id)
     parts = [redactor.attachment(part) for part in planted.attachments]
     kept = iter(keep([part for part in parts if part.data is not None], stamp.message_id))
     own_kind: MessageKind = "system" if planted.author_type == "system" else "chat"
@@ -179,7 +174,7 @@ def text_of(path: Path) -> str:
     Raises UsageError.
     """
     try:
-        content = regularfiles.read(path).decode("utf-8-sig")
+        content = read_regular(path).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path}: cannot read this file: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -191,27 +186,28 @@ def human_of(team: Team, name: str | None) -> Human:
     """The team's human of that name; None is `user`. Raises UsageError."""
     if name is None or name == USER.id:
         return USER
-    named = mentions.resolve([name], mentions.roster_of(team), author="", opener=USER.id)
+    named = resolve_mentions([name], build_roster(team), author="", opener=USER.id)
     for human in team.humans:
         if human.id in named.ids:
             return human
     known = [human.id for human in team.humans]
     raise UsageError(
-        f"this team has no human called {text.shown_line(name)!r}",
+        f"this team has no human called {escape_line(name)!r}",
         f"Its humans: {', '.join(known)}." if known else "Name them under `humans:` in its file.",
     )
 
 
 def _agents_of(team: Team, wanted: Iterable[str]) -> tuple[str, ...]:
-    roster = mentions.roster_of(team)
+    roster = build_roster(team)
     ids = [member.id for member in team.members]
     found: dict[str, None] = {}
     for name in wanted:
-        named = mentions.resolve([name], roster, author="", opener="")
+        named = resolve_mentions([name], roster, author="", opener="")
         agents = [one for one in named.ids if one in ids]
         if not agents:
             raise UsageError(
-                f"nobody in this team is called {text.shown_line(name)!r}", nearest.hint(name, ids)
+                f"nobody in this team is called {escape_line(name)!r}",
+                errors.suggest_nearest(name, ids),
             )
         found.update(dict.fromkeys(agents))
     return tuple(found)
@@ -227,7 +223,7 @@ def _attached(path: Path, read: Callable[[Path], bytes]) -> Attachment:
     import base64  # noqa: PLC0415 - few messages carry a file
     import mimetypes  # noqa: PLC0415 - the same
 
-    name, _ = text.clean(path.name)
+    name, _ = clean_text(path.name)
     kind = mimetypes.guess_type(name)[0] or ""
     if kind.startswith("image/"):
         return Attachment(type="image", name=name, data=base64.b64encode(content).decode("ascii"))

@@ -7,25 +7,33 @@ would answer is not known, so that whoever may reply is judged by the message al
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from arena_cli.context import history as histories
 from arena_cli.context import window
-from arena_cli.engine import milestones, planning, rules
-from arena_cli.engine.recalling import Recollection
-from arena_cli.engine.scene import Scene
-from arena_cli.ground.clock import timestamp
-from arena_cli.ground.protocol import Message
-from arena_cli.session import lock, outgoing, remembering, session, store
+from arena_cli.context.history import KEPT_AT_LEAST, History
+from arena_cli.engine import loop, plan, rules
+from arena_cli.engine.plan import Planned
+from arena_cli.engine.recall import Recollection
+from arena_cli.engine.state import Scene
+from arena_cli.errors import UsageError
+from arena_cli.protocol import Message
+from arena_cli.session import outgoing, store
+from arena_cli.session import session as session_module
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import Place
-from arena_cli.team import mentions, relevance
-from arena_cli.team.model import Member, Team
-from arena_cli.transcript import attachments, loading
-from arena_cli.transcript.events import Phase
-from arena_cli.transcript.fold import ChainState, Fold
+from arena_cli.session.store import Stored
+from arena_cli.transcript import cache, log, queries, reader
+from arena_cli.transcript.events import Phase, ReplyStarted
 from arena_cli.transcript.log import Stamp
+from arena_cli.transcript.state import ChainState, Fold
+from arena_cli.util.clock import format_timestamp
+from arena_cli.util.text import escape_line
+from arena_cli.workspace import mentions
+from arena_cli.workspace.models import Member, Team
+from arena_cli.workspace.relevance import Haystack, list_hit_words, score_relevance
 
 # No session is called so: names begin with no dot.
 NEW = ".new"
@@ -83,7 +91,7 @@ class Preview(NamedTuple):
 def of(place: Place, name: str | None, team: Team, sent: Outgoing) -> Preview:
     """What a send of that message to that session would do; None is a new session."""
     folder = store.sessions_of(place.workspace) / (name or NEW)
-    with contextlib.closing(remembering.of(place, folder, team)) as recollection:
+    with contextlib.closing(session_module.of(place, folder, team)) as recollection:
         return _of(place, name, folder, recollection, team, sent)
 
 
@@ -96,16 +104,16 @@ def _of(
     sent: Outgoing,
 ) -> Preview:
     is_new = name is None or not (folder / store.TRANSCRIPT).is_file()
-    busy = name is not None and lock.is_held(folder)
+    busy = name is not None and store.is_held(folder)
     scene = scene_of(place, folder, team, recollection, is_new=is_new)
     cut_short = None if busy else scene.fold.open
     clean = outgoing.redacted(
-        sent, session.redactor_of(place, [one.profile for one in team.members])
+        sent, session_module.redactor_of(place, [one.profile for one in team.members])
     )
     chain = _opened(scene, clean, folder, place)
     step = rules.next_step(chain, team)
     assert isinstance(step, rules.StartTurn)
-    scene.fold.apply(milestones.turn_started(step, chain, scene.fold, _stamp(scene.fold, place)))
+    scene.fold.apply(loop.turn_started(step, chain, scene.fold, _stamp(scene.fold, place)))
     return Preview(
         session=name,
         is_new=is_new,
@@ -127,15 +135,15 @@ def scene_of(
 ) -> Scene:
     """The session of that folder as it is; of a new one nothing is read."""
     history = window.history_of(team)
-    windows = remembering.windows(place, team.members)
+    windows = session_module.windows(place, team.members)
     if is_new:
         return Scene(folder.name, team, Fold(history.append), history, recollection, windows)
-    fold = loading.fold_of(
+    fold = cache.fold_of(
         folder / store.TRANSCRIPT,
         on_message=history.append,
         weigh=window.weigh,
         budget=window.budget_of(team),
-        least=histories.KEPT_AT_LEAST,
+        least=KEPT_AT_LEAST,
         keep=False,
     )
     return Scene(folder.name, team, fold, history, recollection, windows)
@@ -145,15 +153,15 @@ def _opened(scene: Scene, sent: Outgoing, folder: Path, place: Place) -> ChainSt
     """The chain that the message opens, after the one that was cut short, if there is one."""
     fold = scene.fold
     if fold.open:
-        ended = milestones.chain_finished(fold.open, "interrupted", (), fold, _stamp(fold, place))
+        ended = loop.chain_finished(fold.open, "interrupted", (), fold, _stamp(fold, place))
         fold.apply(ended)
     fold.apply(
         outgoing.event(
             sent,
             _stamp(fold, place),
             chain=fold.chain + 1,
-            roster=mentions.roster_of(scene.team),
-            keep=lambda parts, message_id: attachments.planned(
+            roster=mentions.build_roster(scene.team),
+            keep=lambda parts, message_id: log.planned(
                 parts, message_id, session=folder, workspace=place.workspace
             ),
         )
@@ -163,15 +171,15 @@ def _opened(scene: Scene, sent: Outgoing, folder: Path, place: Place) -> ChainSt
 
 
 def _stamp(fold: Fold, place: Place) -> Stamp:
-    return Stamp(fold.seq + 1, timestamp(place.clock.now()))
+    return Stamp(fold.seq + 1, format_timestamp(place.clock.now()))
 
 
 def _judged(chain: ChainState, scene: Scene) -> list[Judged]:
     """Everyone who need not reply, the most relevant first."""
     team, turn = scene.team, chain.turns[-1]
-    roster = mentions.roster_of(team)
+    roster = mentions.build_roster(team)
     asked, passed_over = rules.choose(turn, chain, team, roster)
-    haystack = relevance.Haystack(rules.new_texts(turn, chain), roster)
+    haystack = Haystack(rules.new_texts(turn, chain), roster)
     named = {*turn.started.must, *turn.started.deferred}
     judged = []
     for member in team.members:
@@ -183,9 +191,9 @@ def _judged(chain: ChainState, scene: Scene) -> list[Judged]:
             Judged(
                 agent=member.id,
                 name=member.name,
-                relevance=relevance.score(haystack, member),
+                relevance=score_relevance(haystack, member),
                 threshold=member.profile.response.threshold,
-                hits=relevance.hits(haystack, member),
+                hits=list_hit_words(haystack, member),
                 asked=_asked(member.id, "B", chain, scene) if is_asked else None,
                 below=over is not None and over.threshold is not None,
                 reason="" if is_asked else (over and over.reason) or _why_not(member, team),
@@ -205,7 +213,7 @@ def _why_not(member: Member, team: Team) -> str:
 
 
 def _asked(agent: str, phase: Phase, chain: ChainState, scene: Scene) -> Asked:
-    planned = planning.plan(agent, phase, chain, scene)
+    planned = plan.plan(agent, phase, chain, scene)
     return Asked(
         agent=agent,
         name=planned.member.name if planned.member else agent,
@@ -214,3 +222,118 @@ def _asked(agent: str, phase: Phase, chain: ChainState, scene: Scene) -> Asked:
         of=scene.fold.messages,
         input_tokens=planned.input_tokens,
     )
+
+
+class Recalled(NamedTuple):
+    """A call as the files of now would have it; `same`: the agent was shown just that."""
+
+    planned: Planned
+    same: bool
+
+
+def recall(
+    stored: Stored,
+    agent: str,
+    turn: int | None,
+    *,
+    place: Place,
+    team_of: Callable[[str | None], Team],
+) -> Recalled:
+    """The last attempt at that agent's call in a turn, else at its last call.
+
+    `team_of` gives a team by its name. Raises UsageError where there was no such call, or where
+    the agent or the team is gone.
+    """
+    started = _call(stored.transcript, agent, turn)
+    session = queries.session_before(stored.transcript, started.seq)
+    team = team_of(session.team if session else None)
+    member = team.member(agent)
+    if member is None:
+        raise UsageError(
+            f"{escape_line(agent)} is no longer in the team: what it was shown cannot be made again",
+            "`arena show --json` still tells all that was said.",
+        )
+    with contextlib.closing(session_module.of(place, stored.folder, team)) as recollection:
+        recollection.only(started.notes)  # many were written since
+        scene = _scene(stored, started, member, team, recollection)
+        scene = scene._replace(windows=session_module.windows(place, [member]))
+        return _recalled(stored, started, scene)
+
+
+def _recalled(stored: Stored, started: ReplyStarted, scene: Scene) -> Recalled:
+    if scene.fold.open is None or not scene.fold.open.turns:
+        raise UsageError(
+            f"turn {started.turn} cannot be read", f"`arena doctor {stored.name}` tells more."
+        )
+    agent, phase, chain = started.agent, started.phase, scene.fold.open
+    planned = plan.plan(agent, phase, chain, scene)
+    if started.attempt > 1 and planned.input_hash != started.input_hash:
+        # An attempt before may have been shown more than its model takes.
+        most = round(started.input_tokens / scene.limits(agent).factor)
+        planned = plan.plan(agent, phase, chain, scene, most=most)
+    # The attempts that failed before count as calls.
+    shown = planned.input.model_copy(update={"call": planned.input.call + planned.failed})
+    return Recalled(replace(planned, input=shown), planned.input_hash == started.input_hash)
+
+
+def _scene(
+    stored: Stored, started: ReplyStarted, member: Member, team: Team, recollection: Recollection
+) -> Scene:
+    """The session as it was at that call, the notes that it was shown as they are now.
+
+    It is made from the newest end: of what came before the chain only the messages that the agent
+    may have been shown, and its calls, which are all calls less those since.
+    """
+    transcript = stored.transcript
+    since = queries.from_chain_of(transcript, started.seq).events
+    budget = member.profile.context.window_tokens
+    history = History(budget)
+    fold = Fold(history.append)
+    if since:
+        before = queries.offset_after(transcript, since[0].seq - 1)
+        for message in cache.newest_messages(transcript, before, window.weigh, budget):
+            history.append(message)
+    whole = cache.fold_of(
+        transcript, on_message=lambda _: None, weigh=lambda _: 1, budget=0, keep=False
+    )
+    later = Fold()
+    for event in since:
+        later.apply(event)
+    if since and (whole.summary or whole.fits or whole.counts.record()):
+        before_chain = _fold_before(transcript, since[0].seq)
+        fold.summary, fold.fits = before_chain.summary, before_chain.fits
+        fold.counts = before_chain.counts
+    fold.calls[member.id] = whole.calls.get(member.id, 0) - later.calls.get(member.id, 0)
+    for event in since:
+        if event.seq <= started.seq:
+            fold.apply(event)
+    return Scene(stored.name, team, fold, history, recollection)
+
+
+def _fold_before(transcript: Path, seq: int) -> Fold:
+    """The session before that event, read from its beginning."""
+    fold = Fold()
+    for line in reader.lines(transcript):
+        for event in line.events:
+            if event.seq >= seq:
+                return fold
+            fold.apply(event)
+    return fold
+
+
+def _call(transcript: Path, agent: str, turn: int | None) -> ReplyStarted:
+    """The last `reply_started` of an agent, or its last in a turn."""
+    called: dict[str, None] = {}
+    for started in reader.newest_first(transcript, reader.tail(transcript)[1], {"reply_started"}):
+        if not isinstance(started, ReplyStarted):
+            continue
+        if turn is not None and started.turn < turn:
+            break
+        if turn in (None, started.turn):
+            if started.agent == agent:
+                return started
+            called[started.agent] = None
+    where = "this session" if turn is None else f"turn {turn}"
+    names = ", ".join(escape_line(name) for name in reversed(called))
+    mend = f"called were: {names}" if called else "nobody was"
+    raise UsageError(f"{escape_line(agent)} was not called in {where}", mend)

@@ -9,37 +9,25 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from arena_cli.adapters import registry
+from arena_cli.adapters import base, pricing
 from arena_cli.adapters.base import Adapter
-from arena_cli.adapters.processes import strays
+from arena_cli.adapters.process import cleanup
 from arena_cli.adapters.runtime import Calls, Runtime
 from arena_cli.context import history, render, window
-from arena_cli.engine import milestones, noting
+from arena_cli.engine import loop, note_events
 from arena_cli.engine.loop import Engine
-from arena_cli.engine.recalling import Recollection
-from arena_cli.engine.scene import Room, Scene
-from arena_cli.ground.chat import Renderer
-from arena_cli.ground.clock import Clock, SystemClock
-from arena_cli.ground.errors import Fault
-from arena_cli.ground.protocol import Attachment
-from arena_cli.ground.redact import Redactor
-from arena_cli.memory import approval
-from arena_cli.memory.note import Note
-from arena_cli.session import approvals, left, lock, outgoing, remembering, store
+from arena_cli.engine.recall import Recollection
+from arena_cli.engine.state import Room, Scene
+from arena_cli.errors import Fault
+from arena_cli.notes import staging
+from arena_cli.notes.model import Note
+from arena_cli.notes.store import Folder
+from arena_cli.protocol import Attachment, Renderer
+from arena_cli.session import approvals, outgoing, store
 from arena_cli.session.outgoing import Outgoing, Planted, PlantedSummary
-from arena_cli.team import environ, mentions
-from arena_cli.team.model import (
-    AgentProfile,
-    Durability,
-    Language,
-    Member,
-    ModelFacts,
-    Team,
-    WorkspaceMemory,
-)
-from arena_cli.transcript import attachments, index, loading, log, read
+from arena_cli.transcript import cache, log, reader
 from arena_cli.transcript.events import (
     ChainFinished,
     Compacted,
@@ -49,10 +37,90 @@ from arena_cli.transcript.events import (
     Resumed,
     SessionEvent,
 )
-from arena_cli.transcript.fold import ChainState
-from arena_cli.transcript.journal import Journal
-from arena_cli.transcript.log import Log
-from arena_cli.transcript.read import Problem
+from arena_cli.transcript.log import Journal, Log
+from arena_cli.transcript.reader import Problem
+from arena_cli.transcript.state import ChainState
+from arena_cli.util import files
+from arena_cli.util.clock import Clock, SystemClock
+from arena_cli.util.redaction import Redactor
+from arena_cli.workspace import agents, mentions
+from arena_cli.workspace.models import (
+    AgentProfile,
+    Durability,
+    Language,
+    Member,
+    ModelFacts,
+    Team,
+    WorkspaceMemory,
+)
+
+if TYPE_CHECKING:
+    from arena_cli.notes.index import Index
+
+
+KNOWLEDGE = "knowledge"
+INDEX = ".knowledge.sqlite"
+
+
+def own_notes(session: Path, workspace: Path) -> Folder:
+    """The notes of a session, by its folder."""
+    return Folder(session / KNOWLEDGE, workspace, shared=False)
+
+
+def shared_notes(workspace: Path) -> Folder:
+    """The notes of the workspace."""
+    return Folder(store.sessions_of(workspace) / KNOWLEDGE, workspace, shared=True)
+
+
+def of(place: Place, session: Path, team: Team) -> Recollection:
+    """What a team remembers in a session, by its folder."""
+    folders = [own_notes(session, place.workspace)]
+    if place.shared_notes:
+        folders.append(shared_notes(place.workspace))
+    for folder in folders:
+        folder.sync = place.durability == "fsync"
+
+    def make_index() -> Index:
+        from arena_cli.notes.index import Index  # noqa: PLC0415 - most sessions have no notes
+
+        index = store.sessions_of(place.workspace) / INDEX if place.shared_notes else None
+        if index is not None and files.is_link(index):
+            what = "is a link, and arena writes through none: notes are indexed in memory"
+            shown = index.relative_to(place.workspace).as_posix()
+            place.on_problem(Fault(shown, 0, "", what, files.LINK_HINT))
+            index = None
+        return Index(
+            index,
+            folders,
+            embedding=place.memory.embedding,
+            environ=place.environ,
+            follow_trail=approvals.of_folder,
+            connects=place.connects,
+        )
+
+    return Recollection(
+        session.name,
+        session / store.TRANSCRIPT,
+        folders,
+        team.config.memory,
+        make_index,
+        waits=place.memory.embedding is not None,
+        on_problem=place.on_problem,
+    )
+
+
+def windows(place: Place, members: Iterable[Member]) -> dict[str, int]:
+    """The tokens that the models of these agents take, by agent, as far as they are known."""
+    found = {one.id: pricing.window_of(one.profile.adapter, place.models) for one in members}
+    return {agent: tokens for agent, tokens in found.items() if tokens is not None}
+
+
+def smallest_room(place: Place, members: Iterable[Member]) -> int:
+    """The smallest window of these agents less what is kept for its answer, in tokens."""
+    known = windows(place, members := list(members))
+    sizes = [window.sizes(one.profile.context, known.get(one.id)) for one in members]
+    return min(takes - reserved for takes, reserved in sizes)
+
 
 T = TypeVar("T")
 
@@ -76,7 +144,7 @@ class Place:
     profiles: Sequence[AgentProfile] = ()
     clock: Clock = field(default_factory=SystemClock)
     wait_s: float = 600.0
-    adapter_type: Callable[[str], type[Adapter]] = registry.adapter_type
+    adapter_type: Callable[[str], type[Adapter]] = base.adapter_type
     models: Mapping[str, ModelFacts] = field(default_factory=dict)
     memory: WorkspaceMemory = field(default_factory=WorkspaceMemory)
     summarizer: Member | None = None
@@ -124,7 +192,7 @@ class Session:
         self.folder = store.made(place.workspace, name, place.clock)
         self.name = self.folder.name
         with contextlib.ExitStack() as held:
-            own = lock.acquire(
+            own = store.acquire(
                 self.folder,
                 f"session {self.name}",
                 wait_s=place.wait_s,
@@ -142,13 +210,13 @@ class Session:
         around: Callable[[Runtime], Calls],
     ) -> None:
         place, team = self._place, self.team
-        self._roster = mentions.roster_of(team)
+        self._roster = mentions.build_roster(team)
         self._redactor = redactor_of(place, [member.profile for member in team.members])
         self._history = window.history_of(team)
-        strays.end_recorded(records_of(place))
+        cleanup.end_recorded(records_of(place))
         transcript = self.folder / store.TRANSCRIPT
-        repair = log.repair(transcript, read.last_seq(transcript) + 1)
-        fold = loading.fold_of(
+        repair = log.repair(transcript, reader.last_seq(transcript) + 1)
+        fold = cache.fold_of(
             transcript,
             on_message=self._history.append,
             weigh=window.weigh,
@@ -167,7 +235,7 @@ class Session:
                 used=lambda agent: frozenset(fold.scripted_used.get(agent, ())),
             )
         )
-        recollection = remembering.of(place, self.folder, team)
+        recollection = of(place, self.folder, team)
         held.callback(recollection.close)
         room = Room(
             scene=Scene(self.name, team, fold, self._history, recollection, self._windows()),
@@ -189,12 +257,12 @@ class Session:
 
     def _finish_acts(self, recollection: Recollection) -> None:
         """Finish what a crash left half done with the notes of the session, and the shared ones."""
-        noting.finish(self._log, self.journal.write_all, recollection.folders)
+        note_events.finish(self._log, self.journal.write_all, recollection.folders)
         for folder in recollection.folders:
-            if folder.shared and noting.is_unfinished(approvals.trail_of(folder)):
-                from arena_cli.session import knowledge, shelves  # noqa: PLC0415 - after a crash
+            if folder.shared and note_events.is_unfinished(approvals.trail_of(folder)):
+                from arena_cli.session import notes, shelves  # noqa: PLC0415 - after a crash
 
-                knowledge.finish(self._place, shelves.of(self._place.workspace, None))
+                notes.finish(self._place, shelves.of(self._place.workspace, None))
 
     @property
     def open_chain(self) -> ChainState | None:
@@ -209,7 +277,7 @@ class Session:
         sent = outgoing.redacted(message, self._redactor)
         chain = self.journal.fold.open
         if chain:
-            ended = partial(milestones.chain_finished, chain, "interrupted", (), self.journal.fold)
+            ended = partial(loop.chain_finished, chain, "interrupted", (), self.journal.fold)
             self.journal.write(ended)
         self.journal.write(
             lambda stamp: outgoing.event(
@@ -262,7 +330,7 @@ class Session:
             kind=note.kind,
             title=note.title,
             status=note.status,
-            sha256=approval.sha256(note),
+            sha256=staging.sha256(note),
         )
         self._log.append(event)
         self.journal.fold.apply(event)
@@ -293,7 +361,7 @@ class Session:
         """Let go of the session, stopped before if anybody was called."""
         with self._held:
             if self._log.is_whole:
-                index.save(self._log.path, self.journal.fold, self._log.size)
+                cache.save(self._log.path, self.journal.fold, self._log.size)
 
     def __enter__(self) -> Session:
         return self
@@ -309,7 +377,7 @@ class Session:
     def _windows(self) -> dict[str, int]:
         place = self._place
         beside = [one for one in (place.summarizer, place.extractor) if one is not None]
-        return remembering.windows(place, [*self.team.members, *beside])
+        return windows(place, [*self.team.members, *beside])
 
     def _tell_who_talks(self) -> None:
         members = self.team.infos
@@ -331,7 +399,7 @@ class Session:
         )
 
     def _keep(self, parts: Sequence[Attachment], message_id: str) -> list[Attachment]:
-        return attachments.store(
+        return log.store(
             parts,
             message_id,
             session=self.folder,
@@ -342,7 +410,7 @@ class Session:
 
 def records_of(place: Place) -> Path:
     """Where it is recorded which processes run, so that those left behind are ended."""
-    return left.records_in(place.workspace)
+    return approvals.records_in(place.workspace)
 
 
 def runtime_of(
@@ -377,6 +445,6 @@ def redactor_of(place: Place, profiles: Iterable[AgentProfile] = ()) -> Redactor
     settings = [profile.adapter for profile in everyone.values() if profile.may_hold_secrets]
     if place.memory.embedding is not None:
         settings.append(place.memory.embedding.model_dump())
-    secrets = environ.proxy_passwords(place.environ)
-    secrets = secrets.union(*(environ.secrets(one, place.environ) for one in settings))
+    secrets = agents.collect_proxy_passwords(place.environ)
+    secrets = secrets.union(*(agents.collect_secrets(one, place.environ) for one in settings))
     return Redactor(secrets, place.redact)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from arena_cli.ground import clock
-from arena_cli.ground.errors import Fault
-from arena_cli.memory import approval, staging
-from arena_cli.memory.approval import Approvals
-from arena_cli.memory.folder import Folder, NoSuchNote
-from arena_cli.memory.note import Note
-from arena_cli.memory.reading import NoteFault
-from arena_cli.session import approvals, remembering
+from arena_cli import errors
+from arena_cli.errors import Fault, UsageError
+from arena_cli.notes import model, staging
+from arena_cli.notes.markdown import NoteFault
+from arena_cli.notes.model import Note
+from arena_cli.notes.staging import Approvals
+from arena_cli.notes.store import SUFFIX, Folder, NoSuchNote
+from arena_cli.session import approvals, store
+from arena_cli.session.session import KNOWLEDGE, own_notes, shared_notes
 from arena_cli.session.store import Stored
-from arena_cli.transcript import read
+from arena_cli.transcript import reader
 from arena_cli.transcript.events import NoteEvent
+from arena_cli.util import clock
+from arena_cli.util.text import escape_line
 
 
 class Shelf(NamedTuple):
@@ -45,11 +49,11 @@ class Shelf(NamedTuple):
 def of(workspace: Path, stored: Stored | None) -> Shelf:
     """The notes of a session, or the shared ones."""
     if stored is None:
-        return Shelf(remembering.shared_notes(workspace), None)
-    return Shelf(remembering.own_notes(stored.folder, workspace), stored)
+        return Shelf(shared_notes(workspace), None)
+    return Shelf(own_notes(stored.folder, workspace), stored)
 
 
-def notes(shelf: Shelf) -> tuple[list[Note], list[Fault]]:
+def list_notes(shelf: Shelf) -> tuple[list[Note], list[Fault]]:
     """Its notes in the order of their ids, as they stand, and what of it could not be read."""
     found: list[Note] = []
     entries = shelf.folder.entries()
@@ -62,14 +66,14 @@ def notes(shelf: Shelf) -> tuple[list[Note], list[Fault]]:
                 problems += error.faults
     if any(note.status == "approved" for note in found):
         approved = approvals_of(shelf)
-        found = [approval.judge(note, approved) for note in found]
+        found = [staging.judge(note, approved) for note in found]
     return found, problems
 
 
-def note(shelf: Shelf, id: str) -> Note:
+def find_note(shelf: Shelf, id: str) -> Note:
     """Return a note as it stands. Raises NoteFault or NoSuchNote."""
     found = shelf.folder.read(id)
-    return approval.judge(found, approvals_of(shelf)) if found.status == "approved" else found
+    return staging.judge(found, approvals_of(shelf)) if found.status == "approved" else found
 
 
 def approvals_of(shelf: Shelf) -> Approvals:
@@ -83,7 +87,7 @@ def history(shelf: Shelf) -> list[NoteEvent]:
         size = shelf.trail.stat().st_size
     except FileNotFoundError:
         return []
-    told = read.newest_first(shelf.trail, size, {"note"})
+    told = reader.newest_first(shelf.trail, size, {"note"})
     return [event for event in told if isinstance(event, NoteEvent)][::-1]
 
 
@@ -92,14 +96,16 @@ def history_with_changes(shelf: Shelf) -> list[NoteEvent]:
 
     The trail has no event of those: theirs have the number 0, and the time of the file.
     """
-    changed = [note for note in notes(shelf)[0] if note.approval == approval.CHANGED]
+    changed = [note for note in list_notes(shelf)[0] if note.approval == staging.CHANGED]
     return [*history(shelf), *(_changed(note, shelf.folder.workspace) for note in changed)]
 
 
 def _changed(note: Note, workspace: Path) -> NoteEvent:
     at = ""
     with contextlib.suppress(OSError):
-        at = clock.timestamp(datetime.fromtimestamp((workspace / note.file).stat().st_mtime, UTC))
+        at = clock.format_timestamp(
+            datetime.fromtimestamp((workspace / note.file).stat().st_mtime, UTC)
+        )
     return NoteEvent(
         seq=0,
         ts=at,
@@ -111,3 +117,84 @@ def _changed(note: Note, workspace: Path) -> NoteEvent:
         status=note.status,
         reason=note.approval,
     )
+
+
+_MOST_NAMED = 5
+
+
+class Named(NamedTuple):
+    """A note by its id, and where it is."""
+
+    shelf: Shelf
+    id: str
+
+
+def find(name: str, among: Sequence[Shelf], root: Path, here: Path) -> Named:
+    """The note of that name; `here` is where a path may begin, as `root`, the workspace.
+
+    Raises UsageError, with the nearest names, where there is none or more than one.
+    """
+    by_path = _by_path(name, root, here) if name.endswith(SUFFIX) else None
+    if by_path is not None:
+        return by_path
+    wanted = model.folded(name.removesuffix(SUFFIX))
+    there = [Named(shelf, entry.id) for shelf in among for entry in shelf.folder.entries()]
+    exact = [one for one in there if one.id == name]
+    alike = [one for one in there if model.folded(one.id) == wanted]
+    begins = [one for one in there if wanted and _begins(one.id, wanted)]
+    for found in (exact, alike, begins):
+        if len(found) == 1:
+            return found[0]
+        if found:
+            ids = ", ".join(escape_line(one.id) for one in found[:_MOST_NAMED])
+            more = f", and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+            raise UsageError(f"{escape_line(name)} may be one of: {ids}{more}", "Name one of them.")
+    where = " or ".join(shelf.name for shelf in among)
+    near = errors.find_nearest(name, [one.id for one in there])
+    mend = f"did you mean `{escape_line(near)}`?" if near else "`arena knowledge list` lists them"
+    raise UsageError(f"there is no note {escape_line(name)} in {escape_line(where)}", mend)
+
+
+def _begins(id: str, wanted: str) -> bool:
+    folded = model.folded(id)
+    return folded.startswith(wanted) or folded.rpartition("/")[2].startswith(wanted)
+
+
+def _by_path(name: str, root: Path, here: Path) -> Named | None:
+    """The note whose file lies there, within the workspace; None where no file does."""
+    for start in (here, root):
+        path = start / name
+        try:
+            if not path.is_file():
+                continue
+        except OSError:  # no file has so long a name
+            continue
+        for place in (path.absolute(), path.resolve()):
+            with contextlib.suppress(ValueError):
+                found = _at(place.relative_to(root.resolve()), root)
+                if found:
+                    return found
+        raise UsageError(
+            f"{escape_line(name)} is no note of this workspace",
+            "Notes lie in sessions/SESSION/knowledge and in sessions/knowledge.",
+        )
+    return None
+
+
+def _at(path: PurePath, root: Path) -> Named | None:
+    match path.parts:
+        case ("sessions", folder, _, *_, _) if folder == KNOWLEDGE:
+            shelf = of(root, None)
+            return _on(shelf, "/".join(path.parts[2:]).removesuffix(SUFFIX))
+        case ("sessions", session, folder, file) if folder == KNOWLEDGE:
+            shelf = of(root, store.find(root, session))
+            return _on(shelf, file.removesuffix(SUFFIX))
+    return None
+
+
+def _on(shelf: Shelf, id: str) -> Named | None:
+    entries = shelf.folder.entries()
+    exact = [entry.id for entry in entries if entry.id == id]
+    alike = [entry.id for entry in entries if model.folded(entry.id) == model.folded(id)]
+    found = exact or alike
+    return Named(shelf, found[0]) if found else None

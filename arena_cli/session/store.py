@@ -4,16 +4,100 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import re
 import sys
+import time
+import unicodedata
+from collections.abc import Callable
 from pathlib import Path
+from threading import ThreadError
 from typing import NamedTuple
 
-from arena_cli.ground import ownfiles, regularfiles
-from arena_cli.ground.clock import Clock
-from arena_cli.ground.errors import UsageError
-from arena_cli.session import names
-from arena_cli.transcript import passage, read
+from fasteners import InterProcessLock
+
+from arena_cli.errors import SessionBusy, UsageError
+from arena_cli.transcript import queries, reader
 from arena_cli.transcript.events import SessionEvent
+from arena_cli.util import files, text
+from arena_cli.util.clock import Clock
+from arena_cli.util.text import escape_line
+
+LONGEST = 64
+RESERVED = frozenset({"knowledge"})
+
+_AUTOMATIC = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+
+
+def automatic(clock: Clock) -> str:
+    """`YYYYMMDD-HHMMSS-<4 hex>`, in UTC."""
+    return f"{clock.now():%Y%m%d-%H%M%S}-{clock.token(4)}"
+
+
+def is_automatic(name: str) -> bool:
+    """Whether it is one that nobody chose."""
+    return _AUTOMATIC.fullmatch(name) is not None
+
+
+def checked(name: str) -> str:
+    """The name in NFC. Raises UsageError where it cannot name a folder of `sessions`."""
+    normal = unicodedata.normalize("NFC", name)
+    what = _fault(normal)
+    if what:
+        said = escape_line(normal if len(normal) <= LONGEST else normal[:LONGEST] + "...")
+        raise UsageError(
+            f"session name {said!r}: {what}",
+            "Use letters, digits, `-` and `_` of any script, at most 64 characters.",
+        )
+    return normal
+
+
+def _fault(name: str) -> str:
+    faults = {
+        "it is empty": not name.strip(),
+        f"it is longer than {LONGEST} characters": len(name) > LONGEST,
+        f"it is longer than {text.FILESYSTEM_NAME_BYTES} bytes": text.measure_name(name)
+        > text.FILESYSTEM_NAME_BYTES,
+        'a name cannot hold a path separator, or any of : * ? " < > |': any(
+            c in text.FORBIDDEN_IN_NAMES for c in name
+        ),
+        "it holds a character that cannot be printed": not name.isprintable(),
+        "it starts with a dot or a dash": name[:1] in ".-",
+        "it starts or ends with a space or a dot": name != name.strip(" ").rstrip("."),
+        "that name is reserved": name.casefold() in RESERVED or text.is_device_name(name),
+    }
+    return next((what for what, holds in faults.items() if holds), "")
+
+
+def existing(sessions: Path, name: str) -> Path | None:
+    """The folder of the session with that name, case-folded, or None. Refuses a link."""
+    folder = sessions / name
+    if not is_automatic(name):
+        folder = _alike(sessions, name) or folder
+    if folder.is_symlink():
+        raise UsageError(
+            f"session {escape_line(name)}: {folder} is a link",
+            "A session is a folder of its own below `sessions`.",
+        )
+    return folder if folder.is_dir() else None
+
+
+def _alike(sessions: Path, name: str) -> Path | None:
+    """What is there by that name, as it is written there.
+
+    Whether a path is there does not tell: to Windows and macOS, `Foo` is there if `foo` is.
+    """
+    entries = list(sessions.iterdir()) if sessions.is_dir() else []
+    alike = [entry for entry in entries if _folded(entry.name) == _folded(name)]
+    # A decomposed name goes by its composed form, where the platform takes both for one.
+    same = [entry for entry in alike if unicodedata.normalize("NFC", entry.name) == name]
+    if same and (sessions / name).is_dir():
+        return sessions / name
+    return next(iter(same or alike), None)
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
 
 TRANSCRIPT = "transcript.jsonl"
 
@@ -61,7 +145,7 @@ def summaries(workspace: Path) -> list[dict[str, str | None]]:
     found = []
     for one in stored(workspace):
         with contextlib.suppress(*_GONE):
-            found.append({"session": one.name, **passage.summary_of(one.transcript)})
+            found.append({"session": one.name, **queries.summary_of(one.transcript)})
     return found
 
 
@@ -78,14 +162,14 @@ def last(workspace: Path) -> Stored:
 
 
 def _is_of_scenario(transcript: Path) -> bool:
-    with regularfiles.open_binary(transcript) as file:
-        first = read.events_of(file.readline())
+    with files.open_binary(transcript) as file:
+        first = reader.events_of(file.readline())
     return any(isinstance(event, SessionEvent) and event.scenario is not None for event in first)
 
 
 def find(workspace: Path, name: str) -> Stored:
     """The session with that name. Raises UsageError, with the nearest name."""
-    folder = names.existing(sessions_of(workspace), names.checked(name))
+    folder = existing(sessions_of(workspace), checked(name))
     there = _stored(folder) if folder is not None else None
     if there is not None:
         return there
@@ -104,17 +188,17 @@ def made(workspace: Path, name: str | None, clock: Clock) -> Path:
     """
     sessions = sessions_of(workspace)
     if name is not None:
-        name = names.checked(name)
-        folder = names.existing(sessions, name) or sessions / name
+        name = checked(name)
+        folder = existing(sessions, name) or sessions / name
     try:
         if name is None:
             folder = _claimed(sessions, clock)
         else:
-            ownfiles.make_folder(folder, below=workspace)
+            files.make_own_folder(folder, below=workspace)
     except OSError as error:
         raise UsageError(
             f"{sessions}: cannot make a folder here: {error.strerror or error}",
-            ownfiles.hint(
+            files.suggest_fix(
                 error,
                 "arena keeps transcripts there; mend the rights, or choose another --workspace.",
             ),
@@ -124,11 +208,96 @@ def made(workspace: Path, name: str | None, clock: Clock) -> Path:
 
 def _claimed(sessions: Path, clock: Clock) -> Path:
     """A new folder that no other process has, even one that started in the same second."""
-    ownfiles.make_folder(sessions, below=sessions.parent)
+    files.make_own_folder(sessions, below=sessions.parent)
     while True:
-        folder = sessions / names.automatic(clock)
+        folder = sessions / automatic(clock)
         try:
-            folder.mkdir(ownfiles.FOLDER_MODE)
+            folder.mkdir(files.FOLDER_MODE)
         except FileExistsError:
             continue
         return folder
+
+
+NAME = "transcript.lock"
+
+_POLL_S = 0.05
+
+_held: set[Path] = set()
+
+
+class Lock:
+    """The lock of one session's folder, until `release`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NAME
+        self._lock = InterProcessLock(self._path)
+
+    def try_acquire(self) -> bool:
+        """Hold it if nobody else does. Raises OSError or ThreadError where that cannot be asked."""
+        if self._path in _held:
+            return False
+        # Whoever locks opens the path itself, through links and for everybody to read.
+        files.make_file(self._path, below=self._path.parents[2])
+        if self._lock.acquire(blocking=False):
+            _held.add(self._path)
+            return True
+        if self._lock.lockfile is not None:
+            self._lock.lockfile.close()
+        return False
+
+    def release(self) -> None:
+        """Let go of it."""
+        _held.discard(self._path)
+        self._lock.release()
+
+
+def acquire(folder: Path, name: str, *, wait_s: float, on_wait: Callable[[], None]) -> Lock:
+    """Hold the lock of a folder, called `name` for people; `on_wait` is told once if it is held.
+
+    Raises SessionBusy after `wait_s` seconds, UsageError where the folder refuses the file.
+    """
+    lock = Lock(folder)
+    try:
+        if lock.try_acquire() or _waited(lock, wait_s, on_wait):
+            return lock
+    except (OSError, ThreadError) as error:
+        raise UsageError(
+            f"{folder}: cannot write here: {getattr(error, 'strerror', None) or error}",
+            files.suggest_fix(
+                error,
+                "arena keeps transcripts there; mend the rights, or choose another --workspace.",
+            ),
+        ) from error
+    raise SessionBusy(
+        f"{escape_line(name)} is busy: another arena is writing to it "
+        f"(waited {wait_s:g} s)\n"
+        "  Nothing was written. Try again later, or wait longer with --wait SECONDS."
+    )
+
+
+def is_held(folder: Path) -> bool:
+    """Whether somebody writes to that session now; no lock file is made to find out.
+
+    False where that cannot be asked.
+    """
+    if not (folder / NAME).is_file() or files.is_link(folder / NAME):
+        return False
+    lock = Lock(folder)
+    with contextlib.suppress(OSError, ThreadError):
+        if not lock.try_acquire():
+            return True
+        lock.release()
+    return False
+
+
+def _waited(lock: Lock, wait_s: float, on_wait: Callable[[], None]) -> bool:
+    """Whether it could be held within that time."""
+    if wait_s <= 0:
+        return False
+    on_wait()
+    end = time.monotonic() + wait_s
+    while time.monotonic() < end:
+        time.sleep(_POLL_S)
+        if lock.try_acquire():
+            return True
+    return False

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena_cli.adapters.contacts import Contact
-from arena_cli.ground.errors import DiskRefused, UsageError
+from arena_cli.errors import DiskRefused, UsageError
 
 CONFIG_HOME = "ARENA_CONFIG_HOME"
 

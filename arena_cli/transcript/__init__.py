@@ -1,1 +1,1 @@
-"""The transcript of a session: its events, how they are appended, read, folded and repaired."""
+"""Events, log, state, reader."""

@@ -11,14 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError
 
-from arena_cli.ground.protocol import (
-    Invocation,
-    MemberInfo,
-    Message,
-    Shape,
-    Status,
-    Usage,
-)
+from arena_cli.protocol import Invocation, MemberInfo, Message, Shape, Status, Usage
 
 Phase = Literal["A", "B"]
 ReplyStatus = Literal["success", "declined", "timeout", "error", "cancelled"]

@@ -5,17 +5,136 @@ Whoever makes a `Log` holds the session's lock (`arena_cli.session.lock`).
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, Literal, NamedTuple, TypeVar
 
-from arena_cli.ground import ownfiles, wholefile
-from arena_cli.ground.clock import Clock, timestamp
-from arena_cli.ground.errors import ArenaError, DiskRefused, UsageError
-from arena_cli.team.model import Durability
-from arena_cli.transcript import events, read, rescue
-from arena_cli.transcript.events import Event, MessageEvent, Recovered, ReplyFinished
+from arena_cli.errors import ArenaError, DiskRefused, UsageError
+from arena_cli.protocol import Attachment
+from arena_cli.transcript import reader
+from arena_cli.transcript.events import Event, MessageEvent, Recovered, ReplyFinished, line_of
+from arena_cli.transcript.state import Fold
+from arena_cli.util import files, text
+from arena_cli.util.clock import Clock, format_timestamp
+from arena_cli.workspace.models import Durability
+
+Loss = Literal["removed", "replaced", "cut", "changed"]
+
+_WHAT = {
+    "removed": "the transcript was removed or moved while arena wrote to it",
+    "replaced": "another file took the transcript's place while arena wrote to it",
+    "cut": "the transcript was cut while arena wrote to it",
+    "changed": "something else wrote to the transcript while arena wrote to it",
+}
+_BLOCK = 1 << 20
+
+
+class TranscriptLost(DiskRefused):
+    """The transcript is no longer what arena wrote; what is known lies in another file."""
+
+
+class Held:
+    """The last lines of a transcript that this process wrote, and at which byte they begin."""
+
+    MOST_BYTES: ClassVar[int] = 8_000_000
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self._lines: deque[bytes] = deque()
+
+    def add(self, line: bytes) -> None:
+        """Keep a line; `trim` bounds how many there are."""
+        self._lines.append(line)
+
+    def trim(self, end: int) -> None:
+        """Let go of the oldest lines where they are too many; `end` is where the last one ends."""
+        while end - self.start > self.MOST_BYTES and len(self._lines) > 1:
+            self.start += len(self._lines.popleft())
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield them in order."""
+        yield from self._lines
+
+
+def save(path: Path, descriptor: int, held: Held, loss: Loss, *, seq: int) -> TranscriptLost:
+    """Write what is known to a file beside the transcript, and return the error that names both.
+
+    `descriptor` is the transcript as it was opened, `seq` the number of the last event in `held`.
+    """
+    what = f"{path}: {_WHAT[loss]} (at event {seq})"
+    try:
+        target, missing = _save(path, descriptor, held, seq)
+    except OSError as error:
+        why = error.strerror or error
+        place = error.filename or path.parent
+        unsaved = f"{what}; what is known of it could not be saved: {place}: {why}"
+        return TranscriptLost(unsaved, "Free space or rights there.")
+    lack = f", but for {missing:,} bytes that are gone" if missing else ""
+    instead = "" if loss == "removed" else f" in the place of what lies at {path.name} now"
+    return TranscriptLost(
+        f"{what}; what is known of it, this event included{lack}, is in {target}",
+        f"To go on, put that file back as {path}{instead}, then `arena resume {path.parent.name}`.",
+    )
+
+
+def _rescue_unused(path: Path) -> Path:
+    """Return the path, or, where something has that name, one with a number before its ending."""
+    count = 1
+    free = path
+    while os.path.lexists(free):
+        count += 1
+        free = path.with_name(f"{path.stem}-{count}{path.suffix}")
+    return free
+
+
+def _save(path: Path, descriptor: int, held: Held, seq: int) -> tuple[Path, int]:
+    """Write the file; return where, and how many bytes before the held lines are missing."""
+    name = f"{path.stem}.rescued-{seq}{path.suffix}"
+    workspace = path.parents[2]
+    try:
+        if not workspace.is_dir():
+            raise FileNotFoundError(workspace)
+        files.make_own_folder(path.parent, below=workspace)
+        target = _rescue_unused(path.with_name(name))
+        copied = _write(target, workspace, descriptor, held)
+    except OSError:
+        # Folder and all are gone, or take no file: anywhere is better than nowhere.
+        import tempfile  # noqa: PLC0415 - hardly ever needed
+
+        folder = Path(tempfile.gettempdir())
+        target = _rescue_unused(folder / f"arena-{path.parent.name}-{name}")
+        copied = _write(target, folder, descriptor, held)
+    return target, held.start - copied
+
+
+def _write(target: Path, below: Path, descriptor: int, held: Held) -> int:
+    """Write what the open file holds before the held lines, then these; return the former's size.
+
+    What lies before them and ends within a line is cut to whole lines.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+    with os.fdopen(files.open_file(target, flags, below=below), "r+b") as file:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        left, whole = held.start, 0
+        while left and (block := os.read(descriptor, min(left, _BLOCK))):
+            end = block.rfind(b"\n") + 1
+            whole = file.tell() + end if end else whole
+            file.write(block)
+            left -= len(block)
+        if left:
+            file.seek(whole)
+            file.truncate()
+        size = file.tell()
+        for line in held.lines():
+            file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+    return size
 
 
 class Stamp(NamedTuple):
@@ -44,19 +163,19 @@ class Log:
         self.seq = seq
         self._clock = clock
         self._sync = durability == "fsync"
-        self._lost: rescue.TranscriptLost | None = None
+        self._lost: TranscriptLost | None = None
         self._name = os.fspath(path)
         try:
             # It is read too: a file that was removed can still be copied while it is open.
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-            self._file = ownfiles.open_file(path, flags, below=path.parents[2])
+            self._file = files.open_file(path, flags, below=path.parents[2])
             state = os.fstat(self._file)
         except OSError as error:
             raise _refused(path, error) from error
         self.size = state.st_size
         self._is_new = self.size == 0
         self._identity = _identity(state)
-        self._held = rescue.Held(self.size)
+        self._held = Held(self.size)
 
     @property
     def is_whole(self) -> bool:
@@ -65,13 +184,13 @@ class Log:
 
     def stamp(self) -> Stamp:
         """What the next event carries. Nothing may be appended between this and its event."""
-        return Stamp(self.seq + 1, timestamp(self._clock.now()))
+        return Stamp(self.seq + 1, format_timestamp(self._clock.now()))
 
     def append(self, event: Event) -> None:
         """Write one whole line in one write; a short write is cut back before the error."""
         if event.seq != self.seq + 1:
             raise ValueError(f"event {event.seq} cannot follow {self.seq}")
-        line = events.line_of(event)
+        line = line_of(event)
         self._check_file(line)
         try:
             written = os.write(self._file, line)
@@ -102,17 +221,17 @@ class Log:
             if state.st_size == self.size and (state.st_ino, state.st_dev) == self._identity:
                 return
         except (FileNotFoundError, NotADirectoryError):
-            loss: rescue.Loss | None = "removed"
+            loss: Loss | None = "removed"
         except OSError as error:
             raise _refused(self.path, error) from error
         else:
             loss = self._loss(state)
         if loss is not None:
             self._held.add(line)
-            self._lost = rescue.save(self.path, self._file, self._held, loss, seq=self.seq + 1)
+            self._lost = save(self.path, self._file, self._held, loss, seq=self.seq + 1)
             raise self._lost
 
-    def _loss(self, state: os.stat_result) -> rescue.Loss | None:
+    def _loss(self, state: os.stat_result) -> Loss | None:
         if _identity(state) != self._identity:
             return "replaced"
         # What Windows knows of a path may be older than what it knows of the open file.
@@ -134,7 +253,7 @@ class Log:
         """Have the names of a new transcript and of the folders above it reach the disk, once."""
         if self._is_new:
             self._is_new = False
-            wholefile.sync_folders(list(self.path.parents)[:3])
+            files.sync_folders(list(self.path.parents)[:3])
 
     def close(self) -> None:
         if self._file >= 0:
@@ -148,8 +267,8 @@ def _identity(state: os.stat_result) -> tuple[int, int]:
 
 
 def _refused(path: Path, error: OSError) -> ArenaError:
-    if isinstance(error, ownfiles.LinkRefused):
-        return UsageError(str(error.strerror), ownfiles.HINT)
+    if isinstance(error, files.LinkRefused):
+        return UsageError(str(error.strerror), files.LINK_HINT)
     return DiskRefused(
         f"{path}: could not write: {error.strerror or error}",
         "What was written before is whole; free space or rights, then "
@@ -172,21 +291,21 @@ def repair(path: Path, seq: int) -> Repair | None:
     `seq` is the number of the next event. Returns None where nothing was wrong.
     """
     try:
-        tail, start = read.tail(path)
+        tail, start = reader.tail(path)
     except FileNotFoundError:
         return None
     if not tail:
         return None
-    whole = read.whole_prefix(tail)
+    whole = reader.whole_prefix(tail)
     try:
-        descriptor = ownfiles.open_file(path, os.O_RDWR, below=path.parents[2])
+        descriptor = files.open_file(path, os.O_RDWR, below=path.parents[2])
         with os.fdopen(descriptor, "r+b") as file:
             if whole == len(tail):
                 file.seek(0, os.SEEK_END)
                 file.write(b"\n")
                 return Repair("the last line had no newline", 0, None)
             aside = _unused(path.with_name(f"{path.stem}.torn-{seq}"))
-            ownfiles.write(aside, tail[whole:], below=path.parents[2], is_new=True)
+            files.write_file(aside, tail[whole:], below=path.parents[2], is_new=True)
             file.truncate(start + whole)
             if whole:
                 file.seek(0, os.SEEK_END)
@@ -210,3 +329,102 @@ def recovered(repair: Repair, stamp: Stamp) -> Recovered:
     return Recovered(
         seq=stamp.seq, ts=stamp.ts, what=repair.what, bytes=repair.bytes, kept_in=repair.kept_in
     )
+
+
+E = TypeVar("E", bound=Event)
+
+
+class Journal:
+    """A log and its fold, moving together. `on_event` hears each event once it is on disk."""
+
+    def __init__(self, log: Log, fold: Fold, on_event: Callable[[Event], None]) -> None:
+        self.log = log
+        self.fold = fold
+        self._on_event = on_event
+
+    def write(self, make: Callable[[Stamp], E]) -> E:
+        """Append the event that `make` builds around its stamp. Raises DiskRefused."""
+        event = make(self.log.stamp())  # as `_append`: most events come this way
+        self.log.append(event)
+        self.fold.apply(event)
+        self._on_event(event)
+        return event
+
+    def write_all(
+        self, makes: Sequence[Callable[[Stamp], E]], then: Callable[[], object] = lambda: None
+    ) -> list[E]:
+        """Append events in order, do what follows on them, and tell of them. Raises DiskRefused."""
+        events = [self._append(make) for make in makes]
+        then()
+        for event in events:
+            self._on_event(event)
+        return events
+
+    def _append(self, make: Callable[[Stamp], E]) -> E:
+        event = make(self.log.stamp())
+        self.log.append(event)
+        self.fold.apply(event)
+        return event
+
+
+def store(
+    attachments: Sequence[Attachment],
+    message_id: str,
+    *,
+    session: Path,
+    workspace: Path,
+    sync: bool = False,
+) -> list[Attachment]:
+    """Write the content of each into the session's folder and return what the transcript keeps.
+
+    Names become safe and unique; with `sync` all of it is on the disk. Raises DiskRefused.
+    """
+    changed: list[Path] = []
+    kept = planned(attachments, message_id, session=session, workspace=workspace)
+    for attachment, record in zip(attachments, kept, strict=True):
+        path = workspace / str(record.path)
+        try:
+            changed += [*files.make_own_folder(path.parent, below=workspace), path.parent]
+            files.write_file(path, content_of(attachment), below=workspace, sync=sync)
+            if sync and attachment is attachments[-1]:
+                files.sync_folders(changed)
+        except OSError as error:
+            what = f"{path}: could not write: {error.strerror or error}"
+            raise DiskRefused(what, files.suggest_fix(error, "")) from error
+    return kept
+
+
+def planned(
+    attachments: Sequence[Attachment], message_id: str, *, session: Path, workspace: Path
+) -> list[Attachment]:
+    """What the transcript will keep of each, with nothing written."""
+    if not attachments:
+        return []
+    folder = (session / "attachments" / message_id).relative_to(workspace)
+    taken: set[str] = set()
+    kept = []
+    for attachment in attachments:
+        content = content_of(attachment)
+        kept.append(
+            Attachment(
+                type=attachment.type,
+                name=attachment.name,
+                path=(
+                    folder / text.make_unique_name(text.make_safe_name(attachment.name), taken)
+                ).as_posix(),
+                size=len(content),
+                sha256=hashlib.sha256(content).hexdigest(),
+            )
+        )
+    return kept
+
+
+def content_of(attachment: Attachment) -> bytes:
+    """The bytes of an attachment that carries its content: text, JSON, or base64 for an image."""
+    data = attachment.data
+    if isinstance(data, bytes):
+        return data
+    if not isinstance(data, str):
+        return json.dumps(data, ensure_ascii=False, indent=2).encode("utf-8", "replace")
+    picture = attachment.picture()
+    return data.encode("utf-8", "replace") if picture is None else picture

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from arena_cli.ground import excerpt
-from arena_cli.ground.errors import Fault
+from arena_cli.errors import Fault
+from arena_cli.util import excerpt
 from arena_cli.yamlio import nodes
 from arena_cli.yamlio.nodes import Loc, Node, YamlProblem
 
@@ -86,7 +86,7 @@ class Document:
         """Return True if there is a value at `loc`."""
         value = self.data
         for step in loc:
-            value = nodes.below(value, step)
+            value = nodes.get_child(value, step)
         return value is not nodes.MISSING
 
     def raw(self, loc: Loc) -> str | None:
@@ -103,7 +103,7 @@ class Document:
 
     def fault(self, loc: Loc, problem: str, hint: str = "", *, at_key: bool = False) -> Fault:
         """Return a fault of the value at `loc` or, with `at_key`, of its key."""
-        field = nodes.dotted(loc)
+        field = nodes.format_loc(loc)
         if not self._is_shown:
             return _without_quotes(Fault(self.name, self.line(loc), field, problem, hint))
         if self._root is None:
@@ -125,7 +125,7 @@ class Document:
         hint = finding.hint
         if finding.fixed is not None and finding.fixed.strip():
             hint = self._hint(finding.line - 1, finding.fixed) or hint
-        field = nodes.dotted(finding.loc)
+        field = nodes.format_loc(finding.loc)
         fault = Fault(self.name, finding.line, field, finding.problem, hint)
         return self._quote(fault, finding.column)
 
@@ -156,12 +156,12 @@ class Document:
 
     @cached_property
     def _hidden(self) -> frozenset[int]:
-        return excerpt.below_secrets(self._lines)
+        return excerpt.find_secret_lines(self._lines)
 
     def _hint(self, number: int, fixed: str) -> str:
         if len(fixed.strip()) > LONGEST_FIX:
             return ""
-        if not self._is_shown or number in self._hidden or excerpt.masked(fixed) != fixed:
+        if not self._is_shown or number in self._hidden or excerpt.mask_line(fixed) != fixed:
             return ""
         return f"write: {fixed.strip()}"
 
@@ -172,8 +172,10 @@ class Document:
         if not self._is_shown:
             return _without_quotes(fault)
         is_hidden = fault.line - 1 in self._hidden
-        source = excerpt.HIDDEN if is_hidden else excerpt.masked(line)
-        problem, hint = (excerpt.without(text, line, source) for text in (fault.what, fault.mend))
+        source = excerpt.HIDDEN if is_hidden else excerpt.mask_line(line)
+        problem, hint = (
+            excerpt.hide_quotes(text, line, source) for text in (fault.what, fault.mend)
+        )
         if line[:column] != source[:column]:
             column = None
         field = fault.field if problem == fault.what else fault.field.rpartition(".")[0]
@@ -197,7 +199,7 @@ class _ValueSpan(NamedTuple):
     end: int
 
 
-class Part(NamedTuple):
+class Fragment(NamedTuple):
     """The value at `loc` of a document; its faults have that document's lines."""
 
     document: Document
@@ -208,7 +210,7 @@ class Part(NamedTuple):
         """The value, or None if there is none."""
         value = self.document.data
         for step in self.loc:
-            value = nodes.below(value, step)
+            value = nodes.get_child(value, step)
         return None if value is nodes.MISSING else value
 
     def holds(self, loc: Loc) -> bool:
@@ -220,7 +222,7 @@ class Part(NamedTuple):
         return self.document.fault((*self.loc, *loc), problem, hint, at_key=at_key)
 
 
-def find_holder(fragments: Sequence[Part], loc: Loc) -> Part:
+def find_holder(fragments: Sequence[Fragment], loc: Loc) -> Fragment:
     """Return the nearest part that holds `loc`, or as much of it as any does."""
     for end in range(len(loc), 0, -1):
         for fragment in fragments:
@@ -231,14 +233,14 @@ def find_holder(fragments: Sequence[Part], loc: Loc) -> Part:
 
 def _without_quotes(fault: Fault) -> Fault:
     """Return the fault without what may be quoted of the file: its keys and values."""
-    return replace(fault, field="", what=excerpt.without_quotes(fault.what), mend="")
+    return replace(fault, field="", what=excerpt.hide_all_quotes(fault.what), mend="")
 
 
 def _child(node: Node, step: str | int) -> tuple[Node, Node] | None:
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
         item = node.value[step] if step < len(node.value) else None
         return (item, item) if item is not None else None
-    for key, key_node, value in nodes.children(node):
+    for key, key_node, value in nodes.iter_children(node):
         if key == step:
             return key_node, value
     return None

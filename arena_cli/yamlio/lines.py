@@ -56,13 +56,13 @@ def _split(text: str) -> list[str]:
     return text.split("\n")
 
 
-def line_at(text: str, number: int) -> str:
+def get_line(text: str, number: int) -> str:
     """Return a line of a text, counted from 0; "" if there is none."""
     lines = _split(text)
     return lines[number] if number < len(lines) else ""
 
 
-def indent_of(line: str) -> int:
+def measure_indent(line: str) -> int:
     """Return the number of spaces at the beginning of a line."""
     return len(line) - len(line.lstrip(" "))
 
@@ -89,26 +89,26 @@ def is_curly(text: str) -> bool:
     return not any(mark in text[1:-1] for mark in "“”‘’")
 
 
-def value_start(line: str) -> int:
+def find_value_start(line: str) -> int:
     """Return the column of the value after the line's `- ` and `key: `."""
     match = re.match(_VALUE, line)
     return match.end() if match else len(line) - len(line.lstrip())
 
 
-def value_end(line: str, column: int, *, flow: bool | None = None) -> int:
+def find_value_end(line: str, column: int, *, flow: bool | None = None) -> int:
     """Return the end of the value that starts at `column`: in {} and [] the next , } or ]."""
-    pattern = _STOPS[in_flow(line, column) if flow is None else flow]
+    pattern = _STOPS[is_in_flow(line, column) if flow is None else flow]
     match = re.compile(pattern).search(line, column + 1)
     return match.start() if match else len(line)
 
 
-def in_flow(line: str, column: int) -> bool:
+def is_in_flow(line: str, column: int) -> bool:
     """Return True if a { or [ of this line is open at `column`."""
     head = line[:column]
     return head.count("{") > head.count("}") or head.count("[") > head.count("]")
 
 
-def flow_value(line: str, column: int) -> tuple[int, int]:
+def find_flow_value(line: str, column: int) -> tuple[int, int]:
     """Return start and end of the text inside {} or [] at `column`, with brackets of its own."""
     start = column
     while start > 0 and line[start - 1] not in "{[," and line[start - 2 : start] != ": ":

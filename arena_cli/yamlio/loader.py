@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel
 
-from arena_cli.ground import regularfiles
-from arena_cli.ground.errors import Fault
+from arena_cli.errors import Fault
+from arena_cli.util import files
 from arena_cli.yamlio import nodes, schema_errors, shapes, syntax_hints, value_hints
-from arena_cli.yamlio.document import Document, Part, find_holder
+from arena_cli.yamlio.document import Document, Fragment, find_holder
 from arena_cli.yamlio.nodes import Loc, YamlProblem
 
 T = TypeVar("T", bound=BaseModel)
@@ -40,7 +40,7 @@ def load(path: Path, name: str, *, is_shown: bool = True) -> Document:
     `name` is the path as the user sees it. Without `is_shown`, no fault quotes the file.
     """
     try:
-        raw = regularfiles.read(path)
+        raw = files.read_regular(path)
     except OSError as error:
         problem = f"cannot be read: {error.strerror or error}"
         return Document(name, None, (Fault(name, 0, "", problem),))
@@ -92,7 +92,7 @@ def parse(text: str, name: str, *, is_shown: bool = True) -> Document:
         return _document(name, None, text, [finding], is_shown=is_shown)
     if root is None:
         return Document(name, None, text=text, is_shown=is_shown)
-    is_suspect = value_hints.needs_look(text)
+    is_suspect = value_hints.is_suspect(text)
     bad_keys = value_hints.find_bad_keys(root, text) if is_suspect else []
     if bad_keys:
         return _document(name, None, text, bad_keys, is_shown=is_shown)
@@ -137,12 +137,12 @@ def _find_control(text: str) -> YamlProblem | None:
 
 def _drop(data: Any, loc: Loc) -> None:
     for step in loc[:-1]:
-        data = nodes.below(data, step)
+        data = nodes.get_child(data, step)
     if isinstance(data, dict):
         data.pop(loc[-1], None)
 
 
-def from_data(data: Any, name: str) -> Document:
+def wrap_data(data: Any, name: str) -> Document:
     """Return data that is in no file (a command line's settings) as a document without lines."""
     return Document(name, data)
 
@@ -151,12 +151,12 @@ def validate(document: Document, shape: type[T]) -> tuple[T | None, list[Fault]]
     """Return the document as `shape`, None if it has any fault, and all its faults."""
     if document.data is None and document.faults:
         return None, list(document.faults)
-    instance, faults = validate_merged(document.data, shape, [Part(document)])
+    instance, faults = validate_merged(document.data, shape, [Fragment(document)])
     faults = [*document.faults, *faults]
     return (None if faults else instance), faults
 
 
-def validate_part(fragment: Part, shape: type[T]) -> tuple[T | None, list[Fault]]:
+def validate_part(fragment: Fragment, shape: type[T]) -> tuple[T | None, list[Fault]]:
     """Return the value at a part as `shape`, None if it does not fit, and its faults."""
     return validate_merged(fragment.data, shape, [fragment])
 
@@ -164,7 +164,7 @@ def validate_part(fragment: Part, shape: type[T]) -> tuple[T | None, list[Fault]
 def validate_merged(
     data: Any,
     shape: type[T],
-    fragments: Sequence[Part],
+    fragments: Sequence[Fragment],
     *,
     is_pending: Callable[[Any], bool] = lambda _: False,
 ) -> tuple[T | None, list[Fault]]:
@@ -181,7 +181,7 @@ def validate_merged(
         return instance, []
     first = fragments[0]
     if not first.loc and first.document.is_empty:
-        needed = ", ".join(f"`{key}`" for key in shapes.required_keys(shape))
+        needed = ", ".join(f"`{key}`" for key in shapes.list_required_keys(shape))
         return None, [first.fault((), "the file is empty", f"it needs {needed}")]
     return None, faults
 
@@ -189,7 +189,7 @@ def validate_merged(
 class _MergedFragments:
     """Several parts as one place: each fault belongs to the nearest that holds the value."""
 
-    def __init__(self, fragments: Sequence[Part]) -> None:
+    def __init__(self, fragments: Sequence[Fragment]) -> None:
         self._parts = fragments
 
     def fault(self, loc: Loc, problem: str, hint: str = "", *, at_key: bool = False) -> Fault:
@@ -201,9 +201,9 @@ class _MergedFragments:
         if not reported:
             return False
         full = (*fragment.loc, *loc)
-        if any(nodes.dotted(full[:end]) in reported for end in range(1, len(full) + 1)):
+        if any(nodes.format_loc(full[:end]) in reported for end in range(1, len(full) + 1)):
             return True
-        field = nodes.dotted(full)
+        field = nodes.format_loc(full)
         below = (f"{field}.", f"{field}[") if field else ("",)
         return with_below and any(field_below.startswith(below) for field_below in reported)
 

@@ -83,7 +83,7 @@ def compose(text: str) -> Node | None:
         loader.dispose()
 
 
-def children(
+def iter_children(
     node: Node, open_ids: frozenset[int] = frozenset()
 ) -> Iterator[tuple[str | int, Node, Node]]:
     """Yield (key or index, the node whose line shows it, value) of a mapping or a list.
@@ -102,10 +102,10 @@ def children(
                 yield key.value, key, value
         for base in merged:
             if id(base) not in open_ids:
-                yield from children(base, open_ids | {id(node)})
+                yield from iter_children(base, open_ids | {id(node)})
 
 
-def walk(root: Node) -> Iterator[tuple[Loc, yaml.ScalarNode | None, Node]]:
+def walk_nodes(root: Node) -> Iterator[tuple[Loc, yaml.ScalarNode | None, Node]]:
     """Yield every value with its place and the node of its key, each node once."""
     seen: set[int] = set()
     waiting: list[tuple[Loc, yaml.ScalarNode | None, Node]] = [((), None, root)]
@@ -233,7 +233,7 @@ class DataBuilder:
         start, end = node.start_mark, node.end_mark
         fixed = None
         if start.line == end.line:
-            line = lines.line_at(self._text, start.line)
+            line = lines.get_line(self._text, start.line)
             fixed = lines.quote_span(line, start.column, end.column)
         tag = node.tag.replace(_CORE, "!!")
         problem = f"`{tag}` is a YAML tag that is not read here"
@@ -268,7 +268,7 @@ def _flag(text: str) -> bool:
     return text.lower() == "true"
 
 
-def below(value: Any, step: str | int) -> Any:
+def get_child(value: Any, step: str | int) -> Any:
     """Return the value of plain data at a key or an index, or `MISSING`."""
     if isinstance(value, dict):
         return value.get(step, MISSING)
@@ -277,7 +277,7 @@ def below(value: Any, step: str | int) -> Any:
     return MISSING
 
 
-def dotted(loc: Loc) -> str:
+def format_loc(loc: Loc) -> str:
     """Return `("steps", 0, "expect")` as `steps[0].expect`."""
     path = ""
     for step in loc:

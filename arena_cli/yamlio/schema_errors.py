@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from arena_cli.ground import excerpt, nearest
-from arena_cli.ground.errors import Fault
+from arena_cli.errors import Fault, find_nearest, suggest_nearest
+from arena_cli.util import excerpt
 from arena_cli.yamlio import lines, nodes, shapes
 from arena_cli.yamlio.nodes import Loc
 
@@ -95,17 +95,21 @@ def check(
 def drop_free_keys(data: Any, annotation: Any) -> Any:
     """Return `data` without the `x-...` keys of every mapping that has a shape of ours."""
     if isinstance(data, list):
-        items = [arg for leaf in shapes.leaves(annotation) for arg in shapes.item_types(leaf)]
-        return [drop_free_keys(item, shapes.union(items)) for item in data] if items else data
+        items = [
+            arg
+            for leaf in shapes.iter_leaf_types(annotation)
+            for arg in shapes.list_item_types(leaf)
+        ]
+        return [drop_free_keys(item, shapes.make_union(items)) for item in data] if items else data
     if not isinstance(data, dict):
         return data
-    leaves = list(shapes.leaves(annotation))
+    leaves = list(shapes.iter_leaf_types(annotation))
     has_model = any(map(shapes.is_model, leaves))
     if not has_model and not {get_origin(leaf) for leaf in leaves} & {dict, Mapping}:
         return data
     declared = {k: v for k, v in data.items() if not (has_model and str(k).startswith("x-"))}
     return {
-        key: drop_free_keys(value, shapes.union(shapes.types_below(leaves, key)))
+        key: drop_free_keys(value, shapes.make_union(shapes.list_types_below(leaves, key)))
         for key, value in declared.items()
     }
 
@@ -140,7 +144,7 @@ class _Error:
         value = data
         for position, step in enumerate(loc):
             is_missing = kind == "missing" and position == len(loc) - 1
-            inner = nodes.below(value, step)
+            inner = nodes.get_child(value, step)
             if inner is not nodes.MISSING or is_missing:
                 value = inner
                 path.append(step)
@@ -164,7 +168,7 @@ def _no_mapping(data: Any, shape: type[BaseModel], origin: Origin) -> Fault:
     problem = f"the file must be a mapping of keys, not {_describe(data)}"
     if isinstance(data, list):
         return origin.fault((), problem, "its keys stand at the left edge, without `- `")
-    return origin.fault((), problem, _as_mapping(data, shapes.keys_at(shape, ()), "", origin, ()))
+    return origin.fault((), problem, _as_mapping(data, shapes.list_keys(shape, ()), "", origin, ()))
 
 
 class _Explainer:
@@ -197,7 +201,7 @@ class _Explainer:
         left_out: set[Loc] = set()
         for path in (error.path for error in errors if error.kind == "extra_forbidden"):
             key, above = str(path[-1]), path[:-1]
-            if near := nearest.of(key, self._keys(above)):
+            if near := find_nearest(key, self._keys(above)):
                 misspelt.add((*above, near))
             left_out.update((*above, parent) for parent in self._parents(key, above))
         return misspelt, left_out
@@ -227,7 +231,7 @@ class _Explainer:
         return [self._wrong_kind(union_path, expected, group[0].value)]
 
     def _keys(self, path: Loc) -> list[str]:
-        return shapes.keys_at(self._shape, path)
+        return shapes.list_keys(self._shape, path)
 
     def _is_item(self, error: _Error) -> bool:
         """Return True if a mapping is an item of the list that is expected, without the list."""
@@ -266,8 +270,8 @@ class _Explainer:
         if key in self._not_built(path[:-1]):
             return self._origin.fault(path, "is not built yet", "take it out", at_key=True)
         known_keys = self._keys(path[:-1])
-        hint = nearest.hint(key, known_keys)
-        if not nearest.of(key, known_keys):
+        hint = suggest_nearest(key, known_keys)
+        if not find_nearest(key, known_keys):
             if home := self._home(key, path[:-1]):
                 hint = f"`{key}` stands {home}"
             elif later := [k for k in known_keys if key in self._not_built((*path[:-1], k))]:
@@ -281,7 +285,7 @@ class _Explainer:
             return f"under {' or '.join(f'`{parent}`' for parent in parents[:3])}, indented more"
         for end in range(len(path) - 1, -1, -1):
             if key in self._keys(path[:end]):
-                above = nodes.dotted(path[:end])
+                above = nodes.format_loc(path[:end])
                 return f"in `{above}`, indented less" if above else "at the left edge"
         return ""
 
@@ -304,7 +308,7 @@ class _Explainer:
         listed = ", ".join(words)
         if not isinstance(value, str):
             return self._wrong_kind(path, f"one of {listed}", value)
-        near = nearest.of(value, words)
+        near = find_nearest(value, words)
         hint = f"did you mean `{near}`?" if near else ""
         return self._origin.fault(path, f"must be one of {listed}, not `{value[:60]}`", hint)
 
@@ -357,8 +361,8 @@ class _Explainer:
 
     def _empty_hint(self, path: Loc, expected: str) -> str:
         kind = expected.partition(" or ")[0] if expected != "true or false" else expected
-        models = shapes.models_at(self._shape, path[:-1])
-        is_required = bool(path) and any(path[-1] in shapes.required_keys(m) for m in models)
+        models = shapes.list_models(self._shape, path[:-1])
+        is_required = bool(path) and any(path[-1] in shapes.list_required_keys(m) for m in models)
         return f"write {kind}" + ("" if is_required else ", or leave the key out")
 
     def _as_check(self, path: Loc, expected: str, value: Any, raw: str | None) -> str:
@@ -380,7 +384,7 @@ class _Explainer:
         return "contains" in keys and "agent" not in keys
 
     def _not_built(self, path: Loc) -> set[str]:
-        models = shapes.models_at(self._shape, path)
+        models = shapes.list_models(self._shape, path)
         return {word for model in models for word in getattr(model, "not_built", ())}
 
 
@@ -483,4 +487,4 @@ def _innermost(errors: Sequence[_Error]) -> list[_Error]:
 
 
 def _is_secret(path: Loc) -> bool:
-    return any(isinstance(step, str) and excerpt.is_secret(step) for step in path)
+    return any(isinstance(step, str) and excerpt.is_secret_key(step) for step in path)

@@ -16,31 +16,31 @@ def is_model(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def leaves(annotation: Any) -> Iterator[Any]:
+def iter_leaf_types(annotation: Any) -> Iterator[Any]:
     """Yield the branches of a union, or the one type."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        yield from leaves(get_args(annotation)[0])
+        yield from iter_leaf_types(get_args(annotation)[0])
     elif origin in (Union, types.UnionType):
         for branch in get_args(annotation):
-            yield from leaves(branch)
+            yield from iter_leaf_types(branch)
     else:
         yield annotation
 
 
-def item_types(leaf: Any) -> list[Any]:
+def list_item_types(leaf: Any) -> list[Any]:
     """Return the types of the items if a type is a list or a tuple."""
     if get_origin(leaf) in (list, tuple, set, frozenset, Sequence):
         return [arg for arg in get_args(leaf) if arg is not Ellipsis]
     return []
 
 
-def types_below(parents: Sequence[Any], step: str | int) -> list[Any]:
+def list_types_below(parents: Sequence[Any], step: str | int) -> list[Any]:
     """Return the types of the value at a key or index of any of some types."""
     below: list[Any] = []
     for parent in parents:
         if isinstance(step, int):
-            below += item_types(parent)
+            below += list_item_types(parent)
         elif is_model(parent):
             for name, field in parent.model_fields.items():
                 if step in (name, field.alias):
@@ -50,34 +50,36 @@ def types_below(parents: Sequence[Any], step: str | int) -> list[Any]:
     return below
 
 
-def union(annotations: Sequence[Any]) -> Any:
+def make_union(annotations: Sequence[Any]) -> Any:
     """Return the union of some types, `Any` if there are none."""
     return Union[tuple(annotations)] if annotations else Any  # noqa: UP007 - `|` joins no list
 
 
-def required_keys(shape: type[BaseModel]) -> list[str]:
+def list_required_keys(shape: type[BaseModel]) -> list[str]:
     """Return the keys that a shape must have."""
     fields = shape.model_fields.items()
     return [field.alias or name for name, field in fields if field.is_required()]
 
 
-def models_at(shape: type[BaseModel], path: Loc) -> list[type[BaseModel]]:
+def list_models(shape: type[BaseModel], path: Loc) -> list[type[BaseModel]]:
     """Return the shapes that a place of a shape may have.
 
     Values that a shape accepts unchecked may have their shapes, by key, in `checked_as`.
     """
-    leaf_types = list(leaves(shape))
+    leaf_types = list(iter_leaf_types(shape))
     for step in path:
         later = [leaf.checked_as for leaf in leaf_types if hasattr(leaf, "checked_as")]
-        below = types_below(leaf_types, step) + [by_key[step] for by_key in later if step in by_key]
-        leaf_types = [leaf for annotation in below for leaf in leaves(annotation)]
+        below = list_types_below(leaf_types, step) + [
+            by_key[step] for by_key in later if step in by_key
+        ]
+        leaf_types = [leaf for annotation in below for leaf in iter_leaf_types(annotation)]
     return [leaf for leaf in leaf_types if is_model(leaf)]
 
 
-def keys_at(shape: type[BaseModel], path: Loc) -> list[str]:
+def list_keys(shape: type[BaseModel], path: Loc) -> list[str]:
     """Return the keys that are known at a place of a shape."""
     keys: dict[str, None] = {}
-    for model in models_at(shape, path):
+    for model in list_models(shape, path):
         for name, field in model.model_fields.items():
             keys[field.alias or name] = None
     return list(keys)

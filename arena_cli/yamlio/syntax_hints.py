@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from arena_cli.yamlio import lines
+from arena_cli.yamlio import lines as lines_module
+from arena_cli.yamlio.lines import (
+    ODD_SPACES,
+    find_value_end,
+    find_value_start,
+    is_in_flow,
+    measure_indent,
+    quote_span,
+)
 from arena_cli.yamlio.nodes import YamlProblem
 
 _COMMENT = "a `#` after a space begins a comment: the rest of this line is lost"
@@ -48,7 +56,7 @@ class _Stop(NamedTuple):
         """Return True if the next line with text belongs to the value on this one."""
         below = next((text for text in self.lines[number + 1 :] if text.strip()), "")
         keys = re.match(r"\s*(?:-\s+)*", self.lines[number])
-        return keys is not None and lines.indent_of(below) > keys.end()
+        return keys is not None and measure_indent(below) > keys.end()
 
 
 class _Mistake(NamedTuple):
@@ -77,7 +85,7 @@ class _Mistake(NamedTuple):
                 continue
             names = _describe_stop(stop) | match.groupdict()
             mistake = match.start("at") if "at" in match.groupdict() else column or 0
-            names["at"] = lines.ODD_SPACES.get(names.get("at", ""), names.get("at", ""))
+            names["at"] = ODD_SPACES.get(names.get("at", ""), names.get("at", ""))
             names["kind"] = "key" if _key_end(text, mistake) else "value"
             fixed = self.fix(stop, number, match) if self.fix else None
             problem, hint = self.problem.format(**names), self.hint.format(**names)
@@ -102,7 +110,7 @@ def _describe_stop(stop: _Stop) -> dict[str, Any]:
         "item": item + 1,
         "indent_start": _indent_like(stop.text(stop.start_line)),
         "indent_above": _indent_like(stop.text(above)),
-        "indent_item": _indent_like(" " * lines.indent_of(stop.text(item))),
+        "indent_item": _indent_like(" " * measure_indent(stop.text(item))),
     }
 
 
@@ -136,7 +144,7 @@ def _in_line(stop: _Stop) -> Lines:
 
 def _in_line_above(stop: _Stop) -> Lines:
     above = stop.above(stop.line)
-    if lines.indent_of(stop.text(stop.line)) > lines.indent_of(stop.text(above)):
+    if measure_indent(stop.text(stop.line)) > measure_indent(stop.text(above)):
         yield above, None
 
 
@@ -156,18 +164,16 @@ def _quote(stop: _Stop, number: int, match: re.Match[str]) -> str | None:
     end = _key_end(line, column)
     if not end and stop.is_continued(number):
         return None
-    return lines.quote_span(line, column, end or lines.value_end(line, column))
+    return quote_span(line, column, end or find_value_end(line, column))
 
 
 def _quote_value(stop: _Stop, number: int, match: re.Match[str]) -> str | None:
     """Quote the whole value of the line."""
     line = match.string
-    start = lines.value_start(line)
-    if stop.is_continued(number) or lines.in_flow(line, match.start("at")) > lines.in_flow(
-        line, start
-    ):
+    start = find_value_start(line)
+    if stop.is_continued(number) or is_in_flow(line, match.start("at")) > is_in_flow(line, start):
         return None
-    end = lines.value_end(line, max(start, match.start("at")), flow=False)
+    end = find_value_end(line, max(start, match.start("at")), flow=False)
     value = line[start:end]
     quote = value[:1]
     if (
@@ -176,22 +182,22 @@ def _quote_value(stop: _Stop, number: int, match: re.Match[str]) -> str | None:
         and (quote == "'" or value[1:2] == value[-2:-1] == quote)
     ):
         value = value[1:-1].strip('"')
-    return line[:start] + lines.quote(value) + line[end:]
+    return line[:start] + lines_module.quote(value) + line[end:]
 
 
 def _quote_in_brackets(_: _Stop, __: int, match: re.Match[str]) -> str:
     """Quote the text inside {} or [], with brackets of its own."""
     line = match.string
-    return lines.quote_span(line, *lines.flow_value(line, match.start("at")))
+    return quote_span(line, *lines_module.find_flow_value(line, match.start("at")))
 
 
 def _write_key(_: _Stop, __: int, match: re.Match[str]) -> str:
-    return lines.write_key(match)
+    return lines_module.write_key(match)
 
 
 def _write_ascii(_: _Stop, __: int, match: re.Match[str]) -> str:
     line, column = match.string, match.start("at")
-    return line[:column] + lines.write_ascii_marks(line[column:])
+    return line[:column] + lines_module.write_ascii_marks(line[column:])
 
 
 def _write_single_quotes(_: _Stop, __: int, match: re.Match[str]) -> str:
@@ -206,7 +212,7 @@ def _remove(_: _Stop, __: int, match: re.Match[str]) -> str:
 def _close_quote(stop: _Stop, number: int, match: re.Match[str]) -> str | None:
     """Close the quote at the end of its line if the next line begins a key or an item."""
     line, quote = match.string, match["at"]
-    if quote in line[match.end("at") :] or lines.in_flow(line, match.start("at")):
+    if quote in line[match.end("at") :] or is_in_flow(line, match.start("at")):
         return None
     below = next((text for text in stop.lines[number + 1 :] if text.strip()), "- ")
     return line.rstrip() + quote if re.match(r"\s*(?:- |[\w.-]+:(?:\s|$))", below) else None
@@ -215,7 +221,7 @@ def _close_quote(stop: _Stop, number: int, match: re.Match[str]) -> str | None:
 def _find_less_indented(stop: _Stop) -> YamlProblem | None:
     """Find a line of a text below a `|` that is indented less than the text's first line."""
     for number in dict.fromkeys((stop.start_line, stop.line)):
-        column = lines.indent_of(stop.text(number))
+        column = measure_indent(stop.text(number))
         if stop.text(number)[column : column + 1] in ("", "#"):
             continue
         lowest = 1_000_000
@@ -224,13 +230,13 @@ def _find_less_indented(stop: _Stop) -> YamlProblem | None:
             match = _TEXT_HEADER.match(text)
             if match and len(match["lead"]) < lowest and header < number - 1:
                 first = next(below for below in stop.lines[header + 1 :] if below.strip())
-                if not len(match["lead"]) < column < lines.indent_of(first):
+                if not len(match["lead"]) < column < measure_indent(first):
                     break
                 problem = f"this line is indented less than the text from line {header + 2}"
-                hint = _indent_like(" " * lines.indent_of(first))
+                hint = _indent_like(" " * measure_indent(first))
                 return YamlProblem(number + 1, f"{problem}, and ends it", hint, column)
             if text.strip():
-                lowest = min(lowest, lines.indent_of(text))
+                lowest = min(lowest, measure_indent(text))
     return None
 
 
@@ -265,7 +271,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
     ),
     _find_less_indented,
     # Full-width marks and spaces in place of YAML's own.
-    *(_Mistake("", _in_lines_near, *row, fix=_write_key) for row in lines.WIDE_KEYS),
+    *(_Mistake("", _in_lines_near, *row, fix=_write_key) for row in lines_module.WIDE_KEYS),
     _Mistake(
         "",
         _in_lines_near,
@@ -278,7 +284,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         _in_lines_near,
         r"(?:[:,\-\[{] |[\[{])(?P<at>[“‘])[^“”‘’]*[”’](?=\s*(?:[,\]}]|#|$))",
         'the quotes of YAML are ", not “ ” or ‘ ’',
-        fix=lambda _, __, match: lines.quote_span(match.string, match.start("at"), match.end()),
+        fix=lambda _, __, match: quote_span(match.string, match.start("at"), match.end()),
     ),
     # Quotes.
     _Mistake(
@@ -400,7 +406,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
     ),
     *(
         _Mistake("mapping values are|find expected ':'", _in_lines_near, *row, fix=_write_key)
-        for row in lines.BAD_KEYS
+        for row in lines_module.BAD_KEYS
     ),
     _Mistake(
         "could not find expected ':'",

@@ -30,7 +30,7 @@ _CONTROLS = re.compile("[\x00\x07\x08\x0b\x0c\x1b\x85\u2028\u2029]")
 _DASH = r"^(?P<lead> *)(?P<dash>-|－[ \u3000]*)(?=[^\W\d_][\w.-]*:)"
 
 
-def needs_look(text: str) -> bool:
+def is_suspect(text: str) -> bool:
     """Return True if a text has a mark of what may be meant otherwise than YAML reads it."""
     return any(mark in text for mark in _MARKS) or _SUSPECTS.search(text) is not None
 
@@ -39,7 +39,7 @@ def find_bad_keys(root: Node, text: str) -> list[YamlProblem]:
     """Return the keys that are none: `expect:{...}`, `-send: x`, a full-width space before one."""
     source = text.split("\n")
     findings: dict[int, YamlProblem] = {}
-    for _, key, _ in nodes.walk(root):
+    for _, key, _ in nodes.walk_nodes(root):
         if key is not None and not key.style:
             number = key.start_mark.line
             error = _explain_key(key, source[number])
@@ -69,7 +69,7 @@ def _explain_key(key: yaml.ScalarNode, line: str) -> LineError | None:
 def find_slips(root: Node, text: str) -> Iterator[YamlProblem]:
     """Yield values that lost a part, or are something else than they seem to be."""
     source = [*text.split("\n"), ""]
-    for loc, _, value in nodes.walk(root):
+    for loc, _, value in nodes.walk_nodes(root):
         if isinstance(value, yaml.MappingNode) and value.flow_style:
             yield from _find_bare_keys(value, source, loc)
         elif isinstance(value, yaml.ScalarNode):
@@ -87,7 +87,7 @@ def _explain_value(loc: Loc, value: yaml.ScalarNode, line: str, text: str) -> Ya
         return None
     anchor = re.compile(r"&(\S+) +\S").match(line, start.column)
     if anchor and f"*{anchor[1]}" not in text:
-        fixed = lines.quote_span(line, start.column, lines.value_end(line, start.column))
+        fixed = lines.quote_span(line, start.column, lines.find_value_end(line, start.column))
         problem = f"`&{anchor[1]}` names a value, and nothing uses the name"
         hint = "a value that starts with & must be quoted"
         return YamlProblem(start.line + 1, problem, hint, start.column, fixed)

@@ -6,16 +6,10 @@ import json
 
 import pytest
 
-from arena_cli.adapters import reading
+from arena_cli.adapters import runtime
 from arena_cli.context import render
-from arena_cli.ground import text as texts
-from arena_cli.ground.protocol import (
-    AgentInput,
-    AgentOutput,
-    Invocation,
-    MemberInfo,
-    ShownMessage,
-)
+from arena_cli.protocol import AgentInput, AgentOutput, Invocation, MemberInfo, ShownMessage
+from arena_cli.util.text import clean_text, cut_text, decode_output, escape_text
 
 MEMBERS = [MemberInfo(id="scientist", name="Scientist"), MemberInfo(id="engineer", name="Engineer")]
 
@@ -94,60 +88,60 @@ def test_c16_a_decision_is_read_by_a_table(
     answer = {"should_respond": said, "content": "text"}
     outputs = [AgentOutput.model_validate(answer), AgentOutput(content=json.dumps(answer))]
     for output in outputs:
-        result = reading.read(output, invocation)
+        result = runtime.read(output, invocation)
         assert (result.declined, result.error) == (declined, error)
 
 
 def test_c16_a_missing_decision_is_yes() -> None:
-    assert not reading.read(AgentOutput(content="text"), "may_reply").declined
+    assert not runtime.read(AgentOutput(content="text"), "may_reply").declined
 
 
 def test_c17_a_decision_in_a_fence_with_a_fence_in_its_text() -> None:
     answer = {"should_respond": True, "content": 'see\n```json\n{"a": 1}\n```\ndone'}
-    result = reading.read(AgentOutput(content=f"```json\n{json.dumps(answer)}\n```"), "must_reply")
+    result = runtime.read(AgentOutput(content=f"```json\n{json.dumps(answer)}\n```"), "must_reply")
     assert result.output.content == answer["content"]
 
 
 def test_c19_thinking_is_taken_out_before_json_is_read() -> None:
     content = '<think>ask @bob? {"should_respond":true}</think>{"should_respond":false}'
-    result = reading.read(AgentOutput(content=content), "must_reply")
+    result = runtime.read(AgentOutput(content=content), "must_reply")
     assert (result.declined, result.error) == (True, None)
     assert "@bob" not in result.output.content
     assert result.output.metadata["thinking"] == 'ask @bob? {"should_respond":true}'
 
 
 def test_c19_thinking_that_is_never_closed_is_no_answer() -> None:
-    result = reading.read(AgentOutput(content="<think>ask @bob?\n\nHello"), "may_reply")
+    result = runtime.read(AgentOutput(content="<think>ask @bob?\n\nHello"), "may_reply")
     assert (result.declined, result.error) == (False, "thinking was never closed")
     assert result.output.content == ""
     assert result.output.metadata["unclosed_thinking"] is True
 
 
 def test_c38_a_bad_byte_is_replaced_once_and_flagged() -> None:
-    text, replaced = texts.decode(b"caf\xff\xe4\xb8")
+    text, replaced = decode_output(b"caf\xff\xe4\xb8")
     assert (text, replaced) == ("caf\ufffd\ufffd", True)
-    assert texts.clean(text) == (text, False)
+    assert clean_text(text) == (text, False)
 
 
 def test_c38_half_an_emoji_in_a_json_escape_is_replaced_and_flagged() -> None:
     output = AgentOutput.model_validate_json(r'{"content": "a \\ud83d", "x": "\\ud83d"}')
     assert output.content == r"a \ud83d"
     output = AgentOutput(**json.loads(r'{"content": "a \ud83d", "x": "\ud83d"}'))
-    result = reading.read(output, "must_reply").output
+    result = runtime.read(output, "must_reply").output
     assert result.content == "a \ufffd"
     assert result.metadata == {"x": "\ufffd", "replaced_characters": True}
     result.model_dump_json().encode("utf-8")
 
 
 def test_c38_an_emoji_at_the_limit_is_not_cut_in_half() -> None:
-    assert texts.cut("done 👩‍🔬👍🏽", 8) == "done 👩‍🔬"
-    assert texts.cut("done 👩‍🔬👍🏽", 7) == "done "
-    assert texts.cut("done 👩‍🔬👍🏽", 9) == "done 👩‍🔬"
+    assert cut_text("done 👩‍🔬👍🏽", 8) == "done 👩‍🔬"
+    assert cut_text("done 👩‍🔬👍🏽", 7) == "done "
+    assert cut_text("done 👩‍🔬👍🏽", 9) == "done 👩‍🔬"
 
 
 def test_c45_controls_and_ci_commands_are_escaped_not_stripped() -> None:
     said = "a\x00b\ufffe x%0A\n::stop-commands::t\n  ::set-output name=x::1\nlast ##[error]y"
-    assert texts.shown(said).split("\n") == [
+    assert escape_text(said).split("\n") == [
         r"a\x00b\ufffe x%0A",
         r"\::stop-commands::t",
         r"  \::set-output name=x::1",

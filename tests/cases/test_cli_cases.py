@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from adapter_setups import Heard, an_input, cancelled, pids_in, runs, speaker, until
 
-from arena_cli.adapters.cli import CliAdapter
-from arena_cli.ground.errors import AgentProtocolError, AgentUnavailable
-from arena_cli.ground.protocol import AgentInput, AgentOutput
+from arena_cli.adapters.command import CliAdapter
+from arena_cli.errors import AgentProtocolError, AgentUnavailable
+from arena_cli.protocol import AgentInput, AgentOutput
 
 RESULT = '{"type":"result","content":"done"}'
 WHERE = {"type": "result"}

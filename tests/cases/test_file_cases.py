@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from arena_cli.team.model import AgentProfile
+from arena_cli.workspace.models import AgentProfile
 from arena_cli.yamlio import loader
 
 TEXT = "agent_id: dev\nname: 开发\nadapter:\n  type: scripted\n  replies: [你好]\n"

@@ -7,9 +7,9 @@ from typing import Literal
 
 import pytest
 
-from arena_cli.team import mentions
-from arena_cli.team.mentions import Mentions, Roster
-from arena_cli.team.model import AgentProfile, Human, Member
+from arena_cli.workspace import mentions
+from arena_cli.workspace.mentions import Mentions, Roster
+from arena_cli.workspace.models import AgentProfile, Human, Member
 
 
 def member(agent_id: str, name: str = "") -> Member:
@@ -19,7 +19,7 @@ def member(agent_id: str, name: str = "") -> Member:
 
 def parse(text: str, *members: Member, author: str = "maya") -> Mentions:
     roster = Roster(members, [Human(id="maya", name="Maya")])
-    return mentions.parse(text, roster, author=author, opener="maya")
+    return mentions.parse_mentions(text, roster, author=author, opener="maya")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from arena_cli.cli import main
+
 _CUT = 9
 _PLAIN = ("replace", "rename", "link", "fsync", "unlink", "remove", "mkdir", "rmdir", "ftruncate")
 
@@ -125,7 +127,6 @@ def run(request: dict[str, Any], report: int, out: int, problems: int) -> None:
     )
     sys.argv = ["arena", *request["args"]]
     cuts = Cuts(request["cut"], half=request["half"], report=report)
-    from arena_cli.cli import main
 
     code: Any = 0
     if request["counts"]:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from arena_cli.ground.protocol import AgentInput, AgentOutput
+from arena_cli.protocol import AgentInput, AgentOutput
 
 seen: list[Any] = []
 

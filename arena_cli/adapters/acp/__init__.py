@@ -1,1 +1,1 @@
-"""Agents that speak the Agent Client Protocol."""
+"""ACP agents, by the SDK of the protocol."""

@@ -1,0 +1,198 @@
+"""The kind `acp`: any agent that speaks the Agent Client Protocol (agentclientprotocol.com).
+
+One process per agent and session of arena's, kept alive between the calls, spoken to by the
+protocol's official SDK. An agent goes on in its own session where the input says that it may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from arena_cli.adapters.acp import call, client
+from arena_cli.adapters.acp.turn import PRESETS, Preset
+from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.process import run
+from arena_cli.adapters.process.run import ProgramSettings
+from arena_cli.adapters.process.spawn import Program
+from arena_cli.errors import AgentError, AgentProtocolError, AgentUnavailable
+from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit
+from arena_cli.util import process_signals
+
+if TYPE_CHECKING:
+    from arena_cli.adapters.acp.client import Link
+
+
+INSTALL = process_signals.describe_install("acp")
+
+
+class AcpSettings(ProgramSettings):
+    """The keys of `adapter: {type: acp, ...}`.
+
+    `preset` names a known agent; `command` starts any, or that one (no shell reads it).
+    `permissions` says what it is answered when it asks for leave: never, to read in `cwd`, or
+    always.
+    """
+
+    powers: ClassVar[tuple[str, ...]] = ("permissions",)
+
+    command: Annotated[list[str], Field(min_length=1)] | None = None
+    preset: Literal["claude", "codex", "gemini", "cursor", "opencode"] | None = None
+    permissions: Literal["deny", "read", "allow"] = "deny"
+    model: Annotated[str, Field(min_length=1)] | None = None
+
+    @classmethod
+    def command_line(cls, given: Mapping[str, Any]) -> list[str]:
+        """Return the command, the preset's where none is named."""
+        preset = PRESETS.get(str(given.get("preset")), Preset())
+        return super().command_line({"command": given.get("command") or list(preset.command)})
+
+    @model_validator(mode="after")
+    def _names_one_agent(self) -> AcpSettings:
+        if self.command is None and self.preset is None:
+            raise ValueError("set either command or preset")
+        return self
+
+
+class AcpAdapter:
+    """Speaks to the agent, one call at a time."""
+
+    settings_type: ClassVar[type[Settings]] = AcpSettings
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._settings: AcpSettings = setup.settings
+        self._preset = PRESETS.get(self._settings.preset or "", Preset())
+        self._command = [*(self._settings.command or self._preset.command), *self._settings.args]
+        if self._settings.model and self._preset.model:
+            self._command += [*self._preset.model, self._settings.model]
+        self._link: Link | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def start(self) -> None:
+        """The process starts with the first call."""
+
+    async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
+        """One prompt, in the session that `own_session` names, or in a new one if that is lost."""
+        async with self._one_at_a_time:
+            try:
+                return await self._answer(input, emit)
+            except asyncio.CancelledError:
+                link, self._link = self._link, None
+                if link is not None:
+                    emit(CallNote({"waited_for": link.method, **link.wire.notes()}))
+                    await link.cut_off()
+                raise
+            except ConnectionError as error:
+                raise await self._broken() from error
+
+    async def health(self) -> Health:
+        """Whether the program and the SDK are there; it is not run, its login is not looked at."""
+        try:
+            self._program()
+        except AgentUnavailable as error:
+            return Health(ok=False, detail=f"{error.what}; {error.mend}")
+        if importlib.util.find_spec("acp") is None:
+            return Health(ok=False, detail=f"its protocol's library is missing; {INSTALL}")
+        return Health(ok=True)
+
+    async def stop(self) -> None:
+        """End the process."""
+        link, self._link = self._link, None
+        if link is not None:
+            await link.stop()
+
+    async def _answer(self, input: AgentInput, emit: Emit) -> AgentOutput:
+        program = self._program()
+        run.prepare_folder(self._setup.workspace, self._settings.cwd)
+        try:
+            pass
+        except ImportError as error:
+            raise self._unavailable("its protocol's library is missing", INSTALL) from error
+        agent = call.Agent(
+            agent_id=self._setup.agent_id,
+            command=shlex.join(self._command),
+            preset=self._preset,
+            folder=program.cwd,
+            model=self._settings.model,
+            careful=self._settings.permissions != "allow",
+            render=self._setup.render,
+        )
+        if self._link is not None and not await self._link.is_well():
+            await self._end()
+        if self._link is not None:
+            self._link.wire.forget()
+        else:
+            self._link = await self._started(program)
+            try:
+                await call.introduced(self._link, agent)
+            except AgentError:
+                await self._end()
+                raise
+        return await call.answer(self._link, agent, input, emit)
+
+    async def _started(self, program: Program) -> Link:
+
+        try:
+            return await client.start(program, self._settings.permissions)
+        except (OSError, ValueError) as error:
+            what = f"{program.argv[0]} could not be started: {error}"
+            raise self._unavailable(what, "try the command in a shell") from error
+
+    def _program(self) -> Program:
+        """What to start. Raises AgentUnavailable where it is not there."""
+        setup, settings, name = self._setup, self._settings, self._command[0]
+        found = run.find_program(name, workspace=setup.workspace, environ=setup.environ)
+        if found is None:
+            what, mend = run.explain_missing(
+                name, workspace=setup.workspace, key="command", install=self._preset.install
+            )
+            raise self._unavailable(what, mend)
+        if not run.may_run_in(setup.workspace, settings.cwd):
+            folder = (setup.workspace / settings.cwd).resolve()
+            raise self._unavailable(f"there is no folder {folder}", "mend `cwd`, or make it")
+        return Program(
+            argv=[str(found), *self._command[1:]],
+            cwd=(setup.workspace / settings.cwd).resolve(),
+            environ=run.build_environment(setup.environ, self._environment()),
+            records=setup.records,
+            agent=setup.agent_id,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        careful = {} if self._settings.permissions == "allow" else self._preset.careful
+        return {**self._preset.environ, **careful, **self._settings.env}
+
+    async def _end(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            await link.end()
+
+    async def _broken(self) -> AgentError:
+        """The agent went away in the middle of a call."""
+        link, self._link = self._link, None
+        if link is None:
+            return self._unavailable("it is not there any more", "call it again")
+        how = await link.how_it_ended()
+        notes: dict[str, Any] = link.wire.notes()
+        mend = "the next call starts another"
+        if link.method == "initialize":
+            mend = "see that the command starts an agent of the Agent Client Protocol"
+        return AgentProtocolError(
+            self._setup.agent_id,
+            f"its program {how} before it answered {link.method}",
+            asked=shlex.join(self._command),
+            came=run.join_last_lines(notes.get("stderr") or notes.get("log", "")),
+            mend=mend,
+            metadata=notes,
+        )
+
+    def _unavailable(self, what: str, mend: str) -> AgentUnavailable:
+        return AgentUnavailable(
+            self._setup.agent_id, what, asked=shlex.join(self._command), mend=mend
+        )

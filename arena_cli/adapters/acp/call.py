@@ -1,0 +1,271 @@
+"""One call of an agent of the Agent Client Protocol: its session, the prompt, the answer.
+
+Imported when an agent is called, since the SDK takes a while to load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import acp
+from acp import RequestError, schema
+from pydantic import ValidationError
+
+from arena_cli.adapters import http
+from arena_cli.adapters.acp import turn as turn_module
+from arena_cli.adapters.acp.client import Link
+from arena_cli.adapters.acp.turn import AUTH_REQUIRED, Preset, Said, Turn
+from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
+from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit, Render, SessionId
+from arena_cli.util.text import clean_text, cut_text
+
+# Agents look for commands and for paths of files in the last block of text of a prompt, so nothing
+# that anybody said may stand there.
+_LAST_BLOCK = "Answer now, as the text above asks of you."
+
+_NO_ANSWER: dict[str, tuple[type[AgentError], str, str]] = {
+    "refusal": (AgentRefused, "it refuses to answer this", "say it otherwise, or ask another"),
+    "max_tokens": (
+        AgentProtocolError,
+        "its answer was cut off: it reached the limit of its tokens",
+        "raise that limit in the agent's own settings, or ask for less",
+    ),
+    "max_turn_requests": (
+        AgentProtocolError,
+        "it gave up before an answer: it asked its model as often as it may",
+        "raise that limit in the agent's own settings, or ask for less",
+    ),
+    "cancelled": (
+        AgentProtocolError,
+        "it says that it was cancelled, which nobody asked for",
+        "try again",
+    ),
+}
+
+_Opened = schema.NewSessionResponse | schema.ResumeSessionResponse | schema.LoadSessionResponse
+
+
+@dataclass(frozen=True)
+class Agent:
+    """Who is called, and how: `folder` is where it works, `careful` that not all is allowed."""
+
+    agent_id: str
+    command: str
+    preset: Preset
+    folder: Path
+    model: str | None
+    careful: bool
+    render: Render
+
+
+async def answer(link: Link, agent: Agent, input: AgentInput, emit: Emit) -> AgentOutput:
+    """One prompt, in the session that `own_session` names; in a new one if that is none, or lost.
+
+    Raises AgentError; ConnectionError where the agent went away.
+    """
+    call = _Call(link, agent, emit)
+    with call.translated():
+        shown, system = await call.opened(input)
+        return await call.prompted(shown, system)
+
+
+async def introduced(link: Link, agent: Agent) -> None:
+    """The link's first exchange. Raises as `answer` does."""
+    call = _Call(link, agent, lambda _: None)
+    with call.translated():
+        await link.introduce(with_files=agent.preset.takes_files)
+    spoken = link.answer.protocol_version
+    if spoken != acp.PROTOCOL_VERSION:
+        what = f"it speaks version {spoken} of the protocol, arena version {acp.PROTOCOL_VERSION}"
+        raise call.error(AgentProtocolError, what, "install a newer one of the two")
+
+
+class _Call:
+    def __init__(self, link: Link, agent: Agent, emit: Emit) -> None:
+        self._link = link
+        self._agent = agent
+        self._emit = emit
+
+    @contextlib.contextmanager
+    def translated(self) -> Iterator[None]:
+        """The one place where the SDK's errors become an agent's."""
+        try:
+            yield
+        except RequestError as error:
+            raise self._failed(Said(error.code, str(error), error.data)) from error
+        except ValueError as error:  # of pydantic: not of the shape, or too deep
+            what = f"it answered what the protocol does not know: {_first_fault(error)}"
+            raise self.error(AgentProtocolError, what, "install a newer version of it") from error
+
+    def error(
+        self, kind: type[AgentError], what: str, mend: str, *, came: str = "", **notes: Any
+    ) -> AgentError:
+        """What went wrong with that which was asked last."""
+        return kind(
+            self._agent.agent_id,
+            what,
+            asked=self._asked,
+            came=came,
+            mend=mend,
+            metadata={**self._link.wire.notes(), **notes},
+        )
+
+    async def opened(self, input: AgentInput) -> tuple[AgentInput, str]:
+        """The input as it fits the session that is then open, and the system text to send."""
+        own = input.own_session
+        if own and (own.id == self._link.session or await self._taken_up(input, own.id)):
+            return input, ""
+        await self._closed()
+        system, _ = self._agent.render(input)
+        made = await self._link.ask("session/new").new_session(
+            cwd=str(self._agent.folder), **self._meta(system)
+        )
+        self._link.session, self._link.spent_usd = made.session_id, 0.0
+        await self._set_up(made)
+        return input.afresh(), "" if self._agent.preset.system_at else system
+
+    async def prompted(self, input: AgentInput, system: str) -> AgentOutput:
+        """The answer to the input in the session that is open."""
+        link, preset = self._link, self._agent.preset
+        _, prompt = self._agent.render(input)
+        text = preset.escape(f"{system}\n\n{prompt}" if system else prompt)
+        blocks: list[Any] = [acp.text_block(clean_text(part)[0]) for part in (text, _LAST_BLOCK)]
+        turn = link.client.turn = Turn(link.session, preset, self._emit)
+        try:
+            link.prompting = asyncio.ensure_future(
+                link.ask("session/prompt").prompt(session_id=link.session, prompt=blocks)
+            )
+            said = await asyncio.shield(link.prompting)
+        finally:
+            link.client.turn = None
+        if turn.fault is not None:
+            raise turn.fault
+        self._emit(SessionId(link.session))
+        before, link.spent_usd = link.spent_usd, turn.session_usd
+        cost = _cost(before, turn.session_usd)
+        return self._read(turn, said, cost if turn.refused_usd is None else turn.refused_usd)
+
+    def _read(self, turn: Turn, said: schema.PromptResponse, cost_usd: float | None) -> AgentOutput:
+        if said.stop_reason in _NO_ANSWER:
+            kind, what, mend = _NO_ANSWER[said.stop_reason]
+            came = cut_text(turn.last_remark, 300) if kind is AgentRefused else said.stop_reason
+            raise self.error(kind, what, mend, came=came, raw=turn.raw(said))
+        if turn.failed:
+            raise self._failed(Said(None, turn.last_remark or "it gave no reason"))
+        output = turn.output(said, cost_usd)
+        if turn.refused and not output.content:
+            what = f"it gave up when it was not allowed to do something: {turn.refused[-1]}"
+            mend = "see `permissions` in its profile"
+            raise self.error(AgentProtocolError, what, mend, **output.metadata)
+        notes = {**self._link.wire.notes(), **output.metadata}
+        return output.model_copy(update={"metadata": notes})
+
+    async def _taken_up(self, input: AgentInput, session_id: str) -> bool:
+        """Whether the agent goes on in a session of an earlier process."""
+        system, _ = self._agent.render(input)
+        where: dict[str, Any] = {"cwd": str(self._agent.folder), "session_id": session_id}
+        try:
+            if self._link.sessions.resume is not None:
+                link = self._link.ask("session/resume")
+                taken_up: _Opened = await link.resume_session(**where, **self._meta(system))
+            elif self._link.loads:
+                link = self._link.ask("session/load")
+                taken_up = await link.load_session(**where, **self._meta(system))
+            else:
+                self._emit(CallNote({"lost_session": session_id}))
+                return False
+        except RequestError as error:
+            if error.code == AUTH_REQUIRED:
+                raise
+            why = Said(error.code, str(error), error.data).text
+            self._emit(CallNote({"lost_session": session_id, "lost_because": why}))
+            return False
+        # Some count the cost of the session on, some begin anew.
+        self._link.session, self._link.spent_usd = session_id, None
+        await self._set_up(taken_up)
+        return True
+
+    async def _closed(self) -> None:
+        """Close the session that is open, where the agent can: it may hold a process of its own."""
+        if self._link.session and self._link.sessions.close is not None:
+            with contextlib.suppress(RequestError):
+                await self._link.ask("session/close").close_session(session_id=self._link.session)
+        self._link.session = ""
+
+    async def _set_up(self, opened: _Opened) -> None:
+        """Choose the session's mode and model."""
+        session_id, mode = self._link.session, self._agent.preset.careful_mode
+        modes = opened.modes.available_modes if opened.modes else []
+        if self._agent.careful and any(mode == one.id for one in modes):
+            connection = self._link.ask("session/set_mode")
+            await connection.set_session_mode(session_id=session_id, mode_id=mode)
+        if self._agent.model and not self._agent.preset.model:
+            await self._choose_model(opened, self._agent.model)
+
+    async def _choose_model(self, opened: _Opened, model: str) -> None:
+        options = [one for one in opened.config_options or [] if "model" in (one.category, one.id)]
+        option = next((one for one in options if one.type == "select"), None)
+        if option is None:
+            what = "it does not let anybody choose its model"
+            mend = "leave `model` out, and choose it in the agent's own settings"
+            raise self.error(AgentRefused, what, mend)
+        if option.current_value == model:
+            return
+        try:
+            await self._link.ask("session/set_config_option").set_config_option(
+                config_id=option.id, session_id=self._link.session, value=model
+            )
+        except RequestError as error:
+            known = cut_text(", ".join(_values(option)), 600)
+            what, mend = f"it has no model {model}", f"known are: {known}"
+            raise self.error(AgentRefused, what, mend) from error
+
+    def _meta(self, system: str) -> dict[str, Any]:
+        """The system text at its place in `_meta`, for an agent that takes it there."""
+        meta: Any = system
+        for key in reversed(self._agent.preset.system_at):
+            meta = {key: meta}
+        return meta if isinstance(meta, dict) else {}
+
+    def _failed(self, said: Said) -> AgentError:
+        ways = [way.description or way.name for way in self._link.answer.auth_methods or []]
+        offered = f"; it offers: {cut_text('; '.join(ways), 300)}" if ways else ""
+        key = f"its login: {self._agent.preset.log_in}{offered}"
+        asked = http.Asked(self._agent.agent_id, self._asked, self._agent.model or "", key)
+        failure = turn_module.failure(asked, said, self._agent.preset.says)
+        raw = {"code": said.code, "message": said.message, "data": said.data}
+        failure.metadata.update({**self._link.wire.notes(), "raw": raw})
+        return failure
+
+    @property
+    def _asked(self) -> str:
+        return f"{self._agent.command} ({self._link.method})"
+
+
+def _cost(before: float | None, now: float | None) -> float | None:
+    """What a prompt cost, in USD: agents tell what the whole session has cost."""
+    if before is None or now is None or now < before:
+        return None
+    return round(now - before, 10)
+
+
+def _first_fault(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg']}" if place else first["msg"]
+
+
+def _values(option: schema.SessionConfigOptionSelect) -> Iterator[str]:
+    """The values that an option can have, in groups or not."""
+    for one in option.options:
+        if isinstance(one, schema.SessionConfigSelectGroup):
+            yield from (inner.value for inner in one.options)
+        else:
+            yield one.value

@@ -1,0 +1,409 @@
+"""What an agent of the Agent Client Protocol may ask of arena, and what it is answered.
+
+Imported when an agent is called, since the SDK takes a while to load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, NoReturn, cast
+
+import acp
+from acp import RequestError
+from acp.client.connection import ClientSideConnection
+from acp.schema import (
+    AgentCapabilities,
+    AllowedOutcome,
+    ClientCapabilities,
+    DeniedOutcome,
+    FileSystemCapabilities,
+    Implementation,
+    InitializeResponse,
+    PermissionOption,
+    PromptResponse,
+    ReadTextFileResponse,
+    RequestPermissionResponse,
+    SessionCapabilities,
+    SessionNotification,
+    ToolCallUpdate,
+    WriteTextFileResponse,
+)
+from pydantic import ValidationError
+
+import arena_cli
+from arena_cli.adapters.acp.turn import Turn
+from arena_cli.adapters.process import output, run, spawn
+from arena_cli.adapters.process.output import LineSplitter
+from arena_cli.adapters.process.spawn import ByteTail, Process, ProcessEvent, Program, Tail
+from arena_cli.util.text import clean_value, cut_text, decode_output
+
+Permissions = Literal["deny", "read", "allow"]
+
+_LONGEST_FILE = 10_000_000
+_MOST_READ = 50_000_000  # for one answer: an agent may ask for more than it ever takes
+_READING = frozenset({"read", "search"})
+_YES = ("allow_once", "allow_always")
+_NO = ("reject_once", "reject_always")
+# A pipe is not waited for, and a link that was not there before is not followed.
+_OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+
+class Client:
+    """Answers one agent by its profile's `permissions`; files lie in `folder` only.
+
+    `turn` is the prompt that is not answered yet, None where there is none; `read` is how many
+    bytes of files it was given for this answer.
+    """
+
+    def __init__(self, permissions: Permissions, folder: Path) -> None:
+        self.turn: Turn | None = None
+        self.read = 0
+        self.permissions = permissions
+        self._folder = folder.resolve()
+
+    def updated(self, params: dict[str, Any]) -> None:
+        """What the agent tells of its work; what belongs to no prompt (a session's past) is lost.
+
+        So is what is of no kind that the protocol had when the SDK was written.
+        """
+        if self.turn is None:
+            return
+        with contextlib.suppress(ValidationError):
+            told = SessionNotification.model_validate(params)
+            if told.session_id == self.turn.session_id:
+                self.turn.take(told.update)
+
+    async def request_permission(
+        self, session_id: str, tool_call: ToolCallUpdate, options: list[PermissionOption]
+    ) -> RequestPermissionResponse:
+        """Yes or no, for this once wherever that is offered."""
+        turn = self.turn if self.turn and self.turn.session_id == session_id else None
+        seen = turn.use(tool_call) if turn else tool_call
+        allowed = self._allows(seen)
+        if turn and not allowed:
+            turn.refused.append(cut_text(seen.title or seen.kind or "a tool", 200))
+        chosen = _option(options, _YES if allowed else _NO)
+        if chosen is None:
+            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+        return RequestPermissionResponse(
+            outcome=AllowedOutcome(outcome="selected", option_id=chosen.option_id)
+        )
+
+    async def read_text_file(
+        self, path: str, line: int | None = None, limit: int | None = None, **_: Any
+    ) -> ReadTextFileResponse:
+        """A file of the folder, or `limit` lines of it from `line` (from 1) on."""
+        if self.permissions == "deny":
+            _refuse("this agent may not read files")
+        with self._opened(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size > _LONGEST_FILE:
+                _refuse(f"it is longer than {_LONGEST_FILE // 1_000_000} MB", path)
+            data = file.read(_LONGEST_FILE)
+        self.read += len(data)
+        if self.read > _MOST_READ:
+            _refuse(f"it has read {_MOST_READ // 1_000_000} MB for this answer", path)
+        content, _replaced = decode_output(data)
+        if line is not None or limit is not None:
+            first = max((line or 1) - 1, 0)
+            lines = io.StringIO(content, newline="\n").readlines()
+            content = "".join(lines[first : None if limit is None else first + limit])
+        return ReadTextFileResponse(content=content)
+
+    async def write_text_file(self, path: str, content: str, **_: Any) -> WriteTextFileResponse:
+        """Write a file of the folder."""
+        if self.permissions != "allow":
+            _refuse("this agent may not write files")
+        with self._opened(path, "wb") as file:
+            file.write(content.encode("utf-8", "replace"))
+            file.truncate()
+        return WriteTextFileResponse()
+
+    async def create_terminal(self, **_: Any) -> NoReturn:
+        """Terminals are not offered; without this, the SDK would answer with an empty one."""
+        raise RequestError.method_not_found("terminal/create")
+
+    def _allows(self, tool: ToolCallUpdate) -> bool:
+        """Whether the policy has it. To read is to name nothing outside, and to run no command."""
+        if self.permissions != "read":
+            return self.permissions == "allow"
+        given = tool.raw_input
+        is_command = isinstance(given, dict) and "command" in given
+        places = [one.path for one in tool.locations or []]
+        named = (*places, *_texts(given))
+        return tool.kind in _READING and not is_command and all(map(self._found, named))
+
+    def _found(self, path: str) -> Path | None:
+        """Where a path leads, its links followed; None where that is outside of the folder."""
+        try:
+            found = (self._folder / Path(path).expanduser()).resolve()
+        except (OSError, ValueError, RuntimeError):
+            return None
+        is_inside = found.is_relative_to(self._folder) and not path.startswith("file:")
+        return found if is_inside else None
+
+    def _inside(self, path: str) -> Path:
+        return self._found(path) or _refuse("it lies outside of the working folder", path)
+
+    @contextlib.contextmanager
+    def _opened(self, path: str, mode: Literal["rb", "wb"]) -> Iterator[BinaryIO]:
+        """A file of the folder, not yet emptied. RequestError.
+
+        It is looked at again once it is open: its agent may have put a link in its way meanwhile.
+        """
+        file = self._inside(path)
+        try:
+            if mode == "wb":
+                file.parent.mkdir(parents=True, exist_ok=True)
+            with open(file, mode, opener=_open) as opened:
+                found = os.fstat(opened.fileno())
+                is_that = os.path.samestat(found, self._inside(path).stat())
+                if not is_that or not stat.S_ISREG(found.st_mode):
+                    _refuse("it is no file", path)
+                yield opened
+        except FileNotFoundError as error:
+            raise RequestError.resource_not_found(path) from error
+        except OSError as error:
+            _refuse(str(error), path)
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags & ~os.O_TRUNC | _OPEN_FLAGS, 0o666)
+
+
+def _option(options: Sequence[PermissionOption], kinds: Sequence[str]) -> PermissionOption | None:
+    """The first option of the first of these kinds that there is."""
+    return next((one for kind in kinds for one in options if one.kind == kind), None)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a JSON value: where tools name what they read beside `locations`."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, (dict, list)):
+            left.extend(one.values() if isinstance(one, dict) else one)
+
+
+def _refuse(why: str, path: str = "") -> NoReturn:
+    details = f"{path}: {why}" if path else why
+    raise RequestError(-32602, f"arena refuses: {details}", {"details": details})
+
+
+MOST_OUTPUT_MB = 256
+CANCEL_GRACE_S = 0.5
+STOP_GRACE_S = 0.5
+_END_GRACE_S = 1.0
+# How often the event loop looks at the pipes before an end that lies behind has been told.
+_LOOKS = 8
+
+
+class Link:
+    """One process of an agent. `session` is the one that is open in it, "" if none is.
+
+    `answer` is what the agent said of itself; `spent_usd` what its session has cost so far, None
+    where it is not known; `method` what was asked last; `prompting` the last prompt, answered or
+    not.
+    """
+
+    def __init__(self, running: Process, client: Client) -> None:
+        self.answer = InitializeResponse(protocol_version=0)
+        self.session = ""
+        self.spent_usd: float | None = None
+        self.method = ""
+        self.prompting: asyncio.Future[PromptResponse] | None = None
+        self.client = client
+        self.wire = _Wire(running, client)
+        self._process = running
+        # `Client` has what arena offers; the SDK answers the rest with "method not found".
+        self._connection = acp.connect_to_agent(
+            cast("acp.Client", client), self.wire, use_unstable_protocol=True
+        )
+
+    def ask(self, method: str) -> ClientSideConnection:
+        """The agent, to be asked for this now."""
+        self.method = method
+        return self._connection
+
+    async def introduce(self, *, with_files: bool) -> None:
+        """The first exchange: who is there, and what each side can."""
+        permissions = self.client.permissions
+        files = FileSystemCapabilities(
+            read_text_file=with_files and permissions != "deny",
+            write_text_file=with_files and permissions == "allow",
+        )
+        self.answer = await self.ask("initialize").initialize(
+            protocol_version=acp.PROTOCOL_VERSION,
+            client_capabilities=ClientCapabilities(fs=files),
+            client_info=Implementation(name="arena", version=arena_cli.__version__),
+        )
+
+    @property
+    def loads(self) -> bool:
+        """Whether the agent can load a session."""
+        can = self.answer.agent_capabilities
+        return isinstance(can, AgentCapabilities) and bool(can.load_session)
+
+    @property
+    def sessions(self) -> SessionCapabilities:
+        """What else the agent can do with sessions; the SDK lets through what is none of these."""
+        found = getattr(self.answer.agent_capabilities, "session_capabilities", None)
+        return found if isinstance(found, SessionCapabilities) else SessionCapabilities()
+
+    async def is_well(self) -> bool:
+        """Whether the agent still runs and is listened to."""
+        for _ in range(_LOOKS):
+            await asyncio.sleep(0)
+        return self._process.returncode is None and not self.wire.over.is_set()
+
+    async def how_it_ended(self) -> str:
+        """What became of an agent that went away in the middle of a call; it is ended."""
+        if self.wire.fault:
+            await self.end()
+            return self.wire.fault
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_GRACE_S):
+                while self._process.returncode is None:
+                    await self._process.event()
+        code = self._process.returncode
+        await self.end()
+        if code is None:
+            return "closed its stdout"
+        return run.describe_exit(code) if code else "ended"
+
+    async def cut_off(self) -> None:
+        """Tell the agent that its prompt is cancelled, give it a moment, and end it."""
+        prompting = self.prompting
+        try:
+            if prompting is not None and not prompting.done():
+                await self._connection.cancel(session_id=self.session)
+                await asyncio.wait({prompting}, timeout=CANCEL_GRACE_S)
+        finally:
+            if prompting is not None:
+                prompting.cancel()
+            await self.end()
+
+    async def stop(self) -> None:
+        """End the agent, which may first end in peace: its stdin is closed."""
+        self._process.write(b"")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_GRACE_S):
+                await self.wire.over.wait()
+        await self.end()
+
+    async def end(self) -> None:
+        """End the agent's whole tree now."""
+        try:
+            await self._process.end()
+        finally:
+            await self._connection.close()
+
+
+async def start(program: Program, permissions: Permissions) -> Link:
+    """The agent as a new process. Raises OSError and ValueError where it cannot be started."""
+    return Link(await spawn.start_process(program), Client(permissions, program.cwd))
+
+
+class _Wire:
+    """The SDK's `Transport` over a process: one JSON message a line, each way.
+
+    What the SDK would answer with a line in its log, it never sees: it logs to stderr.
+    """
+
+    def __init__(self, running: Process, client: Client) -> None:
+        self.over = asyncio.Event()
+        self.fault = ""
+        self.log = Tail()
+        self.stderr = ByteTail()
+        self._process = running
+        self._client = client
+        self._prompt_id: object = None
+        self._messages: Iterator[dict[str, Any]] = iter(())
+        self._lines = LineSplitter()
+        self._size = 0
+
+    def notes(self) -> dict[str, Any]:
+        """What stood beside the messages since `forget`: `log` (on stdout) and `stderr`."""
+        notes = {"log": self.log.text, "stderr": self.stderr.text}
+        return {name: note for name, note in notes.items() if note}
+
+    def forget(self) -> None:
+        """Begin a call."""
+        self.log, self.stderr, self._size = Tail(), ByteTail(), 0
+        self._client.read = 0
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Write a message; one to an agent that is gone is told by `receive`."""
+        if message.get("method") == "session/prompt":
+            self._prompt_id = message["id"]
+        line = json.dumps(message, separators=(",", ":"), default=str)
+        self._process.write(line.encode("ascii") + b"\n", last=False)
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next request or response; None when no more comes."""
+        has_exited = False
+        while True:
+            for message in self._messages:
+                if (whole := self._for_sdk(message)) is not None:
+                    return whole
+            event = None
+            if not self.fault:
+                event = await self._process.event(_END_GRACE_S if has_exited else None)
+            if event is None or (event.source == "stdout" and not event.data):
+                self.over.set()
+                return None
+            has_exited = has_exited or event.source == "exit"
+            self._messages = self._read(event)
+
+    async def close(self) -> None:
+        """Nothing: the process is ended by who started it."""
+
+    def _read(self, event: ProcessEvent) -> Iterator[dict[str, Any]]:
+        """The messages that are whole with this event."""
+        if event.source == "stderr":
+            self.stderr.add(event.data)
+        if event.source != "stdout":
+            return
+        self._size += len(event.data)
+        if self._size > MOST_OUTPUT_MB * 1_000_000:
+            self.fault = f"wrote more than {MOST_OUTPUT_MB} MB"
+        for line in self._lines.feed(event.data):
+            if (message := self._message(line)) is not None:
+                yield message
+
+    def _message(self, line: bytes) -> dict[str, Any] | None:
+        """The JSON object that a line is; what is none is kept in the log."""
+        value, text, _ = output.parse_line(line)
+        if value is None and text:
+            self.log.add(text + "\n")
+        return value if value is None or "\\u" not in text else clean_value(value)[0]
+
+    def _for_sdk(self, message: dict[str, Any]) -> dict[str, Any] | None:
+        """A message that the SDK can take; updates are told here, other notifications dropped."""
+        has_id = isinstance(message.get("id"), (int, str))
+        if "method" in message:
+            found = message.get("params")
+            params = found if isinstance(found, dict) else {}
+            if has_id and isinstance(message["method"], str):
+                # The SDK would take what stands in `_meta` for parameters that it has checked.
+                checked = {name: value for name, value in params.items() if name != "_meta"}
+                return {**message, "params": checked}
+            if message["method"] == "session/update":
+                self._client.updated(params)
+            return None
+        if not has_id:
+            return None
+        if message["id"] == self._prompt_id:
+            self._client.turn = None  # what comes later is no part of the answer
+        error = message.get("error")
+        if error is None or isinstance(error, dict):
+            return message
+        return {"id": message["id"], "error": {"code": -32603, "message": str(error)}}

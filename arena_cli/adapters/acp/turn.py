@@ -1,0 +1,375 @@
+"""One prompt of an agent of the Agent Client Protocol: what it tells while it works, its answer.
+
+Imported when an agent is called, since the SDK takes a while to load.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from acp import schema
+from pydantic import BaseModel
+
+from arena_cli.adapters import http
+from arena_cli.adapters.coding_clis.adapter import escape_codex_skills
+from arena_cli.adapters.http import Asked
+from arena_cli.adapters.process.output import get_at_path
+from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
+from arena_cli.protocol import AgentOutput, Emit, Status, StatusEvent, TextDelta, Usage
+from arena_cli.util.text import cut_text
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One agent, and all that is to be known of it alone; without a name, any other agent.
+
+    `command` starts it; `install` and `log_in` say how to get it and how to log in, as the user is
+    told. `environ` is what it is always given, `careful` what it is also given unless everything is
+    allowed: so that it asks before it changes something. `careful_mode` is the mode of its session
+    for the same purpose. `model` are the arguments before a model's name; without any, it is told
+    the model by the protocol. `takes_files` is False for one that goes wrong when it is told that a
+    file is not there; it keeps to its own way to files. `escape` is done to a prompt, so that
+    nothing in it is a command.
+
+    Places in `_meta`: `system_at` is where it takes the system text of a new session (else that
+    stands before the first prompt), `usage_at` where an answer tells its tokens, if not where the
+    protocol has them, `failed` what an update of the session says when its prompt failed, though
+    the prompt's answer does not. `says` are words of its errors that amount to an HTTP status.
+    """
+
+    command: tuple[str, ...] = ()
+    install: str = ""
+    log_in: str = "log in with its own program, or pass a key on in `env`"
+    environ: Mapping[str, str] = field(default_factory=dict)
+    careful: Mapping[str, str] = field(default_factory=dict)
+    careful_mode: str = ""
+    model: tuple[str, ...] = ()
+    takes_files: bool = True
+    escape: Callable[[str], str] = _as_it_is
+    system_at: tuple[str, ...] = ()
+    usage_at: str = ""
+    failed: tuple[str, str] = ("", "")
+    says: Mapping[str, int] = field(default_factory=dict)
+
+
+PRESETS = {
+    "claude": Preset(
+        command=("claude-agent-acp",),
+        install="npm install -g @agentclientprotocol/claude-agent-acp",
+        log_in="run `claude` once and log in, or pass a key on: env: {ANTHROPIC_API_KEY: inherit}",
+        # Retries are arena's; what runs on in the background would answer at a time of its own.
+        environ={
+            "CLAUDE_CODE_MAX_RETRIES": "0",
+            "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
+            "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
+        },
+        careful_mode="default",
+        system_at=("systemPrompt", "append"),
+        says={
+            r'"errorKind": "authentication_failed': 401,
+            r'"errorKind": "billing_error': 402,
+            r'"errorKind": "oauth_org_not_allowed': 403,
+            r'"errorKind": "model_not_found': 404,
+            r'"errorKind": "invalid_request': 400,
+            r'"errorKind": "rate_limit': 429,
+            r'"errorKind": "server_error': 500,
+            r'"errorKind": "overloaded': 529,
+        },
+    ),
+    "codex": Preset(
+        command=("codex-acp",),
+        install="npm install -g @agentclientprotocol/codex-acp",
+        log_in="run `codex login`",
+        careful_mode="read-only",
+        escape=escape_codex_skills,
+        failed=("codex.threadStatus.type", "systemError"),
+    ),
+    "gemini": Preset(
+        command=("gemini", "--acp"),
+        install="npm install -g @google/gemini-cli",
+        log_in="run `gemini` once and log in, or pass a key on: env: {GEMINI_API_KEY: inherit}",
+        environ={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
+        careful_mode="default",
+        model=("-m",),
+        takes_files=False,
+        usage_at="quota.token_count",
+    ),
+    "cursor": Preset(
+        command=("cursor-agent", "acp"),
+        install="curl https://cursor.com/install -fsS | bash",
+        log_in="run `cursor-agent login`, or pass a key on: env: {CURSOR_API_KEY: inherit}",
+    ),
+    "opencode": Preset(
+        command=("opencode", "acp"),
+        install="npm install -g opencode-ai",
+        log_in="run `opencode auth login`",
+        careful={
+            "OPENCODE_PERMISSION": (
+                '{"edit": "ask", "bash": "ask", "webfetch": "ask", "external_directory": "ask"}'
+            )
+        },
+    ),
+}
+
+_TITLE_CHARS = 200
+_TOOLS_KEPT = 8
+_BETWEEN = "\n\n"
+
+
+class _Piece:
+    """A message of the agent: text without a tool's call in it. `id` is None where it has none."""
+
+    def __init__(self, message_id: str | None, after: int) -> None:
+        self.id = message_id
+        self.after = after
+        self.parts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts).strip()
+
+
+class Turn:
+    """What came since the prompt was sent. `refused` names what the agent was not allowed to do.
+
+    `failed` says that the agent gave up, though the prompt's answer does not say so; then
+    `last_remark` is all that is known of it. `session_usd` is what the session has cost so far,
+    None where that was not told, `refused_usd` one that is no sum of money. `fault` is what went
+    wrong when the work was told of.
+    """
+
+    def __init__(self, session_id: str, preset: Preset, emit: Emit) -> None:
+        self.session_id = session_id
+        self.refused: list[str] = []
+        self.failed = False
+        self.session_usd: float | None = None
+        self.refused_usd: float | None = None
+        self.fault: Exception | None = None
+        self._preset = preset
+        self._emit = emit
+        self._pieces: list[_Piece] = []
+        self._thoughts: list[str] = []
+        self._tools: dict[str, schema.ToolCallUpdate] = {}
+        self._told: StatusEvent | None = None
+        self._is_generating = False
+
+    def take(self, told: BaseModel) -> None:
+        """One update; those that say nothing of an answer are passed over."""
+        if isinstance(told, schema.AgentMessageChunk):
+            self._say(told)
+        elif isinstance(told, schema.AgentThoughtChunk):
+            self._tell("analyzing")
+            self._thoughts.append(_text(told))
+        elif isinstance(told, (schema.ToolCallStart, schema.ToolCallProgress)):
+            self.use(told)
+        elif isinstance(told, schema.AgentPlanUpdate):
+            done = sum(entry.status == "completed" for entry in told.entries)
+            self._tell("analyzing", "plan", done / len(told.entries) if told.entries else None)
+        elif isinstance(told, schema.UsageUpdate):
+            if told.cost and told.cost.currency == "USD":
+                self._count(told.cost.amount)
+        elif isinstance(told, schema.SessionInfoUpdate):
+            place, value = self._preset.failed
+            self.failed = self.failed or get_at_path(told.field_meta, place) == value
+
+    def _count(self, session_usd: float) -> None:
+        if 0 <= session_usd < math.inf:
+            self.session_usd = session_usd
+        else:
+            self.refused_usd = session_usd
+
+    def use(self, told: schema.ToolCall | schema.ToolCallUpdate) -> schema.ToolCallUpdate:
+        """A tool's call, with what was told of it before: some are told by asking for leave."""
+        known = self._tools.get(told.tool_call_id)
+        if known is None:
+            known = schema.ToolCallUpdate(tool_call_id=told.tool_call_id)
+        self._tools[told.tool_call_id] = known = known.model_copy(update=_given(told))
+        if known.status not in ("completed", "failed"):
+            self._tell("calling_tool", cut_text(known.title or known.kind or "", _TITLE_CHARS))
+        return known
+
+    def output(self, answer: schema.PromptResponse, cost_usd: float | None) -> AgentOutput:
+        """The answer: the last message, or what was said after the last tool's call.
+
+        Messages before it are talk, or attempts that the agent gave up. Where it numbers its
+        messages, text without a number is its program's remark.
+        """
+        said, remarks = self._said()
+        metadata: dict[str, Any] = {
+            "thinking": "".join(self._thoughts).strip(),
+            "earlier_text": _BETWEEN.join(said[:-1]),
+            "remarks": remarks,
+            "refused_permissions": self.refused,
+            "raw": self.raw(answer),
+        }
+        return AgentOutput(
+            content=said[-1] if said else "",
+            usage=_usage(answer, self._preset.usage_at, cost_usd),
+            metadata={name: value for name, value in metadata.items() if value},
+        )
+
+    def raw(self, answer: schema.PromptResponse) -> dict[str, Any]:
+        """What the agent answered to the prompt, and its last tools' calls, in short."""
+        tools = [
+            {"title": cut_text(tool.title or "", _TITLE_CHARS), **_short(tool)}
+            for tool in list(self._tools.values())[-_TOOLS_KEPT:]
+        ]
+        kept = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {name: part for name, part in (("answer", kept), ("tool_calls", tools)) if part}
+
+    @property
+    def last_remark(self) -> str:
+        """The last that was said, for an agent that failed."""
+        return next((piece.text for piece in reversed(self._pieces) if piece.text), "")
+
+    def _say(self, chunk: schema.AgentMessageChunk) -> None:
+        if not self._is_generating:
+            self._is_generating = True
+            self._tell("generating")
+        text = _text(chunk)
+        if not text:
+            return
+        last = self._pieces[-1] if self._pieces else None
+        if last is None or (last.id, last.after) != (chunk.message_id, len(self._tools)):
+            if last is not None and last.text:
+                self._send(TextDelta(_BETWEEN))
+            last = _Piece(chunk.message_id, len(self._tools))
+            self._pieces.append(last)
+        last.parts.append(text)
+        self._send(TextDelta(text))
+
+    def _send(self, item: StatusEvent | TextDelta) -> None:
+        """Emit; a fault of whoever listens is none of the agent's, and waits for the answer."""
+        if self.fault is None:
+            try:
+                self._emit(item)
+            except Exception as error:  # noqa: BLE001 - raised where the answer is awaited
+                self.fault = error
+
+    def _tell(self, status: Status, detail: str = "", progress: float | None = None) -> None:
+        """Tell what the agent does now, where that is something else than before."""
+        event = StatusEvent(status=status, detail=detail, progress=progress)
+        if event != self._told:
+            self._told = event
+            self._send(event)
+
+    def _said(self) -> tuple[list[str], str]:
+        """The messages with a text, and apart from them what the agent's program remarked."""
+        said = [piece for piece in self._pieces if piece.text]
+        is_numbered = any(piece.id for piece in said)
+        remarks = [piece.text for piece in said if is_numbered and not piece.id]
+        messages = [piece.text for piece in said if piece.id or not is_numbered]
+        return messages, _BETWEEN.join(remarks)
+
+
+def _text(chunk: schema.AgentMessageChunk | schema.AgentThoughtChunk) -> str:
+    content = chunk.content
+    return content.text if isinstance(content, schema.TextContentBlock) else ""
+
+
+def _given(tool: BaseModel) -> dict[str, Any]:
+    """What a tool's call says of itself, without what it leaves open."""
+    names: Sequence[str] = ("title", "kind", "status", "locations", "raw_input")
+    found = {name: getattr(tool, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _short(tool: schema.ToolCallUpdate) -> dict[str, str]:
+    named = {"kind": tool.kind, "status": tool.status}
+    return {name: value for name, value in named.items() if value}
+
+
+def _usage(answer: schema.PromptResponse, place: str, cost_usd: float | None) -> Usage | None:
+    """The tokens of this prompt: as the protocol has them, else from their `place` in `_meta`."""
+    told = answer.usage
+    if told is not None and told.total_tokens:
+        thought = told.thought_tokens or 0
+        cached = (told.cached_read_tokens or 0, told.cached_write_tokens or 0)
+        counted = told.input_tokens + told.output_tokens + sum(cached)
+        return Usage(
+            input_tokens=told.input_tokens,
+            output_tokens=told.output_tokens
+            + (thought if thought and told.total_tokens == counted + thought else 0),
+            cache_read_tokens=cached[0],
+            cache_write_tokens=cached[1],
+            cost_usd=cost_usd,
+        )
+    count = get_at_path(answer.field_meta, place)
+    names = ("input_tokens", "output_tokens")
+    tokens = [count.get(name) for name in names] if isinstance(count, dict) else [None]
+    if not all(isinstance(number, int) and number >= 0 for number in tokens):
+        return None
+    return Usage(input_tokens=tokens[0], output_tokens=tokens[1], cost_usd=cost_usd)
+
+
+AUTH_REQUIRED = -32000  # agentclientprotocol.com/protocol/schema, ErrorCode
+_SHOWN = 300
+
+_STATUS = re.compile(
+    r"(?:error|status|code|rejected|http)\W{0,4}(?:code\W{0,4})?([45]\d\d)\b", re.IGNORECASE
+)
+_CUT_OFF = re.compile(r"output token (?:maximum|limit)", re.IGNORECASE)
+# Words of agents that name no status.
+_SAYS = {
+    r"(?i)experiencing high demand|overloaded": 503,
+    r"(?i)usage limit|rate limit|quota": 429,
+}
+
+
+class Said(NamedTuple):
+    """An error as it came: a code of JSON-RPC (some agents put an HTTP status there), its text."""
+
+    code: object
+    message: str
+    data: object = None
+
+    @property
+    def text(self) -> str:
+        """Its words in one line; of a provider's JSON, its message."""
+        details = self.data.get("details") if isinstance(self.data, dict) else None
+        said = http.said_in(self.message)
+        if isinstance(details, str) and details not in said:
+            said = f"{said}: {details}"
+        return cut_text(" ".join(said.split()), _SHOWN)
+
+
+def failure(asked: Asked, said: Said, says: Mapping[str, int]) -> AgentError:
+    """An error that the agent answered with; `says` are words that amount to an HTTP status."""
+    status = _status(said, says)
+    kind: type[AgentError] = AgentProtocolError
+    what, mend = "it answered with an error", ""
+    if _CUT_OFF.search(said.text):
+        what = "its answer was cut off"
+        mend = "raise that limit in the agent's own settings, or ask for less"
+    elif said.code == AUTH_REQUIRED:
+        kind, what, mend = AgentRefused, "it is not logged in", asked.key
+    elif status is not None:
+        error = http.status_failure(asked, status, {}, said.text)
+        if status == 404:
+            error.mend = "see `model` in its profile"
+        return error
+    return kind(asked.agent_id, what, asked=asked.url, came=said.text, mend=mend)
+
+
+def _status(said: Said, says: Mapping[str, int]) -> int | None:
+    """The HTTP status that it amounts to, where it tells one."""
+    if isinstance(said.code, int) and 400 <= said.code < 600:
+        return said.code
+    whole = f"{said.text} {json.dumps(said.data)}"
+    for words, status in says.items():
+        if re.search(words, whole):
+            return status
+    if found := _STATUS.search(said.text):
+        return int(found[1])
+    if http.is_too_long(0, said.text):
+        return 400
+    return next((status for words, status in _SAYS.items() if re.search(words, said.text)), None)

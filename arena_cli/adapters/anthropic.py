@@ -1,0 +1,594 @@
+"""`adapter: {type: anthropic}`: a model behind Anthropic's Messages API, by the official SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import importlib.util
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from arena_cli.adapters import http
+from arena_cli.adapters import pricing as pricing_module
+from arena_cli.adapters.base import Endpoint, Health, Settings, Setup
+from arena_cli.adapters.http import Asked
+from arena_cli.adapters.pricing import Pricing, cost_usd
+from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused, AgentUnavailable
+from arena_cli.protocol import (
+    AgentInput,
+    AgentOutput,
+    CallNote,
+    Chat,
+    ChatPart,
+    Emit,
+    Status,
+    StatusEvent,
+    TextDelta,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    import anthropic
+    import httpx2
+    from anthropic import AsyncAnthropic
+
+
+Block = dict[str, Any]
+
+OFFICIAL = "https://api.anthropic.com"
+KEY_VARIABLE = "ANTHROPIC_API_KEY"
+KEYS_AT = "https://console.anthropic.com/settings/keys"
+
+PASS = "pass"
+TOOLS: list[Block] = [
+    {
+        "name": PASS,
+        "description": "Say nothing this time; the others get no message from you.",
+        "input_schema": {"type": "object", "properties": {}},
+    }
+]
+
+# A model that thinks as much as it likes does so within `max_tokens`: room for that beside the
+# answer. Those of generation 5 and later do it unasked
+# (https://platform.claude.com/docs/en/build-with-claude/thinking).
+THINKING_ROOM = 16_000
+_GENERATION = re.compile(r"claude-(?:[a-z]+-)?(\d+)")
+_THINKS_UNASKED = 5
+
+_KEPT = {"type": "ephemeral"}
+
+
+class AnthropicSettings(Settings):
+    """The keys of `adapter: {type: anthropic, ...}`.
+
+    `max_tokens` bounds an answer with its thinking; without it, `context.max_output_tokens` bounds
+    the answer, and thinking has room beside it. `thinking` is a way to think, or a number of tokens
+    for it, which models up to Claude 4.6 take. `temperature` is sent only if it is given: newer
+    models refuse it.
+    """
+
+    sources: ClassVar[Mapping[str, str]] = {KEY_VARIABLE: f"there are keys at {KEYS_AT}"}
+
+    looks_only: ClassVar[bool] = True
+
+    model: str = Field(min_length=1)
+    base_url: str = OFFICIAL
+    api_key: str = ""
+    max_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0, le=1)
+    thinking: (
+        Literal["adaptive", "between_tools", "disabled"] | Annotated[int, Field(ge=1024)] | None
+    ) = None
+    pricing: Pricing | None = None
+
+    @classmethod
+    def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
+        """Return the server, Anthropic's where none is named."""
+        return [http.endpoint(given.get("base_url") or OFFICIAL)]
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The key from the environment, save for a server on this machine, which asks for none."""
+        if http.is_on_this_machine(given.get("base_url")):
+            return {}
+        return {"api_key": f"${{env:{KEY_VARIABLE}}}"}
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"no address of a server; write it as {OFFICIAL}")
+        return value.rstrip("/").removesuffix("/v1")
+
+    @model_validator(mode="after")
+    def _fits(self) -> AnthropicSettings:
+        budget = self.thinking if isinstance(self.thinking, int) else 0
+        if self.max_tokens is not None and budget >= self.max_tokens:
+            raise ValueError("thinking must be less than max_tokens, which bounds it too")
+        if self.temperature is not None and (budget or self.thinking == "adaptive"):
+            raise ValueError("temperature cannot be set for a model that thinks")
+        return self
+
+    def most_tokens(self, answer: int) -> int:
+        """`max_tokens` of a request for an answer of at most so many."""
+        if self.max_tokens is not None:
+            return self.max_tokens
+        if isinstance(self.thinking, int):
+            return answer + self.thinking
+        found = _GENERATION.search(self.model)
+        unasked = self.thinking is None and found and int(found[1]) >= _THINKS_UNASKED
+        return answer + (THINKING_ROOM if unasked or self.thinking == "adaptive" else 0)
+
+    def way_to_think(self) -> dict[str, Any] | None:
+        """`thinking` of a request; None leaves it to the model."""
+        if isinstance(self.thinking, int):
+            return {"type": "enabled", "budget_tokens": self.thinking}
+        if self.thinking == "adaptive":
+            return {"type": "adaptive", "display": "summarized"}
+        return None if self.thinking is None else {"type": self.thinking}
+
+
+def of(settings: AnthropicSettings, chat: Chat, workspace: Path, *, answer: int) -> dict[str, Any]:
+    """The body of a request for an answer of at most `answer` tokens.
+
+    Of two calls of an agent, all before the last block of the earlier is the same in the later.
+    """
+    request: dict[str, Any] = {
+        "model": settings.model,
+        "max_tokens": settings.most_tokens(answer),
+        "tools": TOOLS,
+        "tool_choice": {"type": "auto"},
+        "system": [{"type": "text", "text": chat.system, "cache_control": _KEPT}],
+        "messages": _messages(chat, workspace),
+        "stream": True,
+    }
+    way_to_think = settings.way_to_think()
+    if way_to_think is not None:
+        request["thinking"] = way_to_think
+    if settings.temperature is not None:
+        request["temperature"] = settings.temperature
+    return request
+
+
+def _messages(chat: Chat, workspace: Path) -> list[Block]:
+    """The turns, with the files that are attached.
+
+    Marked are the agent's last own reply, which closes what an earlier call showed, and the last
+    block before what is asked now.
+    """
+    turns: list[Block] = [
+        {
+            "role": turn.role,
+            "content": [_block(part, workspace) for part in turn.parts],
+        }
+        for turn in chat.turns
+    ]
+    own = [turn["content"][-1] for turn in turns if turn["role"] == "assistant"]
+    before = [block for turn in turns for block in turn["content"]][:-1]
+    for block in (*own[-1:], *before[-1:]):
+        block["cache_control"] = _KEPT
+    return turns
+
+
+def _block(part: ChatPart, workspace: Path) -> Block:
+    """A text, picture or document; of a file that no model reads, that it is so."""
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    file = http.read(part, workspace)
+    if file is not None and file.is_image:
+        return {"type": "image", "source": _encoded(file)}
+    if file is not None and file.media_type == "application/pdf":
+        return {"type": "document", "title": file.name, "source": _encoded(file)}
+    if file is not None and file.text and file.text.strip():
+        source = {"type": "text", "media_type": "text/plain", "data": file.text}
+        return {"type": "document", "title": file.name, "source": source}
+    return {"type": "text", "text": http.not_shown(part, file)}
+
+
+def _encoded(file: http.Attached) -> Block:
+    data = base64.b64encode(file.data).decode("ascii")
+    return {"type": "base64", "media_type": file.media_type, "data": data}
+
+
+Answer = dict[str, Any]
+
+_DOING: dict[str, Status] = {
+    "text": "generating",
+    "thinking": "analyzing",
+    "redacted_thinking": "analyzing",
+}
+_GROWS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": "partial_json",
+}
+
+
+class Progress:
+    """What of a call's streams was passed on, and how far the present one is.
+
+    `answer` is the message as it has come, `request_id` what the provider calls the request.
+    """
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self.has_spoken = False
+        self.answer: Answer | None = None
+        self.request_id: str | None = None
+        self._doing: Status | None = None
+        self._pieces: dict[str, list[str]] = {}
+
+    def hear(self, event: Answer) -> None:
+        """Add an event, and pass on what it says: what the agent is doing, and its text.
+
+        Raises ValueError, TypeError or LookupError where it is of another shape than it should be.
+        """
+        kind = event["type"]
+        if kind == "message_start":
+            self.answer = {**event["message"], "content": []}
+            self._pieces = {}
+        elif self.answer is None:
+            return
+        elif kind == "content_block_start":
+            self.end_block()
+            self._begin(event["content_block"])
+        elif kind == "content_block_delta":
+            self._grow(event["delta"])
+        elif kind == "content_block_stop":
+            self.end_block()
+        elif kind == "message_delta":
+            usage = {name: n for name, n in (event.get("usage") or {}).items() if n is not None}
+            self.answer |= event["delta"]
+            self.answer["usage"] = {**(self.answer.get("usage") or {}), **usage}
+
+    def end_block(self) -> None:
+        """Put together what has come of the present block."""
+        pieces, self._pieces = self._pieces, {}
+        if self.answer is None or not pieces:
+            return
+        block = self.answer["content"][-1]
+        for name, some in pieces.items():
+            block[name] = (block.get(name) or "") + "".join(some)
+        try:
+            block["input"] = json.loads(block["partial_json"])
+            del block["partial_json"]
+        except (KeyError, ValueError):
+            return
+
+    def _begin(self, block: Answer) -> None:
+        assert self.answer is not None
+        self.answer["content"].append(dict(block))
+        doing = _DOING.get(block["type"])
+        if doing is not None and doing != self._doing:
+            self._doing = doing
+            self._emit(StatusEvent(status=doing))
+        self._say(block.get("text"))
+
+    def _grow(self, delta: Answer) -> None:
+        assert self.answer is not None
+        block = self.answer["content"][-1]
+        name = _GROWS.get(delta["type"])
+        if name is not None:
+            self._pieces.setdefault(name, []).append(delta[name])
+        elif delta["type"] == "citations_delta":
+            block.setdefault("citations", []).append(delta["citation"])
+        if name == "text":
+            self._say(delta[name])
+
+    def _say(self, text: str | None) -> None:
+        if text:
+            self.has_spoken = True
+            self._emit(TextDelta(text))
+
+
+def build_output(
+    parts: Sequence[Answer], progress: Progress, asked: Asked, settings: AnthropicSettings
+) -> AgentOutput:
+    """The answer that ended with the last of its parts, by the reason why it stopped.
+
+    Raises AgentError where it is not whole, or none.
+    """
+    last = parts[-1]
+    reason = last["stop_reason"]
+    if reason == "refusal":
+        raise _refusal(last, progress, asked)
+    if reason == "max_tokens":
+        came = f"{_counted(last, 'output_tokens')} tokens"
+        what = f"its answer was cut off, as it reached max_tokens ({came}, its thinking included)"
+        mend = "raise `context.max_output_tokens`, or `max_tokens` of its adapter"
+        raise not_whole(what, mend, parts, progress, asked)
+    if reason == "model_context_window_exceeded":
+        what = "its answer was cut off where the model's context window ends"
+        mend = "lower `context.window_tokens` in its profile"
+        raise not_whole(what, mend, parts, progress, asked)
+    if reason not in ("end_turn", "stop_sequence", "tool_use"):
+        what = f"it stopped for a reason that arena does not know: {reason}"
+        raise not_whole(what, "see whether there is a newer arena", parts, progress, asked)
+    blocks = [block for part in parts for block in part["content"]]
+    called = {str(block.get("name")) for block in blocks if block["type"] == "tool_use"}
+    if called - {PASS}:
+        what = f"it called a tool that it was not given: {', '.join(sorted(called))}"
+        raise not_whole(what, "ask it again, or another model", parts, progress, asked)
+    content = "".join(block.get("text") or "" for block in blocks if block["type"] == "text")
+    return AgentOutput(
+        content=content.strip(),
+        should_respond=not called or bool(content.strip()),
+        usage=usage_of(parts, settings),
+        metadata=metadata(parts, progress),
+    )
+
+
+def is_all_text(request: Answer) -> bool:
+    """Whether a request shows nothing but text, whose tokens can be estimated."""
+    blocks = (block for turn in request["messages"] for block in turn["content"])
+    return all(block["type"] == "text" for block in blocks)
+
+
+def not_whole(
+    what: str, mend: str, parts: Sequence[Answer], progress: Progress, asked: Asked
+) -> AgentError:
+    """An answer that ended, and is none; asked again, the same would come."""
+    kept = metadata(parts, progress)
+    return AgentProtocolError(
+        asked.agent_id, what, asked=asked.url, mend=mend, metadata=kept, again=False
+    )
+
+
+def metadata(parts: Sequence[Answer], progress: Progress) -> dict[str, Any]:
+    """What is kept beside an answer: its thinking, and what the API sent.
+
+    The signatures of its thinking are not: they only serve to send it back at once.
+    """
+    blocks = [block for part in parts for block in part["content"]]
+    thoughts = [block["thinking"] for block in blocks if block.get("thinking")]
+    raw = [{**part, "content": [_unsigned(block) for block in part["content"]]} for part in parts]
+    kept: dict[str, Any] = {}
+    if raw:
+        kept["raw"] = raw[0] if len(raw) == 1 else raw
+    if thoughts:
+        kept["thinking"] = "\n\n".join(thoughts)
+    if progress.request_id:
+        kept["request_id"] = progress.request_id
+    return kept
+
+
+def _unsigned(block: Answer) -> Answer:
+    return {name: value for name, value in block.items() if name != "signature"}
+
+
+def _refusal(last: Answer, progress: Progress, asked: Asked) -> AgentError:
+    """The model's own refusal, with what it says of it."""
+    details = last.get("stop_details") or {}
+    why = [details.get("category"), details.get("explanation")]
+    return AgentRefused(
+        asked.agent_id,
+        "it refuses to answer this",
+        asked=asked.url,
+        came=": ".join(text for text in why if text),
+        mend="say it otherwise, or ask another model",
+        metadata=metadata([last], progress),
+    )
+
+
+def usage_of(parts: Sequence[Answer], settings: AnthropicSettings) -> Usage | None:
+    """Tokens and money of all parts; None where the server counts nothing."""
+    usage = Usage(
+        input_tokens=sum(_counted(part, "input_tokens") for part in parts),
+        output_tokens=sum(_counted(part, "output_tokens") for part in parts),
+        cache_read_tokens=sum(_counted(part, "cache_read_input_tokens") for part in parts),
+        cache_write_tokens=sum(_counted(part, "cache_creation_input_tokens") for part in parts),
+    )
+    if usage == Usage():
+        return None
+    cost = cost_usd(usage, model=settings.model, provider="anthropic", pricing=settings.pricing)
+    return usage.model_copy(update={"cost_usd": cost})
+
+
+def _counted(part: Answer, name: str) -> int:
+    count = (part.get("usage") or {}).get(name)
+    return count if isinstance(count, int) else 0
+
+
+GET_A_KEY = (
+    f"set {KEY_VARIABLE} in the environment, or in the workspace's .env file; there are keys at"
+    f" {KEYS_AT}"
+)
+MOST_PAUSES = 5
+
+# An error in the middle of a stream comes with status 200; its type says which it would be
+# (https://platform.claude.com/docs/en/api/errors).
+_STATUS_OF = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+class AnthropicAdapter:
+    """One agent; its calls share one client, and so one pool of connections."""
+
+    settings_type: ClassVar[type[Settings]] = AnthropicSettings
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        settings: AnthropicSettings = setup.settings
+        charged = pricing_module.given(settings.pricing, setup.models.get(settings.model))
+        self._settings = settings.model_copy(update={"pricing": charged})
+        self._client: AsyncAnthropic | None = None
+        url = f"POST {http.without_login(self._settings.base_url)}/v1/messages"
+        key = f"`api_key` in its profile, or {KEY_VARIABLE} in the environment"
+        self._asked = Asked(setup.agent_id, url, self._settings.model, key)
+
+    async def start(self) -> None:
+        """Make the client. Raises AgentUnavailable where the package or a key is missing."""
+        missing = self._missing()
+        if missing:
+            raise AgentUnavailable(self._setup.agent_id, missing, asked=self._asked.url)
+        self._client = await asyncio.to_thread(self._made)
+
+    async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
+        """One answer: more than one request only where the API pauses in the middle of it."""
+        chat = self._setup.chat(input, pass_tool=PASS)
+        request = await asyncio.to_thread(
+            of,
+            self._settings,
+            chat,
+            self._setup.workspace,
+            answer=input.max_output_tokens,
+        )
+        emit(CallNote({"model": self._settings.model}))
+        progress = Progress(emit)
+        parts: list[Answer] = []
+        try:
+            return await self._whole(request, parts, progress)
+        except (AgentError, asyncio.CancelledError):
+            came = [part for part in (*parts, progress.answer) if part is not None]
+            if usage := usage_of(came, self._settings):
+                emit(usage)
+            raise
+
+    async def _whole(
+        self, request: dict[str, Any], parts: list[Answer], progress: Progress
+    ) -> AgentOutput:
+        """The answer; its parts, each of one request, are added to `parts`."""
+        while len(parts) <= MOST_PAUSES:
+            parts.append(await self._part(request, progress))
+            progress.answer = None
+            if parts[-1]["stop_reason"] != "pause_turn":
+                output = build_output(parts, progress, self._asked, self._settings)
+                if len(parts) == 1 and is_all_text(request):
+                    output.metadata["input_counted"] = True
+                return output
+            said = {"role": "assistant", "content": parts[-1]["content"]}
+            request["messages"] = [*request["messages"], said]
+        what = f"it paused {len(parts)} times and never ended"
+        raise not_whole(what, "try again", parts, progress, self._asked)
+
+    async def health(self) -> Health:
+        """Whether the package and a key are there; nothing is called."""
+        missing = self._missing()
+        return Health(not missing, missing)
+
+    async def stop(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    def _missing(self) -> str:
+        """What is needed and not there, and how to get it."""
+        if not all(importlib.util.find_spec(package) for package in ("anthropic", "httpx2")):
+            return "the package `anthropic` is missing or too old: pip install -U anthropic"
+        key = self._settings.api_key.strip()
+        if not key and urlsplit(self._settings.base_url).hostname == urlsplit(OFFICIAL).hostname:
+            return f"it has no key: {GET_A_KEY}"
+        if not (key.isascii() and key.isprintable()):
+            return "`api_key` holds characters that no key has: copy it anew"
+        return ""
+
+    def _made(self) -> AsyncAnthropic:
+        """The client; the SDK takes about a second to load."""
+        import httpx2  # noqa: PLC0415 - here, in a thread
+        from anthropic import AsyncAnthropic  # noqa: PLC0415 - likewise
+
+        settings = self._settings
+        client: httpx2.AsyncClient = http.client(httpx2, self._asked, settings.base_url, {})
+        pricing_module.load_ahead(settings.pricing)
+        return AsyncAnthropic(
+            # Without one, the SDK would look for a key of its own, and send it.
+            api_key=settings.api_key.strip() or "none",
+            base_url=settings.base_url,
+            max_retries=0,
+            timeout=client.timeout,
+            http_client=client,
+            open_telemetry=False,
+        )
+
+    async def _part(self, request: dict[str, Any], progress: Progress) -> Answer:
+        """One streamed answer to its end. Raises AgentError."""
+        import anthropic  # noqa: PLC0415 - it is there, once started
+        import httpx2  # noqa: PLC0415 - likewise
+
+        progress.answer = progress.request_id = None
+        assert self._client is not None
+        try:
+            # Past `messages.create`, which prints warnings and reads every event into shapes.
+            async with await self._client.post(
+                "/v1/messages",
+                cast_to=object,
+                body=request,
+                stream=True,
+                stream_cls=anthropic.AsyncStream[object],
+            ) as stream:
+                response = stream.response
+                progress.request_id = response.headers.get("request-id")
+                await self._expect_events(response)
+                async for event in stream.raw_events(response):
+                    if event.data and event.event != "ping":
+                        self._hear(json.loads(event.data), response.headers, progress)
+        except anthropic.APIStatusError as error:
+            progress.request_id = error.request_id
+            raise self._refused(error, progress) from error
+        except (anthropic.APIConnectionError, httpx2.HTTPError) as error:
+            raise self._noted(http.connection_failure(self._asked, error), progress) from error
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            # An event that is no JSON, or of another shape than it should be.
+            what = f"a piece of its answer cannot be read: {type(error).__name__}: {error}"
+            raise self._broken(what, progress) from error
+        if progress.answer is None:
+            raise self._broken("its provider answered nothing", progress)
+        if progress.answer.get("stop_reason") is None:
+            raise self._broken("its answer ended before it was whole", progress)
+        return progress.answer
+
+    async def _expect_events(self, response: httpx2.Response) -> None:
+        """Raise AgentError where something else than a stream comes with status 200."""
+        kind = response.headers.get("content-type", "text/event-stream")
+        if not kind.startswith("text/event-stream"):
+            body = (await response.aread()).decode("utf-8", "replace")
+            raise http.status_failure(self._asked, response.status_code, response.headers, body)
+
+    def _hear(self, event: Any, headers: Mapping[str, str], progress: Progress) -> None:
+        """Take an event. Raises AgentError where it tells of an error."""
+        if event["type"] != "error":
+            progress.hear(event)
+            return
+        status = _STATUS_OF.get(event["error"]["type"], 500)
+        failure = http.status_failure(self._asked, status, headers, json.dumps(event))
+        if progress.has_spoken:
+            http.once_spoken(failure)
+        raise self._noted(failure, progress)
+
+    def _refused(self, error: anthropic.APIStatusError, progress: Progress) -> AgentError:
+        body = error.body if isinstance(error.body, str) else json.dumps(error.body)
+        headers = error.response.headers
+        failure = http.status_failure(self._asked, error.status_code, headers, body)
+        return self._noted(failure, progress)
+
+    def _broken(self, what: str, progress: Progress) -> AgentError:
+        asked = self._asked
+        failure = AgentProtocolError(asked.agent_id, what, asked=asked.url, mend="try again")
+        return self._noted(failure, progress)
+
+    def _noted(self, failure: AgentError, progress: Progress) -> AgentError:
+        """The failure, with what of an answer had come before it."""
+        progress.end_block()
+        came = [] if progress.answer is None else [progress.answer]
+        noted = metadata(came, progress)
+        failure.metadata = {**noted, **failure.metadata}
+        return failure

@@ -1,0 +1,1 @@
+"""Codex, Gemini, Cursor, opencode and pi."""

@@ -1,0 +1,542 @@
+"""Run the coding programs Codex, Gemini CLI, opencode, pi and Cursor as agents.
+
+Every call starts the program, which resumes its own session where the engine allows it. A class
+for each program tells how to start it; `parsers` reads its output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+from pydantic import create_model
+
+from arena_cli.adapters import http
+from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.coding_clis.parsers import (
+    CodexParser,
+    CodingParser,
+    CursorParser,
+    GeminiParser,
+    OpencodeParser,
+    PiParser,
+    ReportedFailure,
+)
+from arena_cli.adapters.process import run as run_module
+from arena_cli.adapters.process.output import NotAnAnswerError
+from arena_cli.adapters.process.run import ProgramCommand, ProgramSettings
+from arena_cli.errors import (
+    AgentError,
+    AgentOverloaded,
+    AgentProtocolError,
+    AgentRefused,
+    AgentUnavailable,
+)
+from arena_cli.protocol import (
+    AgentInput,
+    AgentOutput,
+    AgentSession,
+    CallNote,
+    Emit,
+    SessionId,
+    Usage,
+)
+
+
+def find_program(
+    setup: Setup, name: str, install: str, *, fallback: Callable[[], Path | None] = lambda: None
+) -> Path:
+    """Return the program file, found by its name or path, else that of `fallback`.
+
+    Raises AgentUnavailable if there is none (`install` tells how to get it), or no folder for it.
+    """
+    path = (
+        run_module.find_program(name, workspace=setup.workspace, environ=setup.environ)
+        or fallback()
+    )
+    if path is None:
+        problem, hint = run_module.explain_missing(
+            name, workspace=setup.workspace, key="program", install=install
+        )
+        raise AgentUnavailable(setup.agent_id, problem, asked=name, mend=hint)
+    if not run_module.may_run_in(setup.workspace, setup.settings.cwd):
+        problem = f"there is no folder {setup.workspace / setup.settings.cwd}"
+        raise AgentUnavailable(setup.agent_id, problem, asked=name, mend="mend `cwd`, or make it")
+    return path
+
+
+@contextlib.contextmanager
+def write_system_file(setup: Setup, program: Path, system: str) -> Iterator[str]:
+    """Yield the path of a file with the system text, which may be longer than an argument."""
+    with contextlib.ExitStack() as stack:
+        try:
+            path = stack.enter_context(run_module.write_text_file(setup.scratch, system))
+        except OSError as error:
+            raise AgentUnavailable(
+                setup.agent_id,
+                f"its system text could not be written: {error}",
+                asked=program.name,
+                mend="make room for it",
+            ) from error
+        if run_module.holds_commands(program, path):
+            raise AgentUnavailable(
+                setup.agent_id,
+                f"{program.name} is a batch file, which would read commands in {path}",
+                asked=program.name,
+                mend="name the session without special characters",
+            )
+        yield path
+
+
+def explain_missing_key(
+    keys: Sequence[str], env: Mapping[str, str], environ: Mapping[str, str]
+) -> str:
+    """Return why the program gets none of its keys by a profile's `env`; "" if it does."""
+    passed = run_module.build_environment(environ, env)
+    if any(key in passed for key in keys):
+        return ""
+    for key in keys:
+        if key in environ:
+            return f"{key} is set, but not passed on; env: {{{key}: inherit}} does"
+    for name in env:
+        if name not in passed:
+            return f"its `env` passes {name} on, but {name} is not set"
+    return ""
+
+
+def suggest_env(
+    keys: Sequence[str], environ: Mapping[str, str], *, addresses: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the `env` of a new profile that passes on the first key that is set, if any.
+
+    Those of the `addresses` that are set go with it: they tell where the key belongs.
+    """
+    key = next((key for key in keys if environ.get(key)), None)
+    if key is None:
+        return {}
+    names = [key, *(name for name in addresses if environ.get(name))]
+    return {"env": dict.fromkeys(names, "inherit")}
+
+
+_SESSION_ID = re.compile(r"\w[\w.:-]{0,199}")  # none that could be an option of a program
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+
+
+_AdapterType: TypeAlias = "type[ProgramAdapter]"  # settings have a key `type`
+
+
+class CodingSettings(ProgramSettings):
+    """The keys of these kinds: `program` is a name on PATH, or a path from the workspace."""
+
+    adapter: ClassVar[_AdapterType]
+
+    program: str
+    model: str | None = None
+
+    @classmethod
+    def command_line(cls, keys: Mapping[str, Any]) -> list[str]:
+        """Return the program, the adapter's where none is named."""
+        return super().command_line({"program": cls.adapter.program, **keys})
+
+    @classmethod
+    def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:
+        """Return an `env` that passes a key on, unless there is a login that it would replace."""
+        has_login = cls.adapter.has_login(environ)
+        return {} if has_login else suggest_env(cls.adapter.keys, environ)
+
+
+class ProgramSession(NamedTuple):
+    """The program's own session, and its usage so far if the program reports only that sum."""
+
+    id: str
+    used: Usage | None = None
+
+    @classmethod
+    def load(cls, session: AgentSession | None) -> ProgramSession | None:
+        """Return the session of an earlier call; None if there is none that can be resumed."""
+        if session is None or not _SESSION_ID.fullmatch(session.id):
+            return None
+        counts = {name: session.state.get(name) for name in _COUNTS}
+        is_known = all(isinstance(count, int) for count in counts.values())
+        return cls(session.id, Usage.model_validate(counts) if is_known else None)
+
+    def dump(self) -> SessionId | None:
+        """Return the session for the next call to load; None if its id cannot be kept."""
+        if not _SESSION_ID.fullmatch(self.id):
+            return None
+        return SessionId(
+            self.id, {name: getattr(self.used, name) for name in _COUNTS} if self.used else {}
+        )
+
+    def usage_since(self, total: Usage) -> Usage | None:
+        """Return the difference to the session's new `total`; None if that is not known."""
+        if self.used is None:
+            return None
+        counts = {name: getattr(total, name) - getattr(self.used, name) for name in _COUNTS}
+        return Usage(**counts) if min(counts.values()) >= 0 else None
+
+
+class _ProgramRun(NamedTuple):
+    """A run of the program: its output, its exit code, why it was ended before its end."""
+
+    output: CodingParser
+    command: str
+    exit_code: int | None = None
+    error: NotAnAnswerError | None = None
+
+
+class ProgramAdapter:
+    """An agent whose program is run once for each call.
+
+    name, program, install, login: its name, and how the user gets it and logs in. keys: the
+    variables in which it looks for a key; the profile's `env` passes them on. login_files: files
+    below the home folder of which one is there after a login. environ: variables for it, unless
+    `env` sets them. takes_system_file: it gets the system text in a file; the others get it before
+    the prompt of a session's first call. reports_session_usage: its usage is the whole session's.
+    """
+
+    settings_type: ClassVar[type[Settings]]
+    parser: ClassVar[type[CodingParser]]
+    name: ClassVar[str]
+    program: ClassVar[str]
+    install: ClassVar[str]
+    login: ClassVar[str]
+    keys: ClassVar[tuple[str, ...]] = ()
+    login_files: ClassVar[tuple[str, ...]] = ()
+    environ: ClassVar[Mapping[str, str]] = {}
+    takes_system_file: ClassVar[bool] = False
+    reports_session_usage: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        """Make the settings: `CodingSettings` with the program as its default."""
+        kind = cls.__name__.removesuffix("Adapter")
+        settings = create_model(
+            f"{kind}Settings",
+            __base__=CodingSettings,
+            __doc__=f"The keys of `adapter: {{type: {kind.lower()}, ...}}`.",
+            program=(str, cls.program),
+        )
+        settings.adapter = cls
+        cls.settings_type = settings
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._settings: CodingSettings = setup.settings
+
+    def arguments(self, session_id: str, system_file: str) -> list[str]:
+        """Return the program's arguments; `session_id` is "" where a session is to begin."""
+        raise NotImplementedError
+
+    def system_environ(self, system_file: str) -> dict[str, str]:  # noqa: ARG002 - for subclasses
+        """Return the variables that name the file with the system text."""
+        return {}
+
+    def escape_prompt(self, prompt: str) -> str:
+        """Return the prompt with nothing in it that the program takes for a command or a path."""
+        return prompt
+
+    @classmethod
+    def has_login(cls, environ: Mapping[str, str]) -> bool:
+        """Return True if the user of this environment is logged in, as far as can be seen."""
+        home = Path(environ.get("HOME") or environ.get("USERPROFILE") or ".")
+        return any((home / path).is_file() for path in cls.login_files)
+
+    async def start(self) -> None:
+        """Do nothing: no program runs between calls."""
+
+    async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
+        """Run the program once; once more without its session if that is lost."""
+        session = ProgramSession.load(input.own_session)
+        run = await self._run(input if session else input.afresh(), session, emit)
+        if session is not None and run.output.is_session_lost():
+            emit(CallNote({"lost_session": session.id}))
+            session = None
+            run = await self._run(input.afresh(), None, emit)
+        usage = run.output.usage
+        session_usage = usage if self.reports_session_usage else None
+        if session_usage is not None and session is not None:
+            usage = session.usage_since(session_usage)
+        if usage is not None:
+            emit(usage)
+        output = self._read_reply(run)
+        session_id = run.output.session_id or (session.id if session else "")
+        next_session = ProgramSession(session_id, session_usage).dump()
+        if next_session:
+            emit(next_session)
+        return output.model_copy(update={"usage": usage})
+
+    async def health(self) -> Health:
+        """Look for the program, and for a key or a login of it; it is not run."""
+        try:
+            self._find_program()
+        except AgentUnavailable as error:
+            return Health(ok=False, detail=f"{error.what}; {error.mend}")
+        environ = self._environ()
+        if self.has_login(environ) or any(key in environ for key in self.keys):
+            return Health(ok=True)
+        problem = self._explain_missing_key()
+        return Health(ok=not problem, detail=problem or f"no login was seen: {self.login}")
+
+    async def stop(self) -> None:
+        """Do nothing: no program runs between calls."""
+
+    async def _run(
+        self, input: AgentInput, session: ProgramSession | None, emit: Emit
+    ) -> _ProgramRun:
+        output = self.parser(emit)
+        with self._command(input, session) as command:
+            try:
+                end = await run_module.run_program(self._setup.agent_id, command, output)
+            except NotAnAnswerError as error:
+                return _ProgramRun(output, command.asked, error=error)
+        return _ProgramRun(output, command.asked, end.code)
+
+    @contextlib.contextmanager
+    def _command(
+        self, input: AgentInput, session: ProgramSession | None
+    ) -> Iterator[ProgramCommand]:
+        path = self._find_program()
+        system, prompt = self._setup.render(input)
+        with contextlib.ExitStack() as stack:
+            system_file = ""
+            if self.takes_system_file:
+                manager = write_system_file(self._setup, path, system)
+                system_file = stack.enter_context(manager)
+            elif session is None and system:
+                prompt = f"{system}\n\n{prompt}"
+            arguments = self.arguments(session.id if session else "", system_file)
+            yield ProgramCommand(
+                argv=[str(path), *arguments],
+                stdin=self.escape_prompt(prompt).encode("utf-8", "replace"),
+                asked=shlex.join([self._settings.program, *arguments]),
+                cwd=run_module.prepare_folder(self._setup.workspace, self._settings.cwd),
+                environ=self._environ(system_file),
+                records=self._setup.records,
+            )
+
+    def _find_program(self) -> Path:
+        return find_program(self._setup, self._settings.program, self.install)
+
+    def _default(self, *option: str) -> tuple[str, ...]:
+        """Return an option with its value, unless the profile's `args` give it themselves."""
+        names = [word.partition("=")[0] for word in self._settings.args]
+        return () if option[0] in names else option
+
+    def _profile_arguments(self) -> list[str]:
+        model = ["--model", self._settings.model] if self._settings.model else []
+        return [*model, *self._settings.args]
+
+    def _environ(self, system_file: str = "") -> dict[str, str]:
+        variables = {**self.environ, **self._settings.env, **self.system_environ(system_file)}
+        return run_module.build_environment(self._setup.environ, variables)
+
+    def _explain_missing_key(self) -> str:
+        return explain_missing_key(self.keys, self._settings.env, self._setup.environ)
+
+    def _read_reply(self, run: _ProgramRun) -> AgentOutput:
+        failure = run.output.failure(run.exit_code)
+        if failure is not None:
+            raise self._agent_error(run, failure)
+        try:
+            if run.error is not None:
+                raise run.error
+            content = run.output.reply()
+        except NotAnAnswerError as error:
+            raise AgentProtocolError(
+                self._setup.agent_id,
+                f"{self.name} {error.what}",
+                asked=run.command,
+                metadata=_notes_with_partial(run.output),
+            ) from error
+        notes = run.output.notes()
+        if run.exit_code is None:
+            notes["ended_after_result"] = True
+        return AgentOutput(content=content, metadata=notes)
+
+    def _agent_error(self, run: _ProgramRun, failure: ReportedFailure) -> AgentError:
+        overflows = http.is_too_long(failure.status or 0, failure.message)
+        error_type, summary, hint = self._explain(failure.status or 0, run.exit_code)
+        if overflows:
+            error_type, summary = AgentRefused, "what it is shown is more than the model takes"
+            hint = "lower `context.window_tokens` in its profile"
+        error = error_type(
+            self._setup.agent_id,
+            summary,
+            asked=run.command,
+            came=failure.message,
+            mend=hint,
+            metadata=_notes_with_partial(run.output),
+        )
+        if isinstance(error, AgentRefused):
+            error.overflow = overflows
+        return error
+
+    def _explain(self, status: int, exit_code: int | None) -> tuple[type[AgentError], str, str]:
+        """Return the class of an error, what happened and a hint."""
+        name = self.name
+        if status in (401, 403):
+            hint = self._explain_missing_key() or f"log in: {self.login}"
+            return AgentRefused, f"{name} may not call its model", hint
+        if status in (429, 503, 529):
+            summary = f"the provider of {name} is overloaded, or limits it"
+            return AgentOverloaded, summary, "try again later"
+        if status >= 500:
+            summary = f"{name} did not reach its provider, or that failed"
+            return AgentUnavailable, summary, "look at the network, or try again later"
+        if status:
+            summary = f"the provider of {name} refused the request"
+            return AgentRefused, summary, "mend `model`, or the program's own settings"
+        if exit_code:
+            summary = f"{name} {run_module.describe_exit(exit_code)}"
+            return AgentProtocolError, summary, "try the command in a shell"
+        return AgentProtocolError, f"{name} said that it failed", ""
+
+
+def _notes_with_partial(output: CodingParser) -> dict[str, object]:
+    partial = output.partial()
+    return {**output.notes(), **({"partial": partial} if partial else {})}
+
+
+# Codex takes `$name` for one of its skills, wherever it stands and whatever stands before it, and
+# `[@name](plugin://...)` for a plugin; no escape is known to it, so the sign is written full-width.
+_CODEX_SKILL = re.compile(r"\$(?=[\w:-])|(?<=\[)@(?=[^\]\n]*\]\()")
+
+
+def escape_codex_skills(prompt: str) -> str:
+    """Return the prompt without signs that Codex takes for skills or plugins."""
+    return _CODEX_SKILL.sub(lambda match: "＄" if match[0] == "$" else "＠", prompt)
+
+
+class CodexAdapter(ProgramAdapter):
+    """OpenAI's Codex, `codex exec`."""
+
+    parser = CodexParser
+    name = "Codex"
+    program = "codex"
+    install = "npm install -g @openai/codex"
+    login = "`codex login`, or a key in CODEX_API_KEY"
+    keys = ("CODEX_API_KEY",)
+    login_files = (".codex/auth.json",)
+    reports_session_usage = True
+
+    def arguments(self, session_id: str, system_file: str) -> list[str]:  # noqa: ARG002
+        return [
+            *("exec", "--json", "--skip-git-repo-check"),
+            *("-c", "sandbox_mode=read-only"),
+            *("-c", "analytics.enabled=false"),
+            *("-c", "check_for_update_on_startup=false"),
+            *self._profile_arguments(),
+            *(("resume", session_id) if session_id else ()),
+            "-",
+        ]
+
+    def escape_prompt(self, prompt: str) -> str:
+        return escape_codex_skills(prompt)
+
+
+class GeminiAdapter(ProgramAdapter):
+    """Google's Gemini CLI, without a terminal."""
+
+    parser = GeminiParser
+    name = "Gemini CLI"
+    program = "gemini"
+    install = "npm install -g @google/gemini-cli"
+    login = "`gemini` in a terminal, or a key in GEMINI_API_KEY"
+    keys = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    login_files = (".gemini/oauth_creds.json",)
+    environ: ClassVar[Mapping[str, str]] = {"GEMINI_CLI_TRUST_WORKSPACE": "true"}
+
+    def arguments(self, session_id: str, system_file: str) -> list[str]:  # noqa: ARG002
+        return [
+            *("--output-format", "stream-json"),
+            *self._default("--approval-mode", "plan"),
+            *self._profile_arguments(),
+            *(("--resume", session_id) if session_id else ("--session-id", str(uuid.uuid4()))),
+        ]
+
+    def escape_prompt(self, prompt: str) -> str:
+        """Put a backslash before each `@`, which names a file or a subagent without one."""
+        prompt = re.sub(r"(?<!\\)@", r"\\@", prompt)
+        return f"\n{prompt}" if prompt.startswith("/") else prompt
+
+
+class OpencodeAdapter(ProgramAdapter):
+    """opencode, `opencode run`."""
+
+    parser = OpencodeParser
+    name = "opencode"
+    program = "opencode"
+    install = "npm install -g opencode-ai"
+    login = "`opencode auth login`, or its provider's key, as in env: {OPENAI_API_KEY: inherit}"
+    login_files = (".local/share/opencode/auth.json", ".config/opencode/opencode.json")
+    environ: ClassVar[Mapping[str, str]] = {
+        "OPENCODE_PERMISSION": '{"*": "deny"}',
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    }
+    takes_system_file = True
+
+    def arguments(self, session_id: str, system_file: str) -> list[str]:  # noqa: ARG002
+        return [
+            *("run", "--format", "json", "--print-logs", "--log-level", "ERROR"),
+            *("--agent", "arena"),
+            *self._profile_arguments(),
+            # Without a title it would call its model once more to find one.
+            *(("--session", session_id) if session_id else ("--title", "arena")),
+        ]
+
+    def system_environ(self, system_file: str) -> dict[str, str]:
+        path = Path(system_file).as_posix()
+        agent = f'{{"mode": "primary", "prompt": "{{file:{path}}}"}}'
+        return {"OPENCODE_CONFIG_CONTENT": f'{{"agent": {{"arena": {agent}}}}}'}
+
+
+class PiAdapter(ProgramAdapter):
+    """pi, `pi --print`."""
+
+    parser = PiParser
+    name = "pi"
+    program = "pi"
+    install = "npm install -g @mariozechner/pi-coding-agent"
+    login = "`/login` in `pi`, or its provider's key, as in env: {OPENAI_API_KEY: inherit}"
+    login_files = (".pi/agent/auth.json", ".pi/agent/models.json")
+    environ: ClassVar[Mapping[str, str]] = {"PI_OFFLINE": "1"}
+    takes_system_file = True
+
+    def arguments(self, session_id: str, system_file: str) -> list[str]:
+        return [
+            *("--print", "--mode", "json"),
+            *self._default("--no-tools"),
+            *self._default("--no-context-files"),
+            *self._default("--no-skills"),
+            *self._default("--no-prompt-templates"),
+            *self._default("--no-themes"),
+            *self._profile_arguments(),
+            *(("--session", session_id) if session_id else ()),
+            *("--system-prompt", system_file),
+        ]
+
+
+class CursorAdapter(ProgramAdapter):
+    """Cursor's agent in a terminal, `cursor-agent --print`."""
+
+    parser = CursorParser
+    name = "Cursor"
+    program = "cursor-agent"
+    install = "curl https://cursor.com/install -fsS | bash"
+    login = "`cursor-agent login`, or a key in CURSOR_API_KEY"
+    keys = ("CURSOR_API_KEY",)
+    login_files = (".config/cursor/auth.json", ".cursor/cli-config.json")
+
+    def arguments(self, session_id: str, system_file: str) -> list[str]:  # noqa: ARG002
+        return [
+            *("--print", "--output-format", "stream-json"),
+            *self._default("--mode", "ask"),
+            *self._default("--trust"),
+            *self._profile_arguments(),
+            *(("--resume", session_id) if session_id else ()),
+        ]

@@ -1,0 +1,528 @@
+"""Read the output of the coding programs: bytes in; the reply, its usage and failures out.
+
+`CodingParser` has what the programs have in common; each other class reads the JSON objects of one
+program, in `read_event`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from arena_cli.adapters.process.output import (
+    MISSING,
+    JsonObjects,
+    NotAnAnswerError,
+    Source,
+    TextStream,
+    get_at_path,
+)
+from arena_cli.adapters.process.spawn import Tail
+from arena_cli.protocol import CallNote, Emit, StatusEvent, TextDelta, Usage
+from arena_cli.util.text import clean_value, cut_text
+from arena_cli.workspace import visible_text
+
+_MB = 1_000_000
+_MAX_OUTPUT_MB = 256  # some programs repeat the text so far with every piece of it
+_MAX_DETAIL_CHARACTERS = 200
+_MAX_MESSAGE_CHARACTERS = 400
+_MAX_STDERR_LINES = 3
+_MAX_COUNT = 1e15  # a greater number is no number of tokens
+
+_STATUS = re.compile(r"(?i)\b(?:status|code)\W{1,8}(?:code\W{1,4})?([45]\d\d)\b|^\W*([45]\d\d)\b")
+# Lines of stderr that tell a user nothing.
+_STACK = re.compile(r"\s+at .|\s*\d+: <unknown>|[\s{}\[\]]*$|Stack backtrace:|WARNING: proceeding")
+
+_CUT_OFF = "its answer was cut off at its limit of output tokens"
+
+
+class ReportedFailure(NamedTuple):
+    """The program's message that there is no reply, and the HTTP status that it amounts to."""
+
+    message: str
+    status: int | None = None
+
+
+class CodingParser:
+    """Collect a program's reply and emit it as it comes.
+
+    reads_stderr: JSON objects count on stderr, too. lost_session: matches the message that the
+    session to resume is gone. retries: matches a message that the program will retry by itself for
+    long; it is ended then, and a group named `message` is what failed, another group the HTTP
+    status. statuses, exit_statuses: the HTTP status that a message (pattern) or an exit code
+    amounts to.
+    """
+
+    reads_stderr: ClassVar[bool] = False
+    lost_session: ClassVar[str]
+    retries: ClassVar[str] = ""
+    statuses: ClassVar[Mapping[str, int]] = {}
+    exit_statuses: ClassVar[Mapping[int, int]] = {}
+
+    def __init__(self, emit: Emit) -> None:
+        self.session_id = ""
+        self.usage: Usage | None = None
+        self._emit = emit
+        self._failure: ReportedFailure | None = None
+        self._trouble = ""
+        self._raw: dict[str, Any] = {}
+        self._has_end = False
+        self._text = ""
+        self._pieces: list[str] = []
+        self._text_before_tool = ""
+        self._has_emitted_text = False
+        self._size = 0
+        self._stderr = Tail()
+        self._stderr_line = ""
+        self._streams = {"stdout": TextStream(), "stderr": TextStream()}
+        self._objects = {"stdout": JsonObjects(self._read_object)}
+        if self.reads_stderr:
+            self._objects["stderr"] = JsonObjects(self._read_object)
+
+    def read_event(self, event: dict[str, Any]) -> None:
+        """Read one JSON object of the program."""
+        raise NotImplementedError
+
+    def feed(self, source: Source, data: bytes) -> None:
+        """Read bytes. Raises NotAnAnswerError where there is no point in waiting for more."""
+        self._size += len(data)
+        if self._size > _MAX_OUTPUT_MB * _MB:
+            raise NotAnAnswerError(f"wrote more than {_MAX_OUTPUT_MB} MB")
+        self._read(source, self._streams[source].feed(data))
+
+    def finish(self) -> None:
+        """Read what has no end of line."""
+        self._read("stdout", self._streams["stdout"].finish())
+        self._objects["stdout"].finish()
+        self._read("stderr", self._streams["stderr"].finish())
+        if self.reads_stderr:
+            self._objects["stderr"].finish()
+
+    def has_result(self) -> bool:
+        """Return True if the program's last object has come."""
+        return self._has_end
+
+    def cut_off(self) -> None:
+        """Emit the notes of a call that was cancelled."""
+        self._emit(CallNote(self.notes()))
+
+    def reply(self) -> str:
+        """Return the reply, after `finish`. Raises NotAnAnswerError if there is none."""
+        if not self._has_end:
+            raise NotAnAnswerError("ended before its answer was whole")
+        content = self.partial() or self._text_before_tool
+        if not content.strip():
+            raise NotAnAnswerError("answered nothing")
+        return content
+
+    def failure(self, exit_code: int | None) -> ReportedFailure | None:
+        """Return why there is no reply; `exit_code` is None if the program was ended."""
+        if self._failure is None and not exit_code:
+            return None
+        message, status = self._failure or ReportedFailure(self._trouble)
+        stderr = self._stderr.text
+        status = status or self._find_status(message) or self._find_status(stderr)
+        status = status or self.exit_statuses.get(exit_code or 0)
+        return ReportedFailure(message or _last_lines(stderr), status)
+
+    def is_session_lost(self) -> bool:
+        """Return True if the program reported that the session to resume is gone."""
+        message = self._failure.message if self._failure else ""
+        return bool(re.search(self.lost_session, f"{message}\n{self._stderr.text}"))
+
+    def notes(self) -> dict[str, Any]:
+        """Return what the program wrote besides the reply, for the reply's metadata."""
+        notes = {
+            "log": self._objects["stdout"].log.text,
+            "stderr": self._stderr.text,
+            "trouble": self._trouble,
+            "replaced_bytes": any(stream.replaced for stream in self._streams.values()),
+            "raw": self._raw,
+        }
+        return {name: note for name, note in notes.items() if note}
+
+    def partial(self) -> str:
+        """Return the reply as far as it came."""
+        return self._text or "".join(self._pieces)
+
+    # For `read_event` of the subclasses:
+
+    def set_session_id(self, session_id: Any) -> None:
+        self.session_id = _text(session_id) or self.session_id
+
+    def add_piece(self, value: Any) -> None:
+        """Append the next piece of the reply."""
+        if piece := _text(value):
+            self._pieces.append(piece)
+            self._emit_text(piece)
+
+    def set_text(self, value: Any) -> None:
+        """Set the whole reply; a later one replaces it."""
+        if text := _text(value):
+            if not self._pieces:
+                self._emit_text(f"\n\n{text}" if self._has_emitted_text else text)
+            self._text = text
+            self._pieces.clear()
+
+    def start_over(self) -> None:
+        """Set aside the text before a tool is used: it is the reply only if no other follows."""
+        self._text_before_tool = self.partial() or self._text_before_tool
+        self._text = ""
+        self._pieces.clear()
+
+    def add_usage(
+        self,
+        counts: Any,
+        input: str,
+        output: str,
+        cache_read: str,
+        cache_write: str,
+        total: str = "",
+        *,
+        cost: Any = None,
+        input_includes_cache: bool = False,
+    ) -> None:
+        """Add the tokens that stand in `counts` under these names, and the cost in US$.
+
+        Where there is a `total`, the output is all of it that is no input: reasoning included.
+        """
+        names = (input, output, cache_read, cache_write, total)
+        numbers = [_count(get_at_path(counts, name)) if name else None for name in names]
+        if numbers[0] is None and numbers[1] is None:
+            return
+        fresh, generated, read, write, all_tokens = (number or 0 for number in numbers)
+        if input_includes_cache:
+            fresh = max(0, fresh - read - write)
+        if numbers[4] is not None:
+            generated = max(0, all_tokens - fresh - read - write)
+        usage = Usage(
+            input_tokens=int(fresh),
+            output_tokens=int(generated),
+            cache_read_tokens=int(read),
+            cache_write_tokens=int(write),
+            cost_usd=_cost(cost),
+        )
+        self.usage = usage if self.usage is None else Usage.total([self.usage, usage])
+
+    def report_tool(self, name: Any) -> None:
+        """Emit that a tool is used."""
+        detail = cut_text(_text(name), _MAX_DETAIL_CHARACTERS)
+        self._emit(StatusEvent(status="calling_tool", detail=detail))
+
+    def report_trouble(self, value: Any) -> None:
+        """Keep and emit a message about something that the program tries to get over."""
+        if message := _plain(_text(value)):
+            self._trouble = message
+            detail = cut_text(message, _MAX_DETAIL_CHARACTERS)
+            self._emit(StatusEvent(status="waiting", detail=detail))
+            self._stop_retries(message)
+
+    def fail(
+        self, event: dict[str, Any], message: Any, status: Any = None, *, ends: bool = False
+    ) -> None:
+        """Note why there is no reply, unless the message is MISSING.
+
+        `ends`: end the program, which would go on by itself.
+        """
+        self._raw = event
+        if message is not MISSING:
+            plain, code = _plain(_text(message) or json.dumps(message)), int(_count(status) or 0)
+            is_shown = not code or str(code) in plain
+            self._failure = ReportedFailure(plain if is_shown else f"{code} {plain}", code or None)
+        if ends:
+            raise NotAnAnswerError("was ended before it went on by itself")
+
+    def end(self, event: dict[str, Any]) -> None:
+        """Note that this is the last object of interest."""
+        self._raw = event
+        self._has_end = True
+
+    def _read(self, source: Source, text: str) -> None:
+        if source in self._objects:
+            self._objects[source].feed(text)
+        if source == "stderr":
+            self._stderr.add(text)
+            *lines, self._stderr_line = (self._stderr_line + text).split("\n")
+            for line in lines:
+                self._stop_retries(line)
+
+    def _stop_retries(self, message: str) -> None:
+        """Fail if the program reports that it will retry by itself."""
+        match = re.search(self.retries, message) if self.retries else None
+        if match:
+            status = next((group for group in match.groups() if group and group.isdecimal()), None)
+            message = match.groupdict().get("message") or message
+            self._failure = ReportedFailure(_plain(message), int(status) if status else None)
+            raise NotAnAnswerError("would go on trying by itself")
+
+    def _read_object(self, value: dict[str, Any]) -> bool:
+        self.read_event(clean_value(value)[0])
+        return False  # nothing is to be kept by JsonObjects
+
+    def _emit_text(self, text: str) -> None:
+        self._has_emitted_text = True
+        self._emit(TextDelta(text))
+
+    def _find_status(self, text: str) -> int | None:
+        for pattern, status in self.statuses.items():
+            if re.search(pattern, text):
+                return status
+        match = _STATUS.search(text)
+        return int(match[1] or match[2]) if match else None
+
+
+class CodexParser(CodingParser):
+    """Read `codex exec --json`; its usage is that of the whole session."""
+
+    reads_stderr = True
+    lost_session = r"no rollout found for thread id"
+    retries = r"waiting for network"
+    statuses: ClassVar[Mapping[str, int]] = {
+        r"waiting for network": 502,
+        r"experiencing high demand": 503,
+        r"usage limit": 429,
+        r"context window": 400,
+    }
+
+    def read_event(self, event: dict[str, Any]) -> None:
+        kind, item_kind = event.get("type"), get_at_path(event, "item.type")
+        if kind == "thread.started":
+            self.set_session_id(event.get("thread_id"))
+        elif kind == "item.completed" and item_kind == "agent_message":
+            self.set_text(get_at_path(event, "item.text"))
+        elif kind == "item.started" and item_kind == "command_execution":
+            self.report_tool(get_at_path(event, "item.command"))
+        elif kind == "turn.completed":
+            names = ("input_tokens", "output_tokens")
+            cache_names = ("cached_input_tokens", "cache_write_input_tokens")
+            self.add_usage(event.get("usage"), *names, *cache_names, input_includes_cache=True)
+            self.end(event)
+        elif kind == "error":
+            self.report_trouble(event.get("message"))
+        elif kind == "turn.failed":
+            self.fail(event, get_at_path(event, "error.message"))
+            self.end(event)
+
+
+class GeminiParser(CodingParser):
+    """Read `gemini --output-format stream-json`."""
+
+    reads_stderr = True
+    lost_session = r"Error resuming session"
+    retries = r"Attempt \d+ failed(?: with status (\d+))?.*Retrying"
+    statuses: ClassVar[Mapping[str, int]] = {r"fetch failed": 502, r"ModelNotFoundError": 404}
+    exit_statuses: ClassVar[Mapping[int, int]] = {41: 401}
+
+    def read_event(self, event: dict[str, Any]) -> None:
+        kind = event.get("type")
+        if kind == "init":
+            self.set_session_id(event.get("session_id"))
+        elif kind == "message" and event.get("role") == "assistant":
+            self.add_piece(event.get("content"))
+        elif kind == "tool_use":
+            self.start_over()
+            self.report_tool(event.get("tool_name"))
+        elif kind == "error":
+            self.report_trouble(event.get("message"))
+        elif kind == "result":
+            names = ("input_tokens", "output_tokens", "cached", "", "total_tokens")
+            self.add_usage(event.get("stats"), *names, input_includes_cache=True)
+            self.end(event)
+            if event.get("status") == "error":
+                self.fail(event, get_at_path(event, "error.message"))
+
+    def reply(self) -> str:
+        """Return the reply without the backslashes that the model copied from the prompt.
+
+        `GeminiAdapter.escape_prompt` writes them before each `@`. Code stays as it is.
+        """
+        reply = super().reply()
+        code_spans = visible_text.find_hidden_spans(reply) if "\\@" in reply else []
+
+        def unescape(match: re.Match[str]) -> str:
+            in_code = any(start <= match.start() < end for start, end in code_spans)
+            return match[0] if in_code else "@"
+
+        return re.sub(r"\\@", unescape, reply)
+
+
+# Errors after which opencode retries without a word on stdout.
+_OPENCODE_RETRIED = (
+    r"rate.?limit|too many requests|overloaded|unavailable|exhausted|at capacity|try again"
+    r"|(?:server|internal|network|connection|connect|socket|fetch)\b.{0,40}"
+    r"(?:error|failed|closed|refused|lost|reset|unable)|terminated|timed? ?out"
+)
+
+
+class OpencodeParser(CodingParser):
+    """Read `opencode run --format json --print-logs`."""
+
+    lost_session = r"Session not found"
+    retries = (
+        r'level=ERROR .*?(?:"stream error" .*small=false .*?'
+        rf'"\w+: (?=(?i:[^"]*(?:{_OPENCODE_RETRIED})))'
+        r'|error="ProviderModelNotFoundError: )(?P<message>[^"]+)'
+    )
+    statuses: ClassVar[Mapping[str, int]] = {
+        r"Model not found": 404,
+        r"(?i)context (?:length|window)|prompt is too long": 400,
+        r"(?i)rate.?limit|too many requests|quota": 429,
+        r"(?i)overloaded|at capacity": 503,
+        r"(?i)cannot connect|connection|socket|fetch failed|network|terminated|timed? ?out": 502,
+        r"(?i)server error|internal error|unavailable": 500,
+    }
+    # Finish reasons after which opencode would ask its model again by itself.
+    _failed_reasons: ClassVar[Mapping[str, str]] = {
+        "length": _CUT_OFF,
+        "content-filter": "the provider's filter held its answer back",
+        "unknown": "what its model was saying ended before it was whole",
+    }
+
+    def read_event(self, event: dict[str, Any]) -> None:
+        kind = event.get("type")
+        if kind == "step_start":
+            self.set_session_id(event.get("sessionID"))
+        elif kind == "text":
+            self.add_piece(get_at_path(event, "part.text"))
+        elif kind == "tool_use":
+            self.report_tool(get_at_path(event, "part.tool"))
+        elif kind == "step_finish":
+            self._finish_step(event)
+        elif kind == "error":
+            self.fail(
+                event,
+                get_at_path(event, "error.data.message"),
+                get_at_path(event, "error.data.statusCode"),
+            )
+
+    def _finish_step(self, event: dict[str, Any]) -> None:
+        names = ("input", "output", "cache.read", "cache.write", "total")
+        self.add_usage(
+            get_at_path(event, "part.tokens"), *names, cost=get_at_path(event, "part.cost")
+        )
+        reason = get_at_path(event, "part.reason")
+        if reason == "tool-calls":
+            self.start_over()
+        elif reason == "stop":
+            self.end(event)
+        elif isinstance(reason, str) and reason in self._failed_reasons:
+            self.fail(event, self._failed_reasons[reason], ends=True)
+
+
+class PiParser(CodingParser):
+    """Read `pi --print --mode json`."""
+
+    lost_session = r"No session found matching|Session found in different project"
+    statuses: ClassVar[Mapping[str, int]] = {
+        r"No API key found|Authentication failed": 401,
+        r"Unknown provider|No models available|Model \S+ not found": 404,
+        r"(?i)context (?:length|window)|prompt is too long": 400,
+        r"(?i)^(?:terminated|fetch failed|connection error|socket)|ended before message_stop": 502,
+    }
+
+    def read_event(self, event: dict[str, Any]) -> None:
+        kind = event.get("type")
+        if kind == "session":
+            self.set_session_id(event.get("id"))
+        elif kind == "message_update":
+            if get_at_path(event, "assistantMessageEvent.type") == "text_delta":
+                self.add_piece(get_at_path(event, "assistantMessageEvent.delta"))
+        elif kind == "tool_execution_start":
+            self.report_tool(event.get("toolName"))
+        elif kind == "message_end":
+            self._finish_message(event)
+        elif kind == "agent_end":
+            self.end(event)
+
+    def _finish_message(self, event: dict[str, Any]) -> None:
+        if get_at_path(event, "message.role") == "assistant":
+            self.set_text(get_at_path(event, "message.content"))
+            names = ("input", "output", "cacheRead", "cacheWrite")
+            usage, cost = (
+                get_at_path(event, "message.usage"),
+                get_at_path(event, "message.usage.cost.total"),
+            )
+            self.add_usage(usage, *names, cost=cost)
+        reason = get_at_path(event, "message.stopReason")
+        if reason == "toolUse":
+            self.start_over()
+        elif reason == "length":
+            self.fail(event, _CUT_OFF, ends=True)
+        elif reason in ("error", "aborted"):
+            # pi would wait and retry by itself, and end with exit code 0 in any case.
+            self.fail(event, get_at_path(event, "message.errorMessage"), ends=True)
+
+
+class CursorParser(CodingParser):
+    """Read `cursor-agent --print --output-format stream-json`."""
+
+    lost_session = r"(?i)(?:chat|session|conversation)\b.{0,80}\b(?:not found|does not exist)"
+    statuses: ClassVar[Mapping[str, int]] = {
+        r"(?i)authentication required|not logged in|log ?in first|invalid api key": 401,
+        r"(?i)workspace trust": 403,
+        r"(?i)cannot use this model|unknown model|invalid model": 404,
+        r"(?i)usage limit|rate limit|too many requests": 429,
+    }
+
+    def read_event(self, event: dict[str, Any]) -> None:
+        kind, subtype = event.get("type"), event.get("subtype")
+        if kind == "system" and subtype == "init":
+            self.set_session_id(event.get("session_id"))
+        elif kind == "assistant":
+            text = _text(get_at_path(event, "message.content"))
+            if text != self.partial():  # the last message may repeat the others as one
+                self.add_piece(text)
+        elif kind == "tool_call" and subtype == "started":
+            self.start_over()
+            self.report_tool("")
+        elif kind == "result":
+            names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
+            self.add_usage(event.get("usage"), *names)
+            self.end(event)
+            if event.get("is_error") is True:
+                self.fail(event, get_at_path(event, "result"))
+
+
+def _text(value: Any) -> str:
+    """Return a text, or the texts of a list of content blocks as one; "" for all else."""
+    if isinstance(value, list):
+        blocks = [block.get("text") for block in value if isinstance(block, dict)]
+        return "".join(text for text in blocks if isinstance(text, str))
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if 0 <= value < _MAX_COUNT else None
+
+
+def _cost(value: Any) -> float | None:
+    """Return the cost in US$ as the program gives it; `Usage` checks that it can be."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if abs(value) < _MAX_COUNT else math.inf
+
+
+def _plain(message: str) -> str:
+    """Return a message in one line; of a provider's error in JSON only its message."""
+    start = message.find("{")
+    try:
+        value = json.JSONDecoder().raw_decode(message, start)[0] if start >= 0 else None
+    except (ValueError, RecursionError):
+        value = None
+    error = value.get("error", value) if isinstance(value, dict) else None
+    inner = error.get("message") if isinstance(error, dict) else None
+    if isinstance(error, dict) and isinstance(inner, str) and inner.strip():
+        prefix = message[:start].strip()
+        code = prefix if prefix.isdecimal() else error.get("code")
+        message = f"{code} {inner}" if str(code).isdecimal() else inner
+    return cut_text(" ".join(message.split()), _MAX_MESSAGE_CHARACTERS)
+
+
+def _last_lines(stderr: str) -> str:
+    lines = [line.strip() for line in stderr.splitlines() if not _STACK.match(line)]
+    return cut_text(" | ".join(lines[-_MAX_STDERR_LINES:]), _MAX_MESSAGE_CHARACTERS)

@@ -1,0 +1,270 @@
+"""The kind `cli`: any program that reads text and writes text.
+
+One process a call, or, with `keep_alive`, one for all calls of an agent in a session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.process import run
+from arena_cli.adapters.process.output import (
+    AnswerFormat,
+    NotAnAnswerError,
+    OutputKind,
+    ProgramOutput,
+    Source,
+)
+from arena_cli.adapters.process.run import KeptProgram, ProgramCommand, ProgramEnd, ProgramSettings
+from arena_cli.adapters.process.spawn import Program
+from arena_cli.errors import AgentProtocolError, AgentUnavailable
+from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit, TextDelta
+from arena_cli.util.text import clean_value
+
+PROMPT_FILE = "{prompt_file}"
+
+
+class CliSettings(ProgramSettings):
+    """The keys of `adapter: {type: cli, ...}`.
+
+    `command` is the program and its arguments, `args` more of them; no shell reads them. `prompt`
+    says how the input goes in: as text on stdin, as last argument, in a file (whose path takes the
+    place of `{prompt_file}`, or comes last), or as `json`, the whole AgentInput in a line on stdin.
+    `output` says what comes back; of `json` and `jsonl` the last object that has what `where` says
+    (dotted path: value), in it `answer` (dotted path), else the object as an AgentOutput. With
+    `keep_alive` the program goes on from call to call: a line with the AgentInput each, and the
+    first object that has what `where` says is the answer to it.
+    """
+
+    command: list[str] = Field(min_length=1)
+    prompt: Literal["stdin", "argument", "file", "json"] = "stdin"
+    output: OutputKind = "text"
+    answer: Annotated[str, Field(min_length=1)] | None = None
+    where: dict[str, Any] = {}
+    max_output_mb: float = Field(default=32, gt=0)
+    keep_alive: bool = False
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> CliSettings:
+        if self.output == "text" and (self.answer is not None or self.where):
+            raise ValueError("answer and where choose from JSON: set output to json or jsonl")
+        if self.keep_alive and self.output == "text":
+            raise ValueError(
+                "keep_alive: nothing tells where a text on stdout ends; set output to json or jsonl"
+            )
+        if self.keep_alive and self.prompt != "json":
+            raise ValueError(
+                "keep_alive: nothing tells a program that goes on where a text ends;"
+                " set prompt to json (one AgentInput a line)"
+            )
+        return self
+
+
+class CliAdapter:
+    """Starts the program for every call and ends it with the call, unless it is kept alive."""
+
+    settings_type: ClassVar[type[Settings]] = CliSettings
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._settings: CliSettings = setup.settings
+        self._asked = shlex.join([*self._settings.command, *self._settings.args])
+        self._format = AnswerFormat(
+            kind=self._settings.output,
+            answer=self._settings.answer,
+            where=self._settings.where,
+            max_output_mb=self._settings.max_output_mb,
+        )
+        self._kept = KeptProgram(
+            setup.agent_id, asked=self._asked, max_output_mb=self._settings.max_output_mb
+        )
+
+    async def start(self) -> None:
+        """A program that is kept alive starts with the first call, others with each."""
+
+    async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
+        """One answer. Text is told as it comes; what came of it when the call is cut off."""
+        if self._settings.keep_alive:
+            return await self._exchanged(input, emit)
+        output = _Heard(ProgramOutput(self._format), emit, is_text=self._format.kind == "text")
+        with self._command(self._program(), input) as command:
+            try:
+                end = await run.run_program(self._setup.agent_id, command, output)
+                return _answer(output.read, end)
+            except NotAnAnswerError as error:
+                raise self._error(error, output.read) from error
+
+    async def health(self) -> Health:
+        """Whether the program is there; it is not run."""
+        try:
+            self._program()
+        except AgentUnavailable as error:
+            return Health(ok=False, detail=f"{error.what}; {error.mend}")
+        return Health(ok=True)
+
+    async def stop(self) -> None:
+        """End the program that was kept alive, if one was."""
+        await self._kept.stop()
+
+    def _program(self) -> Path:
+        name = self._settings.command[0]
+        program = run.find_program(
+            name, workspace=self._setup.workspace, environ=self._setup.environ
+        )
+        if program is None:
+            what, mend = run.explain_missing(name, workspace=self._setup.workspace, key="command")
+            raise self._unavailable(what, mend)
+        if self._settings.prompt == "argument" and run.is_batch_file(program):
+            raise self._unavailable(
+                f"{program.name} is a batch file, which would run commands in an argument",
+                "set `prompt: stdin` or `prompt: file`",
+            )
+        if not run.may_run_in(self._setup.workspace, self._settings.cwd):
+            folder = self._setup.workspace / self._settings.cwd
+            raise self._unavailable(f"there is no folder {folder}", "mend `cwd`, or make it")
+        return program
+
+    @contextlib.contextmanager
+    def _command(self, program: Path, input: AgentInput) -> Iterator[ProgramCommand]:
+        """The command line and stdin of one call, with its prompt file while it runs."""
+        given = [*self._settings.command[1:], *self._settings.args]
+        if self._settings.prompt == "json":
+            yield self._command_of(program, given, input.model_dump_json() + "\n")
+            return
+        system, prompt = self._setup.render(input)
+        text = f"{system}\n\n{prompt}" if system else prompt
+        if self._settings.prompt == "stdin":
+            yield self._command_of(program, given, text)
+        elif self._settings.prompt == "argument":
+            yield self._command_of(program, [*given, self._argument(text)])
+        else:
+            with self._prompt_file(program, text) as path:
+                if any(PROMPT_FILE in part for part in given):
+                    given = [part.replace(PROMPT_FILE, path) for part in given]
+                else:
+                    given.append(path)
+                yield self._command_of(program, given)
+
+    def _command_of(self, program: Path, given: list[str], stdin: str = "") -> ProgramCommand:
+        return ProgramCommand(
+            argv=[str(program), *given],
+            stdin=stdin.encode("utf-8", "replace"),
+            asked=self._asked,
+            cwd=run.prepare_folder(self._setup.workspace, self._settings.cwd),
+            environ=run.build_environment(self._setup.environ, self._settings.env),
+            records=self._setup.records,
+        )
+
+    def _argument(self, text: str) -> str:
+        size = len(text.encode("utf-8", "replace"))
+        if size > run.LONGEST_ARGUMENT:
+            raise self._unavailable(
+                f"the prompt has {size} bytes, more than the {run.LONGEST_ARGUMENT} of an argument",
+                "set `prompt: stdin` or `prompt: file`",
+            )
+        return run.escape_argument(text)
+
+    @contextlib.contextmanager
+    def _prompt_file(self, program: Path, text: str) -> Iterator[str]:
+        with contextlib.ExitStack() as stack:
+            try:
+                path = stack.enter_context(run.write_text_file(self._setup.scratch, text))
+            except OSError as error:
+                raise self._unavailable(
+                    f"its prompt could not be written: {error}",
+                    "make room for it, or `prompt: stdin`",
+                ) from error
+            if run.holds_commands(program, path):
+                raise self._unavailable(
+                    f"{program.name} is a batch file, which would read commands in {path}",
+                    "set `prompt: stdin`, or name the session without special characters",
+                )
+            yield path
+
+    async def _exchanged(self, input: AgentInput, emit: Emit) -> AgentOutput:
+        """One answer of the program that is kept alive; it starts if it is not there."""
+        with self._command(self._program(), input) as command:
+            program = Program(
+                command.argv,
+                command.cwd,
+                command.environ,
+                command.records,
+                self._setup.agent_id,
+            )
+        try:
+            found = await self._kept.exchange(
+                program, input.model_dump_json(), is_end=self._format.fits
+            )
+        finally:
+            emit(CallNote(self._kept.notes()))
+        value, replaced = clean_value(found)
+        if replaced:
+            emit(CallNote({"replaced_bytes": True}))
+        try:
+            return self._format.answer_in(value)
+        except NotAnAnswerError as error:
+            raise AgentProtocolError(
+                self._setup.agent_id, error.what, asked=self._asked, mend=error.mend
+            ) from error
+
+    def _error(self, error: NotAnAnswerError, output: ProgramOutput) -> AgentProtocolError:
+        notes = output.notes()
+        partial = output.partial()
+        return AgentProtocolError(
+            self._setup.agent_id,
+            error.what,
+            asked=self._asked,
+            came=run.join_last_lines(notes.get("stderr") or partial.strip()),
+            mend=error.mend,
+            metadata={**notes, **({"partial": partial} if partial else {})},
+        )
+
+    def _unavailable(self, what: str, mend: str) -> AgentUnavailable:
+        return AgentUnavailable(self._setup.agent_id, what, asked=self._asked, mend=mend)
+
+
+def _answer(read: ProgramOutput, end: ProgramEnd) -> AgentOutput:
+    """The answer of a program that ended. Raises NotAnAnswerError."""
+    if end.code:
+        raise NotAnAnswerError(f"its program {run.describe_exit(end.code)}")
+    answer = read.answer()
+    if not end.after_result:
+        return answer
+    return answer.model_copy(update={"metadata": {**answer.metadata, "ended_after_result": True}})
+
+
+class _Heard:
+    """What a program wrote is read, and the text of its answer told."""
+
+    def __init__(self, read: ProgramOutput, emit: Emit, *, is_text: bool) -> None:
+        self.read = read
+        self._emit = emit
+        self._is_text = is_text
+
+    def feed(self, source: Source, data: bytes) -> None:
+        self._tell(self.read.feed(source, data))
+
+    def finish(self) -> None:
+        self._tell(self.read.finish())
+
+    def has_result(self) -> bool:
+        return self.read.has_result()
+
+    def cut_off(self) -> None:
+        if self._is_text:
+            self.finish()
+        notes = self.read.notes()
+        if not self._is_text and self.read.partial():
+            notes["partial"] = self.read.partial()
+        self._emit(CallNote(notes))
+
+    def _tell(self, text: str) -> None:
+        if text:
+            self._emit(TextDelta(text))

@@ -1,0 +1,446 @@
+"""What went wrong with a call over HTTP, as an agent's failure: one table for every kind.
+
+It reads statuses, headers and the chain of causes only, so that it serves any HTTP library.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from arena_cli.adapters.base import Endpoint
+from arena_cli.errors import (
+    AgentError,
+    AgentOverloaded,
+    AgentProtocolError,
+    AgentRefused,
+    AgentTimeout,
+    AgentUnavailable,
+)
+from arena_cli.protocol import Attachment
+from arena_cli.util import files
+from arena_cli.util.text import cut_text
+
+CONNECT_LIMIT_S = 20.0
+_SHOWN = 300
+_SOON_S = 60.0
+_END_OF_HOST = re.compile(r"[/?#]")
+_LOGIN = re.compile(r"(?<=://)[^/\s]*@")
+# OpenAI's, Anthropic's and Qwen's words for it; others answer with 402.
+_NO_CREDIT = re.compile(r"insufficient_quota|credit balance is too low|\bArrearage\b")
+_WEB_PAGE = re.compile(r"\s*(?:<!doctype\b|<html\b|<\?xml\b)", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^>]*>([^<]{0,200})", re.IGNORECASE)
+_TOO_LONG = re.compile(
+    r"context.{0,12}(?:length|window|size)|prompt is too long|too many tokens|maximum.{0,20}tokens"
+    r"|exceeds? (?:the )?context limit"  # Anthropic's, of prompt and answer together
+    r"|input length should be"  # Qwen's
+    r"|`inputs`.{0,60}tokens",  # text-generation-inference's
+    re.IGNORECASE,
+)
+# A server's own fault may speak of a context too; these say that it was too small.
+_EXCEEDED = re.compile(
+    r"exceed.{0,40}context|context.{0,40}exceed|prompt is too long", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked: by which agent, of which model, where (`POST https://...`).
+
+    `key` says how the key is given, for what to do where it is wrong.
+    """
+
+    agent_id: str
+    url: str
+    model: str = ""
+    key: str = "api_key"
+
+
+def client(
+    library: Any,
+    asked: Asked,
+    base_url: str,
+    headers: Mapping[str, str],
+    *,
+    limit_s: float | None = None,
+) -> Any:
+    """A client of httpx, or of httpx2, which follows nobody elsewhere.
+
+    `limit_s` bounds each wait; the deadline of a call stands outside. Raises AgentUnavailable where
+    the environment does not allow one.
+    """
+    try:
+        # Reading the certificates takes as long as ten calls; without them, none is trusted.
+        tls = base_url.startswith("https:")
+        verify = library.create_ssl_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return library.AsyncClient(
+            headers=headers,
+            verify=verify,
+            # What listens on this machine alone can be reached by no proxy.
+            trust_env=not is_on_this_machine(base_url),
+            timeout=library.Timeout(limit_s, connect=limit_s or CONNECT_LIMIT_S),
+            limits=library.Limits(max_connections=None, max_keepalive_connections=64),
+        )
+    except (OSError, ValueError, ImportError, library.InvalidURL) as error:
+        raise AgentUnavailable(
+            asked.agent_id,
+            f"what the environment says about proxies and certificates cannot be used: {error}",
+            asked=asked.url,
+            mend="see HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
+        ) from error
+
+
+def endpoint(address: object) -> Endpoint:
+    """Return the server of an address: its scheme, host and port; `${env:...}` stays as it is."""
+    scheme, mark, rest = str(address).partition("://")
+    host = _END_OF_HOST.split(rest if mark else scheme, maxsplit=1)[0].rpartition("@")[2]
+    return Endpoint("host", f"{scheme}{mark}{host}" if mark else host)
+
+
+def status_failure(
+    asked: Asked, status: int, headers: Mapping[str, str], body: str, *, now: datetime | None = None
+) -> AgentError:
+    """What an answer with this status means; `now` is what an HTTP date counts from."""
+    said = said_in(body)
+    elsewhere = next((v for name, v in headers.items() if name.lower() == "location"), "")
+    came = " ".join(part for part in (str(status), elsewhere, said) if part)
+    metadata: dict[str, Any] = {"http_status": status, "raw": _json(body)}
+    if status == 402 or (status in (400, 403, 429) and _NO_CREDIT.search(body)):
+        what = "its provider says that there is no credit left"
+        mend = "top up the account that its key belongs to"
+        return failure(AgentRefused, asked, what, came, mend, metadata)
+    wait = retry_after_s(headers, now=now)
+    is_page = bool(_WEB_PAGE.match(body))
+    if status in (429, 503, 529) and (wait is not None or not is_page):
+        return _overloaded(asked, status, wait, came, metadata)
+    if not is_page and is_too_long(status, said):
+        return _overflow(asked, came, metadata)
+    kind, what, mend = _meaning(asked, status, is_page=is_page)
+    return failure(kind, asked, what, came, mend, metadata)
+
+
+def is_too_long(status: int, said: str) -> bool:
+    """Whether an error says that the prompt is more than the model takes; status 0: not known."""
+    if status in (400, 413, 422):
+        return status == 413 or bool(_TOO_LONG.search(said))
+    return status in (0, 500) and bool(_EXCEEDED.search(said))
+
+
+def _meaning(asked: Asked, status: int, *, is_page: bool) -> tuple[type[AgentError], str, str]:
+    """The class, what happened, what to do."""
+    found: tuple[type[AgentError], str, str] = (
+        AgentProtocolError,
+        f"its provider answered with HTTP {status}, which is no answer",
+        "see `base_url` in its profile",
+    )
+    if is_page and status < 500:
+        found = (
+            AgentProtocolError,
+            f"a web page came instead of an answer (HTTP {status})",
+            "see whether a proxy or a login page stands in between, and that base_url is right",
+        )
+    elif status in (401, 403):
+        how = "does not accept the key" if status == 401 else "forbids it"
+        found = (AgentRefused, f"its provider {how}", f"see {asked.key}")
+    elif status == 404:
+        what = f"there is no model {asked.model}, or nothing at this address"
+        found = (AgentRefused, what, "see `model` and `base_url` in its profile")
+    elif status >= 500 or status in (408, 409):
+        who = "its provider, or a proxy in between, " if is_page else "its provider "
+        found = (AgentUnavailable, f"{who}failed (HTTP {status})", "try again later")
+    elif status >= 400:
+        what = f"its provider refused the request (HTTP {status})"
+        found = (AgentRefused, what, "see `model` and the other keys of its adapter")
+    return found
+
+
+def _overflow(asked: Asked, came: str, metadata: dict[str, Any]) -> AgentRefused:
+    error = AgentRefused(
+        asked.agent_id,
+        "what it is shown is more than the model takes",
+        asked=asked.url,
+        came=came,
+        mend="lower `context.window_tokens` in its profile, or take a model with a larger window",
+        metadata=metadata,
+    )
+    error.overflow = True
+    return error
+
+
+def _overloaded(
+    asked: Asked, status: int, wait: float | None, came: str, metadata: dict[str, Any]
+) -> AgentOverloaded:
+    what = "asked too often (HTTP 429)" if status == 429 else f"it is overloaded (HTTP {status})"
+    if wait is not None:
+        what += f": its provider asks to wait {wait:.10g} s"
+    return AgentOverloaded(
+        asked.agent_id,
+        what,
+        retry_after=wait,
+        asked=asked.url,
+        came=came,
+        mend="try again later" + (", or set `on_failure: retry`" if (wait or 0) <= _SOON_S else ""),
+        metadata=metadata,
+    )
+
+
+def once_spoken(failure: AgentError) -> AgentError:
+    """The failure as it counts after some of the answer came: it is not tried again."""
+    failure.again = False
+    if isinstance(failure, AgentOverloaded):
+        failure.mend = "try again later"
+    return failure
+
+
+def retry_after_s(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
+    """Seconds to wait, from `Retry-After` in seconds or as a date; None where it says nothing.
+
+    RFC 9110, section 10.2.3. A date that has passed is no wait.
+    """
+    value = next((v for name, v in headers.items() if name.lower() == "retry-after"), "").strip()
+    if re.fullmatch(r"\d{1,12}(?:\.\d{1,9})?", value, re.ASCII):
+        return float(value)
+    try:
+        until = parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    until = until if until.tzinfo else until.replace(tzinfo=UTC)
+    return max(0.0, round((until - (now or datetime.now(UTC))).total_seconds(), 3))
+
+
+def connection_failure(asked: Asked, error: BaseException) -> AgentError:
+    """What it means that no whole answer came: not reached, cut off, late."""
+    causes = list(_causes(error))
+    names = {type(cause).__name__ for cause in causes}
+    host = urlsplit(asked.url.rpartition(" ")[2]).netloc or asked.url
+    told = [str(cause) for cause in causes if str(cause)] or [type(error).__name__]
+    came = cut_text(told[-1], _SHOWN)
+    kind: type[AgentError] = AgentUnavailable
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes) or (
+        "CERTIFICATE_VERIFY_FAILED" in came
+    ):
+        what = f"the certificate of {host} is not trusted"
+        mend = "if it is your own, name its authority's file in SSL_CERT_FILE"
+    elif "ProxyError" in names:
+        what = "the proxy does not let it through"
+        mend = "see HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment"
+    elif any(isinstance(cause, socket.gaierror) for cause in causes) or _is_unknown_host(came):
+        what = f"there is no host {host}, or no network"
+        mend = "see `base_url` in its profile, and whether there is a network"
+    elif names & {"ConnectTimeout", "PoolTimeout", "ReadTimeout", "WriteTimeout", "TimeoutError"}:
+        kind, what, came = AgentTimeout, f"no answer came from {host} in time", ""
+        mend = "try again later; see whether there is a network, or a proxy to be named"
+    elif names & {"ConnectError", "ConnectionRefusedError"}:
+        what = f"nothing answers at {host}"
+        mend = "start the server, or see `base_url` in its profile"
+    else:
+        kind, what = AgentProtocolError, f"the connection to {host} was cut before the answer ended"
+        mend = "try again"
+    return failure(kind, asked, what, came, mend, {})
+
+
+def _is_unknown_host(said: str) -> bool:
+    known = ("Name or service not known", "nodename nor servname", "getaddrinfo failed")
+    return any(words in said for words in known)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what caused it, the outermost first, each once."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        is_plain = error.__cause__ is None and not error.__suppress_context__
+        error = error.__context__ if is_plain else error.__cause__
+
+
+def without_login(url: str) -> str:
+    """The address without a name and a password in it, as it may be shown."""
+    return _LOGIN.sub("", url)
+
+
+def is_on_this_machine(url: object) -> bool:
+    """Whether an address names this machine itself: no proxy reaches it, nobody is paid for it."""
+    try:
+        host = (urlsplit(url).hostname or "") if isinstance(url, str) else ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def said_in(body: str) -> str:
+    """What an error's body says, in one line: its message, the title of a page, else its start."""
+    data = _json(body)
+    if isinstance(data, list) and data:
+        data = data[0]
+    if isinstance(data, dict):
+        error = data.get("error", data)
+        if isinstance(error, dict):
+            error = error.get("message") or error.get("type") or error
+        body = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+    elif page := _TITLE.search(body):
+        body = page[1]
+    return cut_text(" ".join(body.split()), _SHOWN)
+
+
+def _json(body: str) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+
+
+def failure(
+    kind: type[AgentError],
+    asked: Asked,
+    what: str,
+    came: str,
+    mend: str,
+    metadata: dict[str, Any],
+) -> AgentError:
+    return kind(asked.agent_id, what, asked=asked.url, came=came, mend=mend, metadata=metadata)
+
+
+class Reader:
+    """Bytes in, the data of each whole event out; any cut of the bytes gives the same events.
+
+    Lines end at LF, CR or CRLF; comments and other fields are passed over; an event ends at an
+    empty line (https://html.spec.whatwg.org/multipage/server-sent-events.html). Not from there: one
+    that the end of the stream cuts off from its empty line counts, as some servers write none.
+    """
+
+    def __init__(self) -> None:
+        self._line: list[bytes] = []
+        self._data: list[bytes] = []
+        self._after_cr = False
+        self._begun = False
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """The data of the events that these bytes end."""
+        if self._after_cr and chunk[:1] == b"\n":
+            chunk = chunk[1:]
+            self._after_cr = False
+        if not chunk:
+            return []
+        self._after_cr = chunk.endswith(b"\r")
+        *whole, rest = (*chunk.splitlines(), b"") if chunk[-1:] in b"\r\n" else chunk.splitlines()
+        events = []
+        for line in whole:
+            self._line.append(line)
+            event = self._end_line()
+            if event is not None:
+                events.append(event)
+        if rest:
+            self._line.append(rest)
+        return events
+
+    def finish(self) -> list[str]:
+        """The data of the event that the end of the stream ends."""
+        last = [self._end_line(), self._end_line()]
+        return [event for event in last if event is not None]
+
+    def _end_line(self) -> str | None:
+        line = b"".join(self._line)
+        self._line.clear()
+        if not self._begun:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+            self._begun = True
+        if line:
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                self._data.append(value.removeprefix(b" "))
+            return None
+        if not self._data:
+            return None
+        event = b"\n".join(self._data).decode("utf-8", "replace")
+        self._data.clear()
+        return event
+
+
+# What is larger is told of by name only: a provider that refuses it would refuse every later call
+# too (Anthropic takes images of up to 5 MiB, counted as base64, which is longer by a third).
+MOST_BYTES = 3_900_000
+
+# A longer text would fill a window of 32,000 tokens alone.
+MOST_TEXT_BYTES = 100_000
+
+_BEGINNINGS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+
+
+class Attached(NamedTuple):
+    """A file's name, its content, and what it is by its first bytes; a name may be wrong.
+
+    `media_type` is `text/plain` for all that is UTF-8 text, `application/octet-stream` for what is
+    neither that nor known.
+    """
+
+    name: str
+    media_type: str
+    data: bytes
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is of a kind of image that models are shown."""
+        return self.media_type in {"image/png", "image/jpeg", "image/gif", "image/webp"}
+
+    @property
+    def text(self) -> str | None:
+        """Its text, None where it is none."""
+        return self.data.decode("utf-8") if self.media_type == "text/plain" else None
+
+
+def read(part: Attachment, workspace: Path) -> Attached | None:
+    """The file of an attachment in a transcript; None where it is gone, or too large to be sent.
+
+    A path that leads out of the workspace, which arena never writes, is not followed.
+    """
+    if part.path is None:
+        return None
+    try:
+        path = (workspace / part.path).resolve()
+        if not path.is_relative_to(workspace.resolve()) or path.stat().st_size > MOST_BYTES:
+            return None
+        data = files.read_regular(path)
+    except OSError:
+        return None
+    found = Attached(part.name, _media_type(data), data)
+    is_long = found.media_type == "text/plain" and len(data) > MOST_TEXT_BYTES
+    return None if is_long else found
+
+
+def not_shown(part: Attachment, found: Attached | None) -> str:
+    """What an agent is told instead of a file that it cannot be sent."""
+    why = "it is neither text in UTF-8 nor of a kind that you can be shown"
+    if found is None:
+        why = "it is gone, or too large"
+    elif found.text is not None:
+        why = "it is empty"
+    return f"The file {json.dumps(part.name, ensure_ascii=False)} cannot be shown: {why}."
+
+
+def _media_type(data: bytes) -> str:
+    for beginning, media_type in _BEGINNINGS:
+        if data.startswith(beginning):
+            return media_type
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "image/webp"
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "application/octet-stream"
+    return "text/plain"

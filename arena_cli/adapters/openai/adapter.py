@@ -1,0 +1,265 @@
+"""The kind `openai`: any server that speaks OpenAI's chat completions, by HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from arena_cli import __version__
+from arena_cli.adapters import http, pricing
+from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.openai import presets, request
+from arena_cli.adapters.openai.request import OpenAISettings
+from arena_cli.adapters.openai.response import (
+    Answer,
+    Call,
+    NoAnswerError,
+    ServerSaidError,
+    check,
+    is_all_text,
+    is_cut,
+    model_names,
+    no_answer,
+    read_stream,
+    read_whole,
+    server_failure,
+    text_of,
+)
+from arena_cli.errors import AgentError, AgentUnavailable
+from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Chat, Emit, StatusEvent, Usage
+from arena_cli.util import process_signals
+
+if TYPE_CHECKING:
+    import httpx
+
+
+HEALTH_LIMIT_S = 3.0
+# Some servers count only what was not in their cache: so few tokens say nothing.
+FEWEST_READ = 500
+
+
+class OpenAIAdapter:
+    """One HTTP client for all calls of an agent, made at the first."""
+
+    settings_type: ClassVar[type[Settings]] = OpenAISettings
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._settings: OpenAISettings = setup.settings
+        self._preset = presets.of(self._settings.preset)
+        self._base_url = self._settings.base_url or self._preset.base_url
+        self._own = presets.key_variable(self._settings.preset, self._base_url)
+        self._server = request.Server(self._settings.stream, schema=self._preset.schema)
+        if self._own == presets.OPENAI.key:
+            # OpenAI's newer models refuse the older name, all of its models know the newer one.
+            self._server.length_key = "max_completion_tokens"
+        self._url = f"{self._base_url}/chat/completions"
+        self._asked = http.Asked(
+            setup.agent_id,
+            f"POST {http.without_login(self._url)}",
+            self._settings.model,
+            "`api_key` in its profile" + (f", or {self._own}" if self._own else ""),
+        )
+        facts = setup.models.get(self._settings.model)
+        self._pricing: pricing.Pricing | None = pricing.given(self._settings.pricing, facts) or (
+            "free" if self._preset.local else None
+        )
+        self._client: httpx.AsyncClient | None = None
+        self._told_of_cut = False
+
+    async def start(self) -> None:
+        """The client is made at the first call."""
+
+    async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
+        """One request; more where the server does not know a part of it, or needs room to think."""
+        emit(CallNote({"model": self._settings.model}))
+        chat = self._setup.chat(input)
+        body = self._body(chat, input)
+        tried = [body]
+        spent: list[Usage | None] = []
+        while True:
+            call = Call(emit, shown=self._settings.response_format is None)
+            try:
+                await self._ask(body, call)
+                self._server.saw(thinking=call.thought())
+                is_done = call.said() or not is_cut(call.answer)
+                if is_done or (again := self._body(chat, input)) in tried:
+                    return self._output(body, call, spent)
+                spent.append(self._usage(call.answer))
+            except ServerSaidError as error:
+                learned = not call.said() and self._server.learn(error.status, error.body, body)
+                if not learned or (again := self._body(chat, input)) in tried:
+                    raise self._refused(error, call.notes()) from error
+            except NoAnswerError as error:
+                raise no_answer(self._asked, error, call.notes()) from error
+            except asyncio.CancelledError:
+                emit(CallNote(call.notes()))
+                raise
+            finally:
+                if usage := self._spent(call.answer, spent):
+                    emit(usage)
+            body = again
+            tried.append(body)
+
+    def _body(self, chat: Chat, input: AgentInput) -> dict[str, Any]:
+        settings = self._settings
+        form, asked = request.response_format(settings.response_format, self._server)
+        messages = request.messages(chat, self._server, self._setup.workspace, asked=asked)
+        body: dict[str, Any] = {
+            "model": settings.model,
+            "messages": messages,
+            **self._server.length(input.max_output_tokens),
+            "stream": self._server.stream,
+            **form,
+        }
+        if self._server.stream and self._server.stream_options:
+            body["stream_options"] = {"include_usage": True}
+        if settings.temperature is not None:
+            body["temperature"] = settings.temperature
+        return {**body, **settings.extra_body}
+
+    async def _ask(self, body: dict[str, Any], call: Call) -> None:
+        import httpx  # noqa: PLC0415  # it takes a fifth of a second
+
+        content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        if self._client is None:
+            self._client = self._made_client(limit_s=None)
+            if self._own:
+                pricing.load_ahead(self._pricing)
+        try:
+            async with self._client.stream("POST", self._url, content=content) as response:
+                kind = response.headers.get("content-type", "")
+                one_piece = re.search("json|html", kind) or not body["stream"]
+                if response.status_code != HTTPStatus.OK:
+                    said = await text_of(response)
+                    raise ServerSaidError(response.status_code, said, response.headers)
+                if one_piece and "event-stream" not in kind:
+                    await read_whole(response, call)
+                else:
+                    await read_stream(response, call)
+        except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as error:
+            raise self._not_reached(error, call.notes()) from error
+
+    def _made_client(self, *, limit_s: float | None) -> httpx.AsyncClient:
+        import httpx  # noqa: PLC0415  # it takes a fifth of a second
+
+        headers = {
+            "content-type": "application/json",
+            "user-agent": f"{process_signals.DISTRIBUTION}/{__version__}",
+        }
+        if self._settings.api_key:
+            headers["authorization"] = f"Bearer {self._settings.api_key}"
+        client: httpx.AsyncClient = http.client(
+            httpx, self._asked, self._base_url, headers, limit_s=limit_s
+        )
+        return client
+
+    def _refused(self, error: ServerSaidError, notes: dict[str, Any]) -> AgentError:
+        failure = server_failure(self._asked, error, notes)
+        if error.status == HTTPStatus.NOT_FOUND and self._preset.model:
+            failure.mend = f"try `{self._preset.model.format(self._settings.model)}`"
+        return failure
+
+    def _not_reached(self, error: Exception, notes: dict[str, Any]) -> AgentError:
+        failure = http.connection_failure(self._asked, error)
+        if self._preset.local and isinstance(failure, AgentUnavailable):
+            failure.mend = f"start it with `{self._preset.start}`"
+            failure.what = f"{self._settings.preset} is not running: {failure.what}"
+        failure.metadata.update(notes)
+        return failure
+
+    def _output(
+        self, body: dict[str, Any], call: Call, spent: Sequence[Usage | None]
+    ) -> AgentOutput:
+        check(self._asked, call.answer, body, call.notes())
+        metadata = call.answer_notes()
+        cut = self._cut_prompt(body, call.answer)
+        if cut:
+            call.emit(StatusEvent(status="generating", detail=cut))
+            metadata["warning"] = cut
+        elif not spent and is_all_text(body["messages"]):
+            metadata["input_counted"] = True
+        content = "".join(call.answer.text).strip()
+        usage = self._spent(call.answer, spent)
+        return AgentOutput(content=content, usage=usage, metadata=metadata)
+
+    def _cut_prompt(self, body: dict[str, Any], answer: Answer) -> str:
+        """What to say where the server read far less than it was sent; once."""
+        usage = answer.usage()
+        if usage is None or self._told_of_cut:
+            return ""
+        read = usage.input_tokens + usage.cache_read_tokens
+        if read < FEWEST_READ or not request.is_cut(read, body["messages"]):
+            return ""
+        self._told_of_cut = True
+        window = self._preset.window or "give it a longer context"
+        return (
+            f"its server read only the {read} tokens that fit into its context, and cut off the"
+            f" rest of what it was sent: {window}, or lower `context.window_tokens` in its profile"
+        )
+
+    def _spent(self, answer: Answer, before: Sequence[Usage | None]) -> Usage | None:
+        """What an answer and the requests before it used; None where that is not all known."""
+        parts = [*before, self._usage(answer)]
+        known = [part for part in parts if part is not None]
+        return Usage.total(known) if len(known) == len(parts) else None
+
+    def _usage(self, answer: Answer) -> Usage | None:
+        usage = answer.usage()
+        if usage is None:
+            return None
+        given = self._pricing
+        cost = answer.charged_usd() if given is None else None
+        if cost is None and (given is not None or self._own):
+            cost = pricing.cost_usd(
+                usage,
+                model=self._settings.model,
+                provider=self._preset.provider or None,
+                pricing=given,
+            )
+        return usage.model_copy(update={"cost_usd": cost})
+
+    async def health(self) -> Health:
+        """Whether a server on one's own machine runs and has the model; others are not asked."""
+        if not (self._preset.local or http.is_on_this_machine(self._base_url)):
+            return Health(ok=True)
+        if not self._setup.connects:
+            return Health(ok=True, detail="its server was not asked; `--connect` asks it")
+        import httpx  # noqa: PLC0415  # it takes a fifth of a second
+
+        try:
+            async with self._made_client(limit_s=HEALTH_LIMIT_S) as client:
+                response = await client.get(f"{self._base_url}/models")
+        except AgentError as error:
+            return Health(ok=False, detail=f"{error.what}; {error.mend}")
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            failure = self._not_reached(error, {})
+            name = self._settings.preset or "its server"
+            what = f"{name} is not running at {http.without_login(self._base_url)}"
+            return Health(ok=False, detail=f"{what}: {failure.mend}")
+        if response.status_code in (401, 403):
+            where = http.without_login(self._base_url)
+            return Health(ok=False, detail=f"{where} does not accept the key")
+        return self._has_model(response.text)
+
+    def _has_model(self, body: str) -> Health:
+        known = model_names(body)
+        wanted = self._settings.model
+        if not self._preset.model or known is None or {wanted, f"{wanted}:latest"} & known:
+            return Health(ok=True)
+        get = self._preset.model.format(wanted)
+        has = ", ".join(sorted(known)[:8]) or "none"
+        return Health(
+            ok=False,
+            detail=f"{self._settings.preset} has no model {wanted} (it has {has}); try `{get}`",
+        )
+
+    async def stop(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()

@@ -1,0 +1,266 @@
+"""What is sent to a server of OpenAI's protocol: the keys of the kind, and a chat as a request.
+
+What a server turned out not to know is left out of later ones.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from arena_cli.adapters import http
+from arena_cli.adapters.base import Endpoint, Settings
+from arena_cli.adapters.openai import presets
+from arena_cli.adapters.pricing import Pricing
+from arena_cli.protocol import Attachment, Chat, ChatPart, ChatTurn
+
+DECISION = {
+    "name": "decision",
+    "strict": True,
+    "schema": {
+        "type": "object",
+        "properties": {
+            "should_respond": {"type": "boolean"},
+            "content": {"type": "string"},
+            "next_mentions": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["should_respond", "content", "next_mentions"],
+        "additionalProperties": False,
+    },
+}
+DECISION_ASKED = """\
+# The form of your answer
+Answer with one JSON object and nothing else: {"should_respond": true, "content": "your message",
+"next_mentions": ["the ids of the colleagues whom you call"]}. To pass, set should_respond to false
+and leave content empty."""
+
+
+# Models that think do so within the limit of the answer's length: room for it beside the answer.
+THINKING_ROOM = 16_000
+
+# What a request can be asked without tells itself by these, never by a limit or a key.
+_TELLING = frozenset({0, 400, 415, 422, 500, 501})
+
+# OpenAI streams some models to verified organizations only; some of Qwen's know nothing else.
+_NO_STREAM = re.compile(
+    r"verified to stream|'stream' does not support true|streaming[^.]{0,20} not supported",
+    re.IGNORECASE,
+)
+_ONLY_STREAM = re.compile(r"only supports? (?:the )?stream", re.IGNORECASE)
+
+# What templates of models say (Gemma's, Mistral's), and servers that check roles by themselves.
+_NO_SYSTEM = re.compile(
+    r"system['\"`]? role|role:? ['\"`]?system|only user[^.]{0,40}roles"
+    r"|roles must alternate|(?:unsupported|unknown|invalid|unexpected)\W+(?:\w+\W+){0,3}role",
+    re.IGNORECASE,
+)
+_NO_IMAGES = re.compile(
+    r"(?:image|vision|multi-?modal)[^.]{0,60}(?:\bnot\b|n't|unsupported|missing)"
+    r"|(?:\bnot|n't|missing)\b[^.]{0,40}(?:image|vision|multi-?modal)"
+    r"|unknown variant .?image_url|content must be a string",
+    re.IGNORECASE,
+)
+_TOO_LARGE = re.compile(r"max_(?:completion_)?tokens|maximum context length", re.IGNORECASE)
+_NO_SCHEMA = re.compile(r"response_format|json_schema", re.IGNORECASE)
+
+
+class OpenAISettings(Settings):
+    """The keys of `adapter: {type: openai, ...}`.
+
+    `base_url` is what `/chat/completions` comes after; without it, the preset's, else OpenAI's.
+    `extra_body` is added to every request, and prevails. `response_format: decision` asks for JSON
+    of a fixed shape; a mapping is sent as it is.
+    """
+
+    sources: ClassVar[Mapping[str, str]] = presets.KEYS_AT
+
+    looks_only: ClassVar[bool] = True
+
+    model: str = Field(min_length=1)
+    base_url: str = ""
+    api_key: str | None = None
+    preset: presets.PresetName | None = None
+    stream: bool = True
+    temperature: float | None = None
+    extra_body: dict[str, Any] = {}
+    pricing: Pricing | None = None
+    response_format: Literal["decision"] | dict[str, Any] | None = None
+
+    @classmethod
+    def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
+        """Return the server, the preset's where none is named."""
+        preset = presets.of(given.get("preset"))
+        return [http.endpoint(given.get("base_url") or preset.base_url)]
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The key that its server takes; none for a server that is not known by name."""
+        variable = presets.key_variable(given.get("preset"), given.get("base_url"))
+        return {"api_key": f"${{env:{variable}}}"} if variable else {}
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        value = value.strip().rstrip("/").removesuffix("/chat/completions")
+        if value and not presets.host_of(value):
+            raise ValueError(f"no address of a server; write it as {presets.OPENAI_URL}")
+        return value
+
+    @field_validator("api_key")
+    @classmethod
+    def _fits_a_header(cls, value: str | None) -> str | None:
+        value = (value or "").strip()
+        if not value.isascii() or not value.isprintable():
+            raise ValueError("it has characters that no key has")
+        return value or None
+
+
+@dataclass
+class Server:
+    """What a server takes; `learn` takes away what it was told that it does not.
+
+    `thinks`: its model was seen to think, which counts as part of the answer's length; None where
+    there is no room for that.
+    """
+
+    stream: bool
+    thinks: bool | None = False
+    system_role: bool = True
+    images: bool = True
+    stream_options: bool = True
+    schema: bool = True
+    length_key: str = "max_tokens"
+
+    def length(self, answer: int) -> dict[str, int]:
+        """The key that bounds an answer of so many tokens, and its value."""
+        return {self.length_key: answer + (THINKING_ROOM if self.thinks else 0)}
+
+    def saw(self, *, thinking: bool) -> None:
+        """Its model thought, or did not."""
+        if self.thinks is False:
+            self.thinks = thinking
+
+    def learn(self, status: int, said: str, body: dict[str, Any]) -> bool:
+        """Whether its error tells of something in this request that it can be asked without."""
+        if status not in _TELLING:
+            return False
+        roles = {message["role"] for message in body["messages"]}
+        if self.thinks and _TOO_LARGE.search(said):
+            self.thinks = None
+        elif "stream_options" in body and "stream_options" in said:
+            self.stream_options = False
+        elif (_NO_STREAM if body["stream"] else _ONLY_STREAM).search(said):
+            self.stream = not body["stream"]
+        elif "max_tokens" in body and "max_completion_tokens" in said:
+            self.length_key = "max_completion_tokens"
+        elif _has_images(body) and _NO_IMAGES.search(said):
+            self.images = False
+        elif _asks_decision(body) and _NO_SCHEMA.search(said):
+            self.schema = False
+        elif "system" in roles and _NO_SYSTEM.search(said):
+            self.system_role = False
+        else:
+            return False
+        return True
+
+
+def messages(
+    chat: Chat, server: Server, workspace: Path, *, asked: str = ""
+) -> list[dict[str, Any]]:
+    """The messages of a request; `asked` is added to the system text.
+
+    A content is one text where it can be, which every server takes. Never a `name`: who speaks
+    stands in the text, and not every name may be one.
+    """
+    system = "\n\n".join(part for part in (chat.system, asked) if part)
+    turns = chat.turns
+    if system and not server.system_role:
+        first = turns[0]
+        turns = [ChatTurn(first.role, [system, *first.parts]), *turns[1:]]
+    made = [
+        {"role": turn.role, "content": _content(turn.parts, server, workspace)} for turn in turns
+    ]
+    return [{"role": "system", "content": system}, *made] if system and server.system_role else made
+
+
+def _content(parts: list[ChatPart], server: Server, workspace: Path) -> str | list[dict[str, Any]]:
+    pieces: list[str | dict[str, Any]] = []
+    for part in parts:
+        piece = part if isinstance(part, str) else _attached(part, server, workspace)
+        if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
+            pieces[-1] += f"\n\n{piece}"
+        else:
+            pieces.append(piece)
+    if len(pieces) == 1 and isinstance(pieces[0], str):
+        return pieces[0]
+    return [{"type": "text", "text": one} if isinstance(one, str) else one for one in pieces]
+
+
+def _attached(part: Attachment, server: Server, workspace: Path) -> str | dict[str, Any]:
+    """An image as it is, a text after `> ` like all that others say; of the rest, that it is so."""
+    found = http.read(part, workspace)
+    if found is not None and found.is_image and server.images:
+        data = base64.b64encode(found.data).decode("ascii")
+        url = f"data:{found.media_type};base64,{data}"
+        return {"type": "image_url", "image_url": {"url": url}}
+    if found is None or not (found.text and found.text.strip()):
+        return http.not_shown(part, found)
+    lines = "\n".join(f"> {line}" for line in found.text.splitlines())
+    return f"The file {json.dumps(part.name, ensure_ascii=False)}:\n{lines}"
+
+
+def _has_images(body: dict[str, Any]) -> bool:
+    contents = [message["content"] for message in body["messages"]]
+    return any(
+        part["type"] == "image_url"
+        for content in contents
+        if isinstance(content, list)
+        for part in content
+    )
+
+
+def _asks_decision(body: dict[str, Any]) -> bool:
+    form = body.get("response_format")
+    return isinstance(form, dict) and form.get("json_schema") is DECISION
+
+
+def response_format(given: object, server: Server) -> tuple[dict[str, Any], str]:
+    """The key `response_format` of a request, and what the system text says about it."""
+    if given is None:
+        return {}, ""
+    if given != "decision":
+        return {"response_format": given}, ""
+    form: dict[str, Any] = {"type": "json_object"}
+    if server.schema:
+        form = {"type": "json_schema", "json_schema": DECISION}
+    return {"response_format": form}, DECISION_ASKED
+
+
+def is_cut(read: int, messages: list[dict[str, Any]]) -> bool:
+    """Whether a server that read so many tokens cannot have read all of these messages.
+
+    No tokenizer in use gets, on average over a long text, more than about eight ASCII characters
+    or four others into a token; of a run of one character, which can be one token, none counts.
+    """
+    texts = []
+    for message in messages:
+        content = message["content"]
+        parts = [{"text": content}] if isinstance(content, str) else content
+        texts += [part["text"] for part in parts if "text" in part]
+    text = "".join(texts)
+    return read < _fewest_tokens(text) and read < _fewest_tokens(_RUN.sub("", text))
+
+
+def _fewest_tokens(text: str) -> int:
+    ascii_chars = len(text.encode("ascii", "ignore"))
+    return ascii_chars // 8 + (len(text) - ascii_chars) // 4
+
+
+_RUN = re.compile(r"(.)\1{3,}", re.DOTALL)

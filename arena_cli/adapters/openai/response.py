@@ -1,0 +1,487 @@
+"""What a server of OpenAI's protocol answered, in one piece or in many: the same comes of both.
+
+And what it means: whether it is an answer, and which failure it is if not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from arena_cli.adapters import http
+from arena_cli.adapters.http import Asked
+from arena_cli.errors import (
+    AgentError,
+    AgentOverloaded,
+    AgentProtocolError,
+    AgentRefused,
+    AgentUnavailable,
+)
+from arena_cli.protocol import Emit, StatusEvent, TextDelta, Usage
+from arena_cli.util.text import cut_text
+
+if TYPE_CHECKING:
+    import httpx
+
+
+_SHOWN = 300
+_CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})
+
+
+class ServerSaidError(Exception):
+    """It answered with an error: an HTTP status, or what stands for one, and the body as it came.
+
+    `status` is 0 where it is not known.
+    """
+
+    def __init__(self, status: int, body: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status)
+        self.status = status
+        self.body = body
+        self.headers = headers or {}
+
+
+class NoAnswerError(Exception):
+    """It answered with something that is neither an answer nor an error: `came`, as text."""
+
+    def __init__(self, what: str, came: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.came = came
+
+
+_STATUS_OF = {
+    "invalid_request_error": 400,
+    "context_length_exceeded": 400,
+    "exceed_context_size_error": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "insufficient_quota": 402,
+    "permission_error": 403,
+    "permission_denied": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "overloaded_error": 503,
+    "overloaded": 503,
+}
+
+
+@dataclass
+class Answer:
+    """One answer as it grows. `finish_reason` is None until the server says why it ended."""
+
+    text: list[str] = field(default_factory=list)
+    thinking: list[str] = field(default_factory=list)
+    refusal: list[str] = field(default_factory=list)
+    tools: list[str] = field(default_factory=list)
+    finish_reason: str | None = None
+    head: dict[str, Any] = field(default_factory=dict)
+    reported: dict[str, Any] = field(default_factory=dict)
+    body: dict[str, Any] | None = None
+
+    def add(self, data: object) -> tuple[str, str]:
+        """Take in a chunk of a stream, or the whole; gives its text and its thinking.
+
+        Raises ServerSaidError where it is an error, NoAnswerError where it is no JSON object.
+        """
+        if not isinstance(data, dict):
+            raise NoAnswerError(f"JSON came that is no object: {type(data).__name__}")
+        if data.get("error") or data.get("object") == "error":
+            raise ServerSaidError(status_of(data), _dumped(data))
+        choices = data.get("choices")
+        self.head.update({key: data[key] for key in data if key not in ("choices", "usage")})
+        if isinstance(data.get("usage"), dict):
+            self.reported = data["usage"]
+        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+            return "", ""
+        choice = choices[0]
+        if choice.get("error"):
+            raise ServerSaidError(status_of(choice), _dumped(choice))
+        if choice.get("finish_reason"):
+            self.finish_reason = str(choice["finish_reason"])
+        if "message" in choice:
+            self.body = data
+        said = choice.get("delta") or choice.get("message")
+        return self._add_said(said) if isinstance(said, dict) else ("", "")
+
+    def _add_said(self, said: dict[str, Any]) -> tuple[str, str]:
+        text, thinking = _pieces(said.get("content"))
+        # Some servers send both names with the same text.
+        thinking += _text(said.get("reasoning_content")) or _text(said.get("reasoning"))
+        if text:
+            self.text.append(text)
+        if thinking:
+            self.thinking.append(thinking)
+        if _text(said.get("refusal")):
+            self.refusal.append(said["refusal"])
+        for call in said.get("tool_calls") or []:
+            function = call.get("function") if isinstance(call, dict) else None
+            if isinstance(function, dict) and function.get("name"):
+                self.tools.append(str(function["name"]))
+        return text, thinking
+
+    def raw(self) -> dict[str, Any]:
+        """The answer as the server gives it in one piece, put together where it came in many."""
+        if self.body is not None:
+            return self.body
+        message = {
+            "role": "assistant",
+            "content": "".join(self.text),
+            **({"reasoning_content": "".join(self.thinking)} if self.thinking else {}),
+            **({"refusal": "".join(self.refusal)} if self.refusal else {}),
+            **({"tool_calls": self.tools} if self.tools else {}),
+        }
+        choice = {"index": 0, "message": message, "finish_reason": self.finish_reason}
+        whole = {**self.head, "choices": [choice]}
+        return {**whole, "usage": self.reported} if self.reported else whole
+
+    def usage(self) -> Usage | None:
+        """What it says that it used; None where it says nothing.
+
+        What it read from its cache is part of the protocol's `prompt_tokens`, and not of ours.
+        """
+        prompt = _count(self.reported.get("prompt_tokens"))
+        completion = _count(self.reported.get("completion_tokens"))
+        if not prompt:
+            return None
+        details = self.reported.get("prompt_tokens_details")
+        cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
+        cached = min(prompt, cached or _count(self.reported.get("prompt_cache_hit_tokens")))
+        return Usage(
+            input_tokens=prompt - cached, output_tokens=completion, cache_read_tokens=cached
+        )
+
+    def charged_usd(self) -> float | None:
+        """What the server says that the call cost (OpenRouter does, in its usage)."""
+        cost = self.reported.get("cost")
+        if isinstance(cost, bool) or not isinstance(cost, (int, float)):
+            return None
+        return float(cost) if abs(cost) <= sys.float_info.max else math.inf
+
+
+def status_of(data: dict[str, Any]) -> int:
+    """The HTTP status that an error in a body stands for; 0 where it tells none."""
+    error = data.get("error")
+    parts = error if isinstance(error, dict) else data
+    for key in ("code", "status", "type"):
+        value = parts.get(key)
+        if isinstance(value, int) and 400 <= value <= 599:
+            return value
+        if isinstance(value, str):
+            if re.fullmatch(r"[45]\d\d", value, re.ASCII):
+                return int(value)
+            if value.lower() in _STATUS_OF:
+                return _STATUS_OF[value.lower()]
+    return 0
+
+
+def _pieces(content: object) -> tuple[str, str]:
+    """The text and the thinking of a content, which some servers give in parts."""
+    if isinstance(content, str):
+        return content, ""
+    text = []
+    thinking = []
+    for part in content if isinstance(content, list) else []:
+        if isinstance(part, dict):
+            text.append(_text(part.get("text")))
+            thinking.append("".join(_pieces(part.get("thinking"))))
+    return "".join(text), "".join(thinking)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _dumped(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False)
+
+
+def check(asked: Asked, answer: Answer, body: dict[str, Any], notes: dict[str, Any]) -> None:
+    """Raises AgentError where the answer is no whole one.
+
+    `body` is the request; `notes` are kept with the failure, in `partial` what was said.
+    """
+    reason = answer.finish_reason
+    if answer.refusal:
+        what = f"the model refused: {cut_text(' '.join(''.join(answer.refusal).split()), _SHOWN)}"
+        raise http.failure(AgentRefused, asked, what, "", "", notes)
+    if reason == "content_filter":
+        what = "its provider's filter stopped the answer"
+        raise http.failure(
+            AgentRefused, asked, what, _came(reason), "ask for something else", notes
+        )
+    if is_cut(answer):
+        raise _truncated(asked, answer, body, notes)
+    if reason == "insufficient_system_resource":  # DeepSeek's word for it
+        what = "its provider ran out of room in the middle of the answer"
+        raise http.failure(AgentOverloaded, asked, what, _came(reason), "try again later", notes)
+    if reason == "error":
+        what = "its provider failed in the middle of the answer"
+        raise http.failure(AgentUnavailable, asked, what, _came(reason), "try again later", notes)
+    if reason is None and answer.body is None:
+        what = "the stream ended before the answer did"
+        came = "no finish_reason" if answer.head else "no part of an answer"
+        raise http.failure(AgentProtocolError, asked, what, came, "try again", notes)
+    if answer.tools and "partial" not in notes:
+        what = (
+            f"it called {', '.join(answer.tools)}, a tool that it was not given, and said nothing"
+        )
+        mend = "tell it in its role_prompt to answer in text"
+        raise http.failure(AgentProtocolError, asked, what, _came(reason), mend, notes)
+
+
+def is_all_text(messages: list[dict[str, Any]]) -> bool:
+    """Whether a request holds nothing but text, whose tokens can be estimated."""
+    return all(isinstance(message["content"], str) for message in messages)
+
+
+def is_cut(answer: Answer) -> bool:
+    """Whether the answer came to the limit of its length."""
+    return answer.finish_reason in _CUT
+
+
+def _truncated(
+    asked: Asked, answer: Answer, body: dict[str, Any], notes: dict[str, Any]
+) -> AgentError:
+    limit = body.get("max_completion_tokens") or body.get("max_tokens")
+    written = answer.reported.get("completion_tokens")
+    what = "its answer was cut off at the limit of its length"
+    if "partial" not in notes:
+        what = "the limit of its length was reached before its answer began: it was still thinking"
+    mend = "raise `context.max_output_tokens` in its profile"
+    if isinstance(written, int) and isinstance(limit, int) and written < limit:
+        mend = (
+            f"it wrote {written} of {limit} tokens, so its context is full: lower"
+            " `context.window_tokens` in its profile, or give the server a longer context"
+        )
+    return http.failure(
+        AgentProtocolError,
+        asked,
+        f"{what} ({limit} tokens)",
+        _came(answer.finish_reason),
+        mend,
+        notes,
+    )
+
+
+def server_failure(asked: Asked, error: ServerSaidError, notes: dict[str, Any]) -> AgentError:
+    """What the server's own error means."""
+    said = http.said_in(error.body)
+    if error.status or http.is_too_long(0, said):
+        failure = http.status_failure(asked, error.status, error.headers, error.body)
+    else:
+        what = "its server answered with an error"
+        raw = {"raw": error.body}
+        failure = http.failure(AgentUnavailable, asked, what, said, "try again later", raw)
+    failure.metadata.update({key: notes[key] for key in notes if key != "raw"})
+    return http.once_spoken(failure) if "partial" in notes else failure
+
+
+def no_answer(asked: Asked, error: NoAnswerError, notes: dict[str, Any]) -> AgentError:
+    """What came was no answer at all."""
+    if error.came.lstrip()[:1] == "<":
+        return http.status_failure(asked, 200, {}, error.came)
+    metadata = notes or ({"raw": error.came} if error.came else {})
+    came = cut_text(" ".join(error.came.split()), _SHOWN)
+    return http.failure(AgentProtocolError, asked, error.what, came, "see `base_url`", metadata)
+
+
+def model_names(body: str) -> set[str] | None:
+    """The models that a server lists at `/models`; None where it cannot be read."""
+    try:
+        listed = json.loads(body)["data"]
+        return {str(model["id"]) for model in listed or []}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _came(reason: str | None) -> str:
+    return f"finish_reason {reason}"
+
+
+GRACE_S = 2.0
+MOST_BYTES = 32_000_000
+_BEGINNING = 4000
+
+_OPENING = re.compile(r"\s*<(think|thinking)\s{0,8}>", re.IGNORECASE)
+_LONGEST_TAG = len("</thinking        >")
+
+
+class Spoken:
+    """Text as it comes, without the thinking that some models begin it with.
+
+    It is for the live view alone. What counts is the whole answer, as `reading` reads it.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._within = ""
+        self._has_begun = False
+
+    def feed(self, text: str) -> str:
+        """What may be shown now: nothing as long as it may be thinking."""
+        if self._has_begun:
+            return text
+        self._held += text
+        while True:
+            if not self._within:
+                opening = _OPENING.match(self._held)
+                if opening is None:
+                    break
+                self._within = opening[1]
+                self._held = self._held[opening.end() :]
+            closing = re.search(rf"</{self._within}\s{{0,8}}>", self._held, re.IGNORECASE)
+            if closing is None:
+                self._held = self._held[-_LONGEST_TAG:]
+                return ""
+            self._within = ""
+            self._held = self._held[closing.end() :]
+        if "<thinking".startswith(self._held.strip().lower()):
+            return ""
+        self._has_begun = True
+        return self.finish()
+
+    def finish(self) -> str:
+        """What was held back, and was no thinking after all."""
+        rest, self._held = self._held, ""
+        return "" if self._within else rest
+
+
+class Call:
+    """One request's answer, and what was told of it as it came."""
+
+    def __init__(self, emit: Emit, *, shown: bool) -> None:
+        self.emit = emit
+        self.answer = Answer()
+        self._shown = shown
+        self._spoken = Spoken()
+        self._told: list[str] = []
+        self._statuses: set[str] = set()
+        self.ended = False
+
+    def take(self, data: object, *, live: bool) -> None:
+        """Take in a piece of the answer; tell of it, if it is one of a stream."""
+        text, thinking = self.answer.add(data)
+        self.ended = self.ended or self.answer.finish_reason is not None
+        spoken = self._spoken.feed(text) if text else ""
+        if thinking and live:
+            self._status("analyzing")
+        if spoken:
+            self._tell(spoken, live=live)
+
+    def finish(self, *, live: bool) -> None:
+        """Tell what was held back."""
+        if spoken := self._spoken.finish():
+            self._tell(spoken, live=live)
+
+    def _tell(self, text: str, *, live: bool) -> None:
+        self._told.append(text)
+        if live:
+            self._status("generating")
+            if self._shown:
+                self.emit(TextDelta(text))
+
+    def _status(self, status: Literal["analyzing", "generating"]) -> None:
+        if status not in self._statuses:
+            self._statuses.add(status)
+            self.emit(StatusEvent(status=status))
+
+    def thought(self) -> bool:
+        """Whether the model thought before it answered."""
+        details = self.answer.reported.get("completion_tokens_details")
+        hidden = isinstance(details, dict) and details.get("reasoning_tokens")
+        spoken = sum(map(len, self._told))
+        return bool(hidden or self.answer.thinking or spoken < sum(map(len, self.answer.text)))
+
+    def said(self) -> bool:
+        """Whether some of the answer itself came."""
+        return bool("".join(self._told).strip())
+
+    def answer_notes(self) -> dict[str, Any]:
+        """What is kept beside an answer's text."""
+        thinking = "".join(self.answer.thinking).strip()
+        return {**({"thinking": thinking} if thinking else {}), "raw": self.answer.raw()}
+
+    def notes(self) -> dict[str, Any]:
+        """What is kept of an answer that is none: nothing where nothing came."""
+        if not (self.answer.head or self.answer.text or self.answer.thinking):
+            return {}
+        partial = "".join(self._told)
+        return {**self.answer_notes(), **({"partial": partial} if partial.strip() else {})}
+
+
+async def read_stream(response: httpx.Response, call: Call) -> None:
+    """Read to the end; once the answer's end was told, not for long, and a cut does no harm."""
+    import httpx  # noqa: PLC0415  # it is here by now
+
+    reader = http.Reader()
+    beginning = b""
+    try:
+        async with asyncio.timeout(None) as limit:
+            async for chunk in _limited(response):
+                if len(beginning) < _BEGINNING:
+                    beginning += chunk
+                for data in reader.feed(chunk):
+                    _take(data, call)
+                if call.ended and limit.when() is None:
+                    limit.reschedule(asyncio.get_running_loop().time() + GRACE_S)
+    except (TimeoutError, httpx.HTTPError):
+        if not call.ended:
+            raise
+    for data in reader.finish():
+        _take(data, call)
+    if not (call.ended or call.notes()) and beginning.strip():
+        # It may be an error, written as if nobody had asked for a stream.
+        call.take(_parsed(beginning.decode("utf-8", "replace")), live=True)
+    call.finish(live=True)
+
+
+def _take(data: str, call: Call) -> None:
+    if data.strip() == "[DONE]":
+        call.ended = True
+    elif data.strip():
+        call.take(_parsed(data), live=True)
+
+
+async def read_whole(response: httpx.Response, call: Call) -> None:
+    """Read an answer that comes in one piece."""
+    body = await text_of(response)
+    data = _parsed(body)
+    call.take(data, live=False)
+    call.finish(live=False)
+    if not isinstance(data, dict) or not data.get("choices"):
+        raise NoAnswerError("JSON came that has no `choices`", body)
+
+
+async def text_of(response: httpx.Response) -> str:
+    """All of what came."""
+    body = b"".join([chunk async for chunk in _limited(response)])
+    return body.decode("utf-8", "replace")
+
+
+async def _limited(response: httpx.Response) -> AsyncIterator[bytes]:
+    size = 0
+    async for chunk in response.aiter_bytes():
+        size += len(chunk)
+        if size > MOST_BYTES:
+            raise NoAnswerError(f"more than {MOST_BYTES // 1_000_000} MB came")
+        yield chunk
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise NoAnswerError("what came is no JSON", text) from error

@@ -1,0 +1,195 @@
+"""What a call of a model cost: by the profile, else by `arena.yaml`, else by the public price list.
+
+The list comes with `genai-prices` (https://github.com/pydantic/genai-prices); nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from arena_cli.adapters.openai import presets
+from arena_cli.protocol import Usage
+from arena_cli.workspace.models import ModelFacts
+
+_M = 1_000_000
+
+
+class Rates(BaseModel):
+    """Prices in US dollars per million tokens.
+
+    Where the prices of what the provider's cache takes and gives are left out, both are charged as
+    input.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    input_per_m: float = Field(ge=0)
+    output_per_m: float = Field(ge=0)
+    cache_read_per_m: float | None = Field(default=None, ge=0)
+    cache_write_per_m: float | None = Field(default=None, ge=0)
+
+
+Pricing = Literal["free"] | Rates
+
+
+def given(pricing: Pricing | None, facts: ModelFacts | None) -> Pricing | None:
+    """What is charged by a profile's `pricing`, else by what `arena.yaml` says of the model.
+
+    None where neither says it, so that the list does.
+    """
+    if pricing is not None or facts is None:
+        return pricing
+    if facts.input_per_m is None or facts.output_per_m is None:
+        return None
+    return Rates(input_per_m=facts.input_per_m, output_per_m=facts.output_per_m)
+
+
+def load_ahead(pricing: Pricing | None) -> None:
+    """Load the price list, if it is needed, while the first answer is waited for."""
+    if pricing is None and "genai_prices" not in sys.modules:
+        loading = (Usage(input_tokens=1), "claude-sonnet-4-5", "anthropic")
+        threading.Thread(target=_by_list, args=loading, daemon=True).start()
+
+
+def cost_usd(
+    usage: Usage, *, model: str, provider: str | None = None, pricing: Pricing | None = None
+) -> float | None:
+    """What this usage cost in US dollars; None where it is not known, which is not free.
+
+    `provider` is its id in the price list; None looks for the model at all of them. What is only
+    estimated has no known cost, save where it is free.
+    """
+    if pricing == "free":
+        return 0.0
+    if usage.estimated:
+        return None
+    if pricing is not None:
+        return round(_by_rates(usage, pricing), 10)
+    return _by_list(usage, model, provider)
+
+
+def _by_rates(usage: Usage, rates: Rates) -> float:
+    read = rates.input_per_m if rates.cache_read_per_m is None else rates.cache_read_per_m
+    write = rates.input_per_m if rates.cache_write_per_m is None else rates.cache_write_per_m
+    return (
+        usage.input_tokens * rates.input_per_m
+        + usage.output_tokens * rates.output_per_m
+        + usage.cache_read_tokens * read
+        + usage.cache_write_tokens * write
+    ) / _M
+
+
+def _by_list(usage: Usage, model: str, provider: str | None) -> float | None:
+    import genai_prices  # noqa: PLC0415 - it takes a sixth of a second, and free models need none
+
+    counted = genai_prices.Usage(
+        # The list's input holds what the cache took and gave.
+        input_tokens=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+    )
+    with contextlib.suppress(LookupError, ValueError):
+        price = genai_prices.calc_price(counted, model_ref=model, provider_id=provider)
+        return round(float(price.total_price), 10)
+    return None
+
+
+FILE = "arena.yaml"
+LIST = "the public list"
+PROFILE = "its profile"
+
+# Whose models a kind calls, by the id in the price list; None: nobody's in particular.
+_PROVIDERS: Mapping[str, str | None] = {
+    "anthropic": "anthropic",
+    "claude_code": "anthropic",
+    "codex": "openai",
+    "gemini": "google",
+    "openai": None,
+    "cursor": None,
+    "opencode": None,
+    "pi": None,
+}
+API_KINDS = ("anthropic", "openai")
+
+
+class Known(NamedTuple):
+    """A model's window in tokens, and from where that and its price are known (empty: unknown)."""
+
+    model: str
+    window_tokens: int | None = None
+    window_from: str = ""
+    price_from: str = ""
+
+
+def window_of(adapter: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> int | None:
+    """The context window in tokens of the model that an adapter names; None: not known."""
+    model = _model(adapter)
+    if not model:
+        return None
+    facts = models.get(model)
+    if facts is not None and facts.window_tokens is not None:
+        return facts.window_tokens
+    found = _listed(adapter, model)
+    return None if found is None else found.context_window
+
+
+def known(adapter: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> Known | None:
+    """What is known of the model of an agent behind an API; None for other kinds."""
+    model = _model(adapter)
+    if not model or adapter.get("type") not in API_KINDS:
+        return None
+    facts = models.get(model)
+    window = window_of(adapter, models)
+    by_file = facts is not None and facts.window_tokens is not None
+    source = FILE if by_file else LIST
+    return Known(model, window, source if window is not None else "", _price_from(adapter, facts))
+
+
+def _price_from(adapter: Mapping[str, Any], facts: ModelFacts | None) -> str:
+    if adapter.get("pricing") is not None:
+        return PROFILE
+    if given(None, facts) is not None:
+        return FILE
+    if _is_free(adapter):
+        return "its own machine"
+    return LIST if _listed(adapter, _model(adapter)) is not None else ""
+
+
+def _model(adapter: Mapping[str, Any]) -> str:
+    """The model that it names, where its kind is one that the list may know."""
+    model = adapter.get("model")
+    return model if adapter.get("type") in _PROVIDERS and isinstance(model, str) else ""
+
+
+def _is_free(adapter: Mapping[str, Any]) -> bool:
+    """Whether the model runs on one's own machine, by its preset."""
+    preset = presets.of(adapter.get("preset"))
+    return adapter.get("type") == "openai" and preset.local
+
+
+def _listed(adapter: Mapping[str, Any], model: str) -> Any:
+    """The model in the public list; None where it does not stand there.
+
+    Nor does one of a server that is not its maker's: it has the context that it was started with,
+    at whatever price.
+    """
+    kind = str(adapter["type"])
+    provider = _PROVIDERS[kind]
+    if kind == "openai":
+        preset = adapter.get("preset")
+        if not presets.key_variable(preset, adapter.get("base_url")):
+            return None
+        provider = presets.of(preset).provider
+    from genai_prices import data_snapshot  # noqa: PLC0415 - a sixth of a second; few need it
+
+    try:
+        return data_snapshot.get_snapshot().find_provider_model(model, None, provider, None)[1]
+    except LookupError:
+        return None

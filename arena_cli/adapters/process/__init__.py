@@ -1,0 +1,1 @@
+"""Programs as agents: start, read, end."""

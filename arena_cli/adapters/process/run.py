@@ -1,0 +1,542 @@
+"""Run a program: once per call, or kept alive between the calls of an agent.
+
+It is started, fed and read at the same time, and ended with its whole tree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from arena_cli.adapters.base import Endpoint, Settings
+from arena_cli.adapters.process import spawn
+from arena_cli.adapters.process.output import LineSplitter, NotAnAnswerError, Source, parse_line
+from arena_cli.adapters.process.spawn import ByteTail, Process, ProcessEvent, Program, Tail
+from arena_cli.errors import AgentError, AgentProtocolError, AgentUnavailable
+from arena_cli.util import excerpt, files
+from arena_cli.util.text import REPLACEMENT, cut_start
+from arena_cli.workspace.agents import INHERIT, is_variable
+from arena_cli.workspace.workspace import WORK_FOLDER
+
+GRACE_S = 1.0
+
+
+@dataclass(frozen=True)
+class ProgramCommand:
+    """A program to run: `argv[0]` is a path, `asked` the command line without a prompt's text.
+
+    `records` is the folder for the records of running programs.
+    """
+
+    argv: Sequence[str]
+    stdin: bytes
+    asked: str
+    cwd: Path
+    environ: Mapping[str, str]
+    records: Path
+
+
+class OutputReader(Protocol):
+    """A reader of a program's output; if `feed` or `finish` raises, the program is ended."""
+
+    def feed(self, source: Source, data: bytes) -> None:
+        """Read the next bytes."""
+        ...
+
+    def finish(self) -> None:
+        """Read the end of the output."""
+        ...
+
+    def has_result(self) -> bool:
+        """Return True if a whole result has come, so that a silent program may be ended."""
+        ...
+
+    def cut_off(self) -> None:
+        """Report the partial output of a call that was cancelled."""
+        ...
+
+
+class ProgramEnd(NamedTuple):
+    """The end of a program: its exit code (None: it was ended after its result)."""
+
+    code: int | None
+
+    @property
+    def after_result(self) -> bool:
+        """True if the program did not end by itself."""
+        return self.code is None
+
+
+async def run_program(agent_id: str, command: ProgramCommand, output: OutputReader) -> ProgramEnd:
+    """Run a program to its end, or until it is silent after its result; none of it keeps running.
+
+    `output` reads all that the program writes.
+    Raises AgentUnavailable if it cannot be started, and the errors that `output` raises.
+    """
+    running = await _start(agent_id, command)
+    try:
+        running.write(command.stdin)
+        return await _read(running, output)
+    except asyncio.CancelledError:
+        await running.end()
+        _cut_off(running, output)
+        raise
+    finally:
+        await running.end()
+
+
+async def _start(agent_id: str, command: ProgramCommand) -> Process:
+    program = Program(command.argv, command.cwd, command.environ, command.records, agent_id)
+    try:
+        return await spawn.start_process(program)
+    except (OSError, ValueError) as error:
+        raise AgentUnavailable(
+            agent_id,
+            f"{command.argv[0]} could not be started: {error}",
+            asked=command.asked,
+            mend="try the command in a shell",
+        ) from error
+
+
+async def _read(running: Process, output: OutputReader) -> ProgramEnd:
+    open_streams = {"stdout", "stderr"}
+    clock = asyncio.get_running_loop().time
+    grace: float | None = None
+    limit: float | None = None
+    while open_streams or running.returncode is None:
+        if limit is not None:
+            grace = max(0.0, limit - clock())
+        event = await running.event(grace)
+        if event is None:
+            if limit is not None or output.has_result():
+                break
+            grace = None
+        elif event.source != "exit" and event.data:
+            output.feed(event.source, event.data)
+            grace = GRACE_S
+        else:
+            open_streams.discard(event.source)
+            if event.source != "stderr" and limit is None:
+                limit = clock() + GRACE_S
+    output.finish()
+    return ProgramEnd(running.returncode)
+
+
+def _cut_off(running: Process, output: OutputReader) -> None:
+    """Feed the output that was not read yet when the call was cancelled."""
+    with contextlib.suppress(NotAnAnswerError):
+        while event := running.waiting_event():
+            if event.source != "exit" and event.data:
+                output.feed(event.source, event.data)
+    output.cut_off()
+
+
+_ALWAYS_GIVEN = frozenset({"PATH", "HOME", "USER", "LANG", "TMPDIR", "TERM"})
+_GIVEN_ON_WINDOWS = frozenset(
+    {"SYSTEMROOT", "COMSPEC", "PATHEXT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "TEMP", "TMP"}
+)
+_LINES_SHOWN = 5
+_CHARACTERS_SHOWN = 600
+_GIVEN_BEGINNINGS = ("LC_", "SSL_CERT_", "XDG_")
+
+LONGEST_ARGUMENT = 30_000
+# The first characters of an option, a Windows switch and a file of arguments.
+_OPTION_MARKS = ("-", "/", "@")
+_BATCH_SUFFIXES = (".cmd", ".bat")
+_BATCH_SPECIAL = frozenset('&|<>^%!"')
+
+
+class ProgramSettings(Settings):
+    """The keys of all kinds whose agent is a program.
+
+    `args` are more arguments, `env` more variables (a value, or `inherit`), `cwd` is where it runs,
+    from the workspace.
+    """
+
+    looks_only: ClassVar[bool] = True
+    powers: ClassVar[tuple[str, ...]] = ()
+    """The keys that tell what the program may do."""
+
+    args: list[str] = []
+    env: dict[str, str] = {}
+    cwd: str = "."
+
+    @classmethod
+    def command_line(cls, keys: Mapping[str, Any]) -> list[str]:
+        """Return the program and its own arguments."""
+        command = keys.get("command") or keys.get("program")
+        return [str(word) for word in command] if isinstance(command, list) else [str(command)]
+
+    @classmethod
+    def endpoints(cls, keys: Mapping[str, Any]) -> list[Endpoint]:
+        """Return the command line, with the variables that the profile sets and its powers."""
+        args, env = keys.get("args"), keys.get("env")
+        words = [*cls.command_line(keys), *(args if isinstance(args, list) else [])]
+        variables = env if isinstance(env, Mapping) else {}
+        for name, value in variables.items():
+            if value != INHERIT:
+                secret = excerpt.is_secret_key(str(name)) and not is_variable(value)
+                words.insert(0, f"{name}={excerpt.HIDDEN if secret else value}")
+        facts = [shlex.join(map(str, words))]
+        facts += [f"{key}: {keys[key]}" for key in (*cls.powers, "cwd") if keys.get(key)]
+        inherited = (str(name) for name, value in variables.items() if value == INHERIT)
+        return [Endpoint("program", " · ".join(facts), tuple(inherited))]
+
+
+def may_run_in(workspace: Path, cwd: str) -> bool:
+    """Return True if the folder is there, or will be made when a program is started in it.
+
+    The latter are the agents' own folders below `work/`, if no link leads there.
+    """
+    folder = workspace / cwd
+    if not _is_own_folder(cwd):
+        return folder.is_dir()
+    return folder.resolve().is_relative_to(workspace.resolve()) and (
+        folder.is_dir() or not folder.exists()
+    )
+
+
+def prepare_folder(workspace: Path, cwd: str) -> Path:
+    """Return the folder to run a program in; make an agent's own, which git ignores."""
+    path = workspace / cwd
+    if _is_own_folder(cwd) and not path.is_dir():
+        # A folder that cannot be made is reported when the program is started.
+        with contextlib.suppress(OSError):
+            path.mkdir(parents=True, exist_ok=True)
+        with (
+            contextlib.suppress(OSError),
+            (workspace / WORK_FOLDER / ".gitignore").open("x") as file,
+        ):
+            file.write("*\n")
+    return path
+
+
+def _is_own_folder(cwd: str) -> bool:
+    names = PurePath(cwd).parts
+    return len(names) > 1 and names[0] == WORK_FOLDER and ".." not in names
+
+
+def find_program(name: str, *, workspace: Path, environ: Mapping[str, str]) -> Path | None:
+    """Return the program file: a bare name on PATH, any other from `workspace`.
+
+    None if there is none that can be executed.
+    """
+    if Path(name).name != name:
+        path = shutil.which(str(workspace / name))
+    else:
+        path = shutil.which(name, path=environ.get("PATH", ""))
+    return Path(path).absolute() if path else None
+
+
+def explain_missing(name: str, *, workspace: Path, key: str, install: str = "") -> tuple[str, str]:
+    """Return why `find` found nothing, and a hint; `key` is the setting that names the program.
+
+    `install` tells how to get it.
+    """
+    if Path(name).name == name:
+        get = f"install it ({install})" if install else "install it"
+        return f"there is no program {name} on PATH", f"{get}, or give its path in `{key}`"
+    problem = f"there is no program {name} at {workspace / name}"
+    if not (workspace / name).is_file():
+        return problem, f"paths in `{key}` start from the workspace"
+    return (
+        f"{problem}: the file is there, but it cannot be executed",
+        "make it executable, or name what runs it first, as in [python, bot.py]",
+    )
+
+
+def is_batch_file(program: Path) -> bool:
+    """Return True for a batch file, in which an argument could run commands."""
+    return program.suffix.lower() in _BATCH_SUFFIXES
+
+
+def holds_commands(program: Path, text: str) -> bool:
+    """Return True if the program is a batch file and would find commands in an argument."""
+    return is_batch_file(program) and not _BATCH_SPECIAL.isdisjoint(text)
+
+
+def escape_argument(text: str) -> str:
+    """Return a text as an argument that is no option, and that no system cuts at a NUL."""
+    text = text.replace("\0", REPLACEMENT)
+    return f" {text}" if text.startswith(_OPTION_MARKS) else text
+
+
+@contextlib.contextmanager
+def write_text_file(folder: Path, text: str) -> Iterator[str]:
+    """Write the text to a new file in `folder`, yield its path, remove it. Raises OSError."""
+    files.make_own_folder(folder, below=folder.parents[2])
+    handle, path = tempfile.mkstemp(".txt", "prompt-", folder.absolute())
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode("utf-8", "replace"))
+        yield path
+    finally:
+        with contextlib.suppress(OSError):
+            Path(path).unlink()
+
+
+def build_environment(environ: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Return a program's variables: the common ones, and those of `env` (a value, or `inherit`).
+
+    A variable to inherit that is not set is left out.
+    """
+    passed = {name: value for name, value in environ.items() if is_always_given(name)}
+    for name, value in env.items():
+        if value != INHERIT:
+            passed[name] = value
+        elif name in environ:
+            passed[name] = environ[name]
+    return passed
+
+
+def is_always_given(name: str) -> bool:
+    """Return True if every program gets the variable, with any profile."""
+    if name.upper().endswith("_PROXY"):
+        return True
+    if sys.platform == "win32":
+        name = name.upper()
+        if name in _GIVEN_ON_WINDOWS:
+            return True
+    return name in _ALWAYS_GIVEN or name.startswith(_GIVEN_BEGINNINGS)
+
+
+def join_last_lines(text: str) -> str:
+    """Return the last lines of a program's output, as one line."""
+    lines = text.splitlines()[-_LINES_SHOWN:]
+    joined = " | ".join(line for line in lines if line.strip())
+    return cut_start(joined, _CHARACTERS_SHOWN)
+
+
+def describe_exit(code: int) -> str:
+    """Describe the end of a failed program by its exit code, or the signal's name (below 0)."""
+    if code > 0:
+        return f"failed with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+STOP_GRACE_S = 0.5
+_END_GRACE_S = 1.0
+_MB = 1_000_000
+# The rounds of the event loop in which the end of a program that has ended is surely reported.
+_LOOP_ROUNDS = 8
+
+_OnObject = Callable[[dict[str, Any]], None]
+
+
+class KeptProgram:
+    """Keep the program of one agent alive between its calls, which wait for each other.
+
+    The first `exchange` starts the program. A call that fails or is cancelled ends it with its
+    whole tree, and the next call starts another. `notes` are there after any end of a call.
+    Errors name it `name`, as in "its program failed with exit code 1", and its command line
+    `asked`; `mend` is the hint if it cannot be started, or ends before its first answer.
+    """
+
+    def __init__(
+        self,
+        agent_id: str,
+        *,
+        asked: str,
+        name: str = "its program",
+        mend: str = "try the command in a shell",
+        max_output_mb: float = math.inf,
+    ) -> None:
+        self._agent_id = agent_id
+        self._command_line = asked
+        self._name = name
+        self._mend = mend
+        self._has_answered = False
+        self._max_output_mb = max_output_mb
+        self._process: Process | None = None
+        self._lines = LineSplitter()
+        self._ends: set[str] = set()
+        self._remarks = _Remarks()
+        self._lock = asyncio.Lock()
+
+    async def exchange(
+        self,
+        program: Program,
+        line: str,
+        *,
+        is_end: Callable[[dict[str, Any]], bool],
+        on_object: _OnObject = lambda _: None,
+        on_aside: _OnObject = lambda _: None,
+        on_sent: Callable[[bool], None] = lambda _: None,
+    ) -> dict[str, Any]:
+        """Write `line`; return the first JSON object after it for which `is_end` is true.
+
+        `on_object` gets all others as they come, `on_aside` those before `line` and after the end.
+        `program` is started if none runs; `on_sent` gets True if it was.
+        Raises AgentUnavailable if it cannot be started; AgentProtocolError, with `notes` as its
+        metadata, if it ends before its answer or writes more than `max_output_mb` to stdout.
+        """
+        async with self._lock:
+            try:
+                previous = self._process
+                running = await self._get_ready(program, on_aside)
+                self._remarks = _Remarks()
+                running.write(line.encode("utf-8", "replace") + b"\n", last=False)
+                on_sent(running is not previous)
+                return await self._answer(running, is_end, on_object, on_aside)
+            except BaseException:
+                await self.end()
+                raise
+
+    def is_running(self) -> bool:
+        """Return True if a program runs, as far as is known."""
+        return self._process is not None and self._process.returncode is None
+
+    def notes(self) -> dict[str, Any]:
+        """Return the other output of the last call: `log`, `stderr`, `replaced_bytes`, if any."""
+        notes = {
+            "log": self._remarks.log.text,
+            "stderr": self._remarks.stderr.text,
+            "replaced_bytes": self._remarks.has_replaced,
+        }
+        return {name: note for name, note in notes.items() if note}
+
+    async def stop(self) -> None:
+        """Close the program's stdin, wait a moment for it to end, then end it."""
+        running = self._process
+        if running is not None:
+            running.write(b"")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_GRACE_S):
+                    while running.returncode is None:
+                        await running.event()
+        await self.end()
+
+    async def end(self) -> None:
+        """End the program's whole tree at once."""
+        running, self._process = self._process, None
+        if running is not None:
+            await running.end()
+
+    async def _get_ready(self, program: Program, on_aside: _OnObject) -> Process:
+        """Return the running program, else a new one; report the objects between the calls."""
+        if self._process is not None:
+            for _ in range(_LOOP_ROUNDS):
+                await asyncio.sleep(0)
+            self._read_waiting(self._process, on_aside)
+            if self._has_ended():
+                await self.end()
+        if self._process is None:
+            self._lines, self._ends, self._has_answered = LineSplitter(), set(), False
+            try:
+                self._process = await spawn.start_process(program)
+            except (OSError, ValueError) as error:
+                raise AgentUnavailable(
+                    self._agent_id,
+                    f"{self._name} could not be started: {error}",
+                    asked=self._command_line,
+                    mend=self._mend,
+                ) from error
+        return self._process
+
+    async def _answer(
+        self,
+        running: Process,
+        is_end: Callable[[dict[str, Any]], bool],
+        on_object: _OnObject,
+        on_aside: _OnObject,
+    ) -> dict[str, Any]:
+        size = 0
+        while True:
+            event = await running.event(_END_GRACE_S if self._has_ended() else None)
+            lines = self._read_event(event) if event is not None else []
+            is_over = event is None or len(self._ends) == 3
+            if is_over:
+                lines += self._lines.rest()
+            for number, line in enumerate(lines, start=1):
+                value = self._remarks.read_object(line)
+                if value is not None and is_end(value):
+                    self._has_answered = True
+                    self._read_waiting(running, on_aside, lines[number:])
+                    return value
+                if value is not None:
+                    on_object(value)
+            if event is None or is_over:
+                raise await self._broken(running)
+            size += len(event.data) if event.source == "stdout" else 0
+            if size > self._max_output_mb * _MB:
+                raise self._error(
+                    f"wrote more than {self._max_output_mb:g} MB to stdout",
+                    "raise `max_output_mb` if its answers are so long",
+                )
+
+    def _has_ended(self) -> bool:
+        return bool(self._ends - {"stderr"})
+
+    def _read_event(self, event: ProcessEvent) -> list[bytes]:
+        """Keep stderr and the end of a stream; return the lines on stdout that are complete."""
+        if event.source == "exit" or not event.data:
+            self._ends.add(event.source)
+        elif event.source == "stderr":
+            self._remarks.stderr.add(event.data)
+        else:
+            return self._lines.feed(event.data)
+        return []
+
+    def _read_waiting(
+        self, running: Process, on_aside: _OnObject, lines: Iterable[bytes] = ()
+    ) -> None:
+        """Read the waiting output; objects on stdout after the answer belong to no call."""
+        waiting = list(lines)
+        while event := running.waiting_event():
+            waiting += self._read_event(event)
+        for line in waiting:
+            value = parse_line(line).value
+            if value is not None:
+                on_aside(value)
+
+    async def _broken(self, running: Process) -> AgentError:
+        await self.end()
+        code = running.returncode
+        if "exit" not in self._ends or code is None:
+            ending = "closed its stdout"
+        else:
+            ending = describe_exit(code) if code else "ended"
+        mend = "the next call starts another" if self._has_answered else self._mend
+        return self._error(f"{self._name} {ending} before it answered", mend)
+
+    def _error(self, problem: str, mend: str) -> AgentProtocolError:
+        notes = self.notes()
+        return AgentProtocolError(
+            self._agent_id,
+            problem,
+            asked=self._command_line,
+            came=join_last_lines(notes.get("stderr") or notes.get("log", "")),
+            mend=mend,
+            metadata=notes,
+        )
+
+
+class _Remarks:
+    """The output of one call besides its answer."""
+
+    def __init__(self) -> None:
+        self.log = Tail()
+        self.stderr = ByteTail()
+        self.has_replaced = False
+
+    def read_object(self, line: bytes) -> dict[str, Any] | None:
+        """Return the JSON object in a line of stdout; keep any other line in the log."""
+        parsed = parse_line(line)
+        self.has_replaced = self.has_replaced or parsed.replaced
+        if parsed.value is None and parsed.text:
+            self.log.add(parsed.text + "\n")
+        return parsed.value

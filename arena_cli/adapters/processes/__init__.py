@@ -1,1 +1,0 @@
-"""Programs as processes: found, started, fed, read and ended."""

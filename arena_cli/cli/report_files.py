@@ -1,0 +1,197 @@
+"""The files that a run writes beside what it prints: known to be writable before it begins.
+
+Each is written whole, at the end, in the place of the one that was there: after Ctrl-C, or where an
+error ends the run, with what came of the run until then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arena_cli.cli import common
+from arena_cli.errors import DiskRefused, UsageError
+from arena_cli.reports import lines
+from arena_cli.reports.github import MOST_BYTES, commands, in_repository, summary
+from arena_cli.reports.junit import document
+from arena_cli.util.text import escape_line
+
+if TYPE_CHECKING:
+    from arena_cli.reports.lines import Words
+    from arena_cli.scenarios.result import RunResult
+
+
+class Reports:
+    """All that a run was asked for.
+
+    Opened before anything runs: raises UsageError where one cannot be written. Folders that are
+    missing are made, as pytest makes them. `root` is the workspace's folder.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        environ: Mapping[str, str],
+        *,
+        junit: Path | None = None,
+        html: Path | None = None,
+        github: bool = False,
+    ) -> None:
+        self._root = root
+        self._environ = environ
+        self._github = github
+        self._junit = opened("--junit", junit) if junit is not None else None
+        self._html = opened("--html", html) if html is not None else None
+        if self._junit and self._junit == self._html:
+            raise UsageError(
+                f"--junit and --html are one file: {_shown(self._junit)}", "give each its own"
+            )
+        self._summary = _summary(environ) if github else None
+
+    @property
+    def detail(self) -> bool:
+        """Whether they tell of scenarios that passed, too, what happened in them."""
+        return self._junit is not None or self._html is not None
+
+    def write(self, whole: RunResult, error: str = "") -> None:
+        """Write all of them; `error` is why the run ended before it was over, if it did.
+
+        Raises DiskRefused, when all that could be written were.
+        """
+
+        say = lines.here()
+        refused: list[str] = []
+        for write in (self._write_junit, self._write_html, self._tell_github):
+            try:
+                write(whole, say, error)
+            except DiskRefused as failed:
+                refused.append(failed.what)
+        if refused:
+            raise DiskRefused("\n".join(refused))
+
+    def _write_junit(self, whole: RunResult, say: Words, error: str) -> None:
+        if self._junit:
+            replace(self._junit, document(whole, say, error))
+
+    def _write_html(self, whole: RunResult, say: Words, error: str) -> None:  # noqa: ARG002 - as the others
+        if self._html:
+            from arena_cli.reports.html import render
+
+            replace(self._html, render.page(whole, say).encode())
+
+    def _tell_github(self, whole: RunResult, say: Words, error: str) -> None:
+        """The annotations go to stderr: the runner reads both, and stdout may be JSON."""
+        if not self._github:
+            return
+
+        path = in_repository(self._root, self._environ)
+        for line in commands(whole, say, path, error):
+            common.warn(line)
+        if self._summary:
+            with _told_refusal(self._summary):
+                there = self._summary.stat().st_size if self._summary.exists() else 0
+                text = summary(whole, say, MOST_BYTES - there, error)
+                with self._summary.open("ab") as file:
+                    file.write(text.encode())
+
+
+def opened(option: str, path: Path) -> Path:
+    """The file that is to be written, links followed. Raises UsageError where it cannot be."""
+    if str(path) == "-" or _is_stdout(path):
+        raise UsageError(
+            f"{option} writes a file, and `{_shown(path)}` is stdout",
+            f"name one: {option} report{'.xml' if option == '--junit' else '.html'}",
+        )
+    target = Path(os.path.realpath(path))
+    with _told_use(option, path):
+        if path.is_fifo():
+            raise UsageError(f"{option}: {_shown(path)} is a pipe", "name a file")
+        if target.is_dir():
+            raise UsageError(f"{option}: {_shown(path)} is a folder", "name a file in it")
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _part(target).unlink()
+        elif target.is_file():
+            _refuse_other(option, path, target)
+            _part(target).unlink()
+        else:  # a device: it is written to, never replaced
+            target.open("ab").close()
+    return target
+
+
+def _is_stdout(path: Path) -> bool:
+    """Whether it is where the results go, whose place a report would take."""
+    with contextlib.suppress(OSError, ValueError):
+        there, here = path.stat(), os.fstat(1)
+        return os.path.samestat(there, here) and not stat.S_ISCHR(there.st_mode)
+    return False
+
+
+def _refuse_other(option: str, path: Path, target: Path) -> None:
+    """A slip of the hand (`--junit scenarios/a.yaml`) must cost nobody a file."""
+    with target.open("r+b") as file:
+        begins = file.read(64).lstrip()
+    if begins and not begins.startswith(b"<"):
+        raise UsageError(
+            f"{option}: {_shown(path)} is there already, and is no report",
+            "name another file, or move that one away",
+        )
+
+
+def _part(target: Path) -> Path:
+    """A new, empty file beside one that is to be written."""
+    path = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}")
+    path.open("xb").close()
+    return path
+
+
+def replace(target: Path, data: bytes) -> None:
+    """Write a file whole, or leave it as it was."""
+    with _told_refusal(target):
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)
+            return
+        part = _part(target)
+        try:
+            part.write_bytes(data)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _summary(environ: Mapping[str, str]) -> Path | None:
+    """The file to which the summary of a step of GitHub Actions goes, if this is one."""
+    name = environ.get("GITHUB_STEP_SUMMARY")
+    if not name:
+        return None
+    path = Path(name)
+    with _told_use("GITHUB_STEP_SUMMARY", path):
+        path.open("ab").close()
+    return path
+
+
+@contextlib.contextmanager
+def _told_use(option: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise UsageError(
+            f"{option}: cannot write {_shown(path)}: {why}", "nothing was run; name another file"
+        ) from error
+
+
+@contextlib.contextmanager
+def _told_refusal(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DiskRefused(f"{_shown(path)}: could not write: {error.strerror or error}") from error
+
+
+def _shown(path: Path) -> str:
+    return escape_line(str(path))

@@ -1,0 +1,441 @@
+"""`arena run`: scenarios are played, and judged by what they expect."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperCommand
+
+from arena_cli.cli import common, complete, select, streams, trust
+from arena_cli.cli.common import Interrupted
+from arena_cli.cli.report_files import Reports
+from arena_cli.cli.streams import Screen, Stdout
+from arena_cli.errors import DiskRefused, FileFaults, UsageError
+from arena_cli.reports import explain as explain_module
+from arena_cli.reports import results
+from arena_cli.reports.explain import drawn
+from arena_cli.reports.lines import here
+from arena_cli.reports.terminal import Progress, Ticker
+from arena_cli.scenarios import result as result_module
+from arena_cli.scenarios.result import WRONG
+from arena_cli.scenarios.runner import Runner
+from arena_cli.session.session import redactor_of
+from arena_cli.util.text import escape_json
+
+if TYPE_CHECKING:
+    from arena_cli.errors import Fault
+    from arena_cli.reports.lines import Line
+    from arena_cli.scenarios.loader import Broken
+    from arena_cli.scenarios.model import Scenario
+    from arena_cli.scenarios.recording.store import Shelf, Wanted
+    from arena_cli.scenarios.result import RunResult, ScenarioResult, ScenarioStatus
+    from arena_cli.session.session import Place
+    from arena_cli.util.clock import Clock
+    from arena_cli.workspace.workspace import Workspace
+
+
+Scenarios = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SCENARIO]...",
+        help="Files, folders, or names of files in `scenarios/`; without any, all of them.",
+        autocompletion=complete.complete_scenarios,
+    ),
+]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", "-t", help="Only those with this tag; repeat for more."),
+]
+WithWords = Annotated[
+    str | None,
+    typer.Option(
+        "-k",
+        metavar="WORDS",
+        help="Only those whose title, file or case has these words (`a and not b or c`).",
+    ),
+]
+Jobs = Annotated[
+    int, typer.Option("--jobs", "-j", min=1, metavar="N", help="How many to play at a time.")
+]
+FailFast = Annotated[
+    bool, typer.Option("--fail-fast", "-x", help="Stop after the first that does not pass.")
+]
+Kept = Annotated[
+    Literal["failed", "all", "none"],
+    typer.Option("--keep", help="Which sessions are kept to look at."),
+]
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Say of each step whom each `@` named, and why who was asked or passed over.",
+    ),
+]
+AsList = Annotated[
+    bool, typer.Option("--list", help="List what would be played, and play nothing.")
+]
+ResultAsJson = Annotated[
+    bool, typer.Option("--json", help="Print the result as one JSON document.")
+]
+Replay = Annotated[
+    bool,
+    typer.Option(
+        "--replay",
+        help="Answer from the recordings, and call no agent; the default of each scenario that has "
+        "one where `CI` is set.",
+    ),
+]
+Live = Annotated[bool, typer.Option("--live", help="Call the agents, recordings or not.")]
+Record = Annotated[
+    Literal["all", "missing"] | None,
+    typer.Option(
+        "--record",
+        metavar="[=missing]",
+        help="Call the agents and record what they are asked and answer; `--record=missing` only "
+        "what no recording has, the rest is replayed.",
+    ),
+]
+Update = Annotated[
+    bool,
+    typer.Option(
+        "--update",
+        help="Replay, and write what differs from the recordings, and snapshots, into them.",
+    ),
+]
+WhatOfDrift = Annotated[
+    Literal["fail", "warn", "ignore"],
+    typer.Option("--drift", help="What it means when a replay differs from its recording."),
+]
+JUnit = Annotated[
+    Path | None, typer.Option("--junit", metavar="FILE", help="Write the result as JUnit XML.")
+]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Write the result as one page of HTML."),
+]
+GitHub = Annotated[
+    bool,
+    typer.Option(
+        "--github",
+        help="Annotate the lines of what went wrong, and add a summary to the step, in GitHub "
+        "Actions.",
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Play nothing and exit with 2 where a file has a fault, or arena warns of one.",
+    ),
+]
+
+
+AllowOutside = Annotated[
+    bool,
+    typer.Option(
+        "--allow-outside",
+        help="Read files outside the workspace that scenarios, profiles or links name.",
+    ),
+]
+
+
+class Command(TyperCommand):
+    """`arena run`, whose `--record` may stand without a value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, as every command does."""
+        return super().parse_args(ctx, ["--record=all" if a == "--record" else a for a in args])
+
+
+def run(
+    context: typer.Context,
+    scenarios: Scenarios = None,
+    tag: Tags = None,
+    words: WithWords = None,
+    jobs: Jobs = 1,
+    fail_fast: FailFast = False,
+    keep: Kept = "failed",
+    explain: Explain = False,
+    as_list: AsList = False,
+    replay: Replay = False,
+    live: Live = False,
+    record: Record = None,
+    update: Update = False,
+    drift: WhatOfDrift = "fail",
+    allow_outside: AllowOutside = False,
+    as_json: ResultAsJson = False,
+    junit: JUnit = None,
+    html: Html = None,
+    github: GitHub = False,
+    strict: Strict = False,
+) -> None:
+    """Play scenarios and check what they expect. Exits 1 where an expectation failed."""
+
+    context.obj.allow_outside |= allow_outside
+    wanted = _wanted(replay=replay, live=live, record=record, update=update)
+    chosen = select.select(context, scenarios or [], tag or [], words)
+    if as_list:
+        common.warn_of_faults(chosen.warnings)
+        _list(chosen.scenarios, as_json=as_json)
+        if chosen.broken:
+            raise FileFaults(chosen.faults)
+        chosen.refuse_faults(strict=strict)
+        return
+
+    sync = chosen.workspace.file.durability == "fsync"
+    chosen, shelf = select.with_recordings(chosen, wanted, in_ci=_in_ci(), drift=drift, sync=sync)
+    selected = chosen.scenarios
+    place = _place(chosen.workspace, selected, shelf)
+
+    reports = Reports(place.workspace, os.environ, junit=junit, html=html, github=github)
+    teller = Teller(
+        len(selected) + len(chosen.broken),
+        place.clock,
+        reports,
+        as_json=as_json,
+        explain=explain,
+        warnings=chosen.warnings,
+    )
+    try:
+        chosen.refuse_faults(strict=strict)
+    except FileFaults:
+        teller.refuse(chosen.broken)
+        raise
+    common.warn_of_faults(chosen.warnings)
+    for one in chosen.broken:
+        teller.unplayed(one)
+    if chosen.broken and fail_fast:
+        selected = []
+
+    runner = Runner(
+        selected,
+        place,
+        teller.result,
+        on_progress=teller.progress,
+        jobs=jobs,
+        fail_fast=fail_fast,
+        keep=keep,
+        detail=explain or reports.detail,
+        shelf=shelf,
+    )
+    try:
+        common.run(runner.run(), hint="")
+    except Interrupted:
+        teller.conclude(interrupted=True)
+        raise
+    except Exception as error:
+        teller.broke(redactor_of(place).text_or_nothing(str(error)))
+        raise
+    finally:
+        teller.close()
+    exit_code = teller.conclude()
+    teller.out.check()
+    if exit_code:
+        raise typer.Exit(exit_code)
+
+
+def _wanted(*, replay: bool, live: bool, record: str | None, update: bool) -> Wanted | None:
+    """What is asked for, None where nothing is. Raises UsageError."""
+    given: dict[str, Wanted] = {}
+    if replay:
+        given["--replay"] = "replay"
+    if live:
+        given["--live"] = "live"
+    if record is not None:
+        given["--record"] = "missing" if record == "missing" else "record"
+    if update:
+        given["--update"] = "update"
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} were given", "give one of them")
+    return next(iter(given.values()), None)
+
+
+def _in_ci() -> bool:
+    """Whether this is a CI job, by the variable that they all set."""
+    return os.environ.get("CI", "").strip().casefold() not in ("", "0", "false", "no")
+
+
+def _place(loaded: Workspace, selected: list[Scenario], shelf: Shelf) -> Place:
+    """Return where they are played, once the user trusts what they call. Raises UsageError.
+
+    A replay calls nothing. In a CI job, which plays what it was told to check, its own functions
+    in checks need no further consent.
+    """
+
+    played = [scenario for scenario in selected if scenario.skip is None]
+    live = [scenario for scenario in played if shelf.calls_agents(scenario)]
+    unguarded = [scenario for scenario in live if shelf.guard_of(scenario) is None]
+    trust.require_scenarios(loaded, unguarded, unguarded if _in_ci() else played)
+    place = common.place_of(loaded, wait_s=0, connects=bool(live))
+    return replace(place, durability=loaded.file.durability or "flush")
+
+
+def _list(selected: list[Scenario], *, as_json: bool) -> None:
+    if as_json:
+        common.say_json(
+            [
+                {
+                    "scenario": one.file.scenario,
+                    "case": one.case.id if one.case else None,
+                    "file": one.shown,
+                    "tags": one.file.tags,
+                    "steps": len(one.file.steps),
+                    "skip": one.skip,
+                    "xfail": one.xfail,
+                }
+                for one in selected
+            ]
+        )
+        return
+
+    out, say = Stdout(), here()
+    Screen(out, say).show([results.listed(one, say) for one in selected])
+    out.check()
+
+
+class Teller:
+    """Prints each result of `count` scenarios as it comes, and how the run ended; so do `reports`.
+
+    Where stderr is a terminal, a line there tells how far it is, until `close`.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        clock: Clock,
+        reports: Reports,
+        *,
+        as_json: bool,
+        explain: bool,
+        warnings: Sequence[Fault] = (),
+    ) -> None:
+
+        self.out = Stdout()
+        self._count = count
+        self._clock = clock
+        self._reports = reports
+        self._began = clock.monotonic()
+        self._results: list[ScenarioResult] = []
+        self._warnings = warnings
+        self._refused = False
+        self._explain = explain
+        self._say = here()
+        self._screen = None if as_json else Screen(self.out, self._say)
+        self._progress: Progress | None = None
+        self._ticker: Ticker | None = None
+        if not os.environ.get("NO_COLOR") and streams.is_terminal(sys.stderr):
+            self._progress = Progress(self._say, sys.stderr, count)
+            self._ticker = Ticker(self._progress.tick)
+
+    def progress(self, scenario: Scenario, status: ScenarioStatus | None) -> None:
+        """A scenario begins, or is over; its result may come later."""
+        if self._progress and status is None:
+            self._progress.begins(id(scenario), scenario.title)
+        elif self._progress:
+            self._progress.ends(id(scenario), wrong=status in WRONG)
+
+    def result(self, result: ScenarioResult) -> None:
+        """What came of a scenario, in the order of selection."""
+        self._results.append(result)
+        if self._screen is None:
+            return
+
+        width, avatars = results.WIDTH, {}
+        if result.status != "passed" and result.team:  # else there is nothing that depends on them
+            width = shutil.get_terminal_size((width, 0)).columns
+            faces = {member.id: member.profile.avatar for member in result.team.members}
+            avatars = streams.encodable(faces, sys.stdout)
+        self._show(results.drawn(result, self._say, width=width, avatars=avatars))
+        if self._explain:
+            self._show(drawn(result, self._say))
+
+    def unplayed(self, broken: Broken) -> None:
+        """Tell of a file whose scenarios cannot be played."""
+
+        if self._progress:
+            self._progress.begins(id(broken), broken.title)
+            self._progress.ends(id(broken), wrong=True)
+        self.result(
+            result_module.unplayed(broken.title, broken.shown, broken.tags or (), broken.faults)
+        )
+
+    def refuse(self, broken: Iterable[Broken]) -> None:
+        """Nothing is played: only documents and reports tell of it, stderr has the rest."""
+        self._refused = True
+        screen, self._screen = self._screen, None
+        for one in broken:
+            self.unplayed(one)
+        whole = self._whole()
+        self.close()
+        if screen is None:
+            streams.speak_utf8()
+            self.out.write(f"{self._document(whole)}\n")
+        self._reports.write(whole)
+
+    def conclude(self, *, interrupted: bool = False) -> int:
+        """Print how the run ended, and write the reports; its exit code."""
+        self.close()
+        whole = self._whole(interrupted=interrupted)
+        if self._screen is None:
+            streams.speak_utf8()
+            self.out.write(f"{self._document(whole)}\n")
+        else:
+            self._show(results.closing(whole, self._say))
+        self._reports.write(whole)
+        return whole.exit_code
+
+    def broke(self, error: str) -> None:
+        """Write the reports of a run that an error ended: the results until then, and the error."""
+        self.close()
+        try:
+            self._reports.write(self._whole(), error)
+        except DiskRefused as refused:
+            common.warn(f"arena: {refused}")
+
+    def _whole(self, *, interrupted: bool = False) -> RunResult:
+
+        return result_module.of_run(
+            self._results,
+            selected=self._count,
+            seconds=self._clock.monotonic() - self._began,
+            interrupted=interrupted,
+            refused=self._refused,
+            warnings=self._warnings,
+        )
+
+    def _document(self, whole: RunResult) -> str:
+        """The result as JSON, in which a runner of CI finds no command (`##[...]`)."""
+        text = whole.model_dump_json(indent=2)
+        if self._explain:
+            text = self._explained(text, whole)
+        return escape_json(text)
+
+    def _explained(self, text: str, whole: RunResult) -> str:
+
+        document = json.loads(text)
+        for one, result in zip(document["scenarios"], whole.scenarios, strict=True):
+            for step, told in zip(one["steps"], explain_module.document(result), strict=True):
+                step["reasons"] = told
+        return json.dumps(document, ensure_ascii=False, indent=2)
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._ticker:
+            self._ticker.stop()
+            self._ticker = None
+        if self._progress:
+            self._progress.close()
+
+    def _show(self, lines: Iterable[Line]) -> None:
+        assert self._screen
+        with self._progress.aside() if self._progress else contextlib.nullcontext():
+            self._screen.show(lines)

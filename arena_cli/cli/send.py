@@ -1,0 +1,297 @@
+"""`arena send` and `arena resume`: a message in, a chain run to its end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from arena_cli import errors
+from arena_cli.cli import common, complete, trust
+from arena_cli.cli.streams import Printer
+from arena_cli.errors import UsageError
+from arena_cli.reports import lines
+from arena_cli.session import outgoing, store
+from arena_cli.session.session import Session, smallest_room
+from arena_cli.util import files
+from arena_cli.workspace import mentions
+
+if TYPE_CHECKING:
+    from arena_cli.session.outgoing import Outgoing
+    from arena_cli.session.session import Place
+    from arena_cli.session.store import Stored
+    from arena_cli.transcript.events import ChainFinished
+    from arena_cli.workspace.models import AgentProfile, Team
+    from arena_cli.workspace.workspace import Workspace
+
+
+TheMessage = Annotated[
+    str | None, typer.Argument(help="The message; `-`, or nothing, reads a pipe.")
+]
+ToGoOnOrMake = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        "-s",
+        help="The session to go on with, or to make.",
+        autocompletion=complete.complete_sessions,
+    ),
+]
+CutShort = Annotated[
+    str | None,
+    typer.Argument(
+        help="The session; without one, the last.", autocompletion=complete.complete_sessions
+    ),
+]
+GoOn = Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last session.")]
+OneTeam = Annotated[
+    str | None,
+    typer.Option(
+        "--team", "-t", help="The team to talk to.", autocompletion=complete.complete_teams
+    ),
+]
+To = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--to",
+        help="An agent that must answer; repeat for more.",
+        autocompletion=complete.complete_agents,
+    ),
+]
+Author = Annotated[str | None, typer.Option("--from", help="Which of the team's humans says it.")]
+FromFile = Annotated[Path | None, typer.Option("--file", "-f", help="Read the message here.")]
+Attach = Annotated[
+    list[Path] | None, typer.Option("--attach", "-a", help="A file to attach; repeat for more.")
+]
+AttachAudit = Annotated[
+    str | None,
+    typer.Option(
+        "--attach-audit",
+        metavar="[=SESSION]",
+        help="Attach the audit (`arena export --audit`) of the session that is gone on with, or of "
+        "another: `--attach-audit=NAME`.",
+        autocompletion=complete.complete_sessions,
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Send files that look as if they held secrets (.env, keys)."),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        "-n",
+        help="Say who would be asked, with what context; call nobody, write nothing.",
+    ),
+]
+Wait = Annotated[
+    float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait if it is busy.")
+]
+EventsAsJson = Annotated[
+    bool, typer.Option("--json", help="Print the events as they come, one a line.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but problems.")]
+
+
+class Command(common.Command):
+    """`arena send`, whose `--attach-audit` may stand without a session."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, as every command does."""
+        end = args.index("--") if "--" in args else len(args)
+        options = [f"{arg}=" if arg == "--attach-audit" else arg for arg in args[:end]]
+        return super().parse_args(ctx, [*options, *args[end:]])
+
+
+def send(
+    context: typer.Context,
+    message: TheMessage = None,
+    session: ToGoOnOrMake = None,
+    go_on: GoOn = False,
+    team: OneTeam = None,
+    to: To = None,
+    author: Author = None,
+    file: FromFile = None,
+    attach: Attach = None,
+    attach_audit: AttachAudit = None,
+    as_json: EventsAsJson = False,
+    quiet: Quiet = False,
+    force: Force = False,
+    dry_run: DryRun = False,
+    wait: Wait = 600,
+) -> None:
+    """Send a message to the team and run the conversation until nobody is left to speak."""
+
+    _one_output(as_json=as_json, quiet=quiet)
+    if not force and (attach or file):
+        from arena_cli.session import secret_files
+
+        secret_files.refuse(attach or (), "--attach")
+        secret_files.refuse([file] if file else (), "--file")
+    loaded = common.workspace_of(context)
+    stored = _stored(loaded, session, go_on)
+    members = common.team_of(loaded, stored, team)
+    content = common.given(message, file)
+    sent = outgoing.outgoing(
+        members,
+        content,
+        author=author,
+        to=to or (),
+        files=attach or (),
+        read=files.read_input,
+    )
+    name = stored.name if stored else session
+    audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
+    if dry_run:
+        place = common.place_of(loaded, wait_s=0)
+        if audited:
+            sent = _with_audit(place, members, sent, audited)
+        if not quiet:
+            _preview(place, name, members, sent, as_json=as_json)
+        return
+    place = trust.live_place(loaded, _profiles(members), wait_s=wait)
+    with _opened(place, name, members, as_json=as_json, quiet=quiet) as (opened, printer):
+        printer.goes_on(opened.journal.fold)
+        if opened.open_chain:
+            common.warn(
+                f"session {opened.name}: the chain that was cut short is closed as interrupted "
+                "(`arena resume` would have gone on with it)"
+            )
+        if audited:  # only now is it known that nobody else is writing there
+            sent = _with_audit(place, members, sent, audited)
+        chain = opened.last(opened.send(sent))
+        finished = common.run(chain, hint=_resume_hint(opened.name))
+    _exit(finished)
+
+
+def resume(
+    context: typer.Context,
+    session: CutShort = None,
+    as_json: EventsAsJson = False,
+    quiet: Quiet = False,
+    wait: Wait = 600,
+) -> None:
+    """Go on with a conversation that was cut short; finished replies are never called again."""
+    _one_output(as_json=as_json, quiet=quiet)
+    loaded = common.workspace_of(context)
+    stored = _stored(loaded, session, go_on=session is None, must_exist=True)
+    assert stored is not None
+    members = common.team_of(loaded, stored)
+    place = trust.live_place(loaded, _profiles(members), wait_s=wait)
+    with _opened(place, stored.name, members, as_json=as_json, quiet=quiet) as (opened, printer):
+        if opened.open_chain:
+            printer.goes_on(opened.journal.fold)
+        chain = opened.last(opened.resume())
+        finished = common.run(chain, hint=_resume_hint(stored.name))
+    if finished is None:
+        common.warn(f"session {stored.name}: nothing was cut short")
+        return
+    _exit(finished)
+
+
+def _profiles(members: Team) -> list[AgentProfile]:
+    return [member.profile for member in members.members]
+
+
+def _one_output(*, as_json: bool, quiet: bool) -> None:
+    if as_json and quiet:
+        raise UsageError("--json and --quiet were given", "Give one of them.")
+
+
+def _stored(
+    loaded: Workspace, session: str | None, go_on: bool, *, must_exist: bool = False
+) -> Stored | None:
+    """The session that is to go on; None for a new one."""
+
+    if session is not None and go_on:
+        raise UsageError("--session and --continue were given", "Give one of them.")
+    if go_on:
+        return store.last(loaded.root)
+    if session is None:
+        return None
+    there = store.existing(store.sessions_of(loaded.root), store.checked(session))
+    if must_exist or (there and (there / store.TRANSCRIPT).is_file()):
+        return store.find(loaded.root, session)
+    return None
+
+
+def _audited(loaded: Workspace, name: str, stored: Stored | None) -> Stored:
+    """The session whose audit is attached; an empty name is the one that is gone on with."""
+
+    if name:
+        return store.find(loaded.root, name)
+    if stored is None:
+        raise UsageError(
+            "--attach-audit: a new session has nothing to report yet",
+            "Go on with one (`-c`, `--session NAME`), or name one: `--attach-audit=NAME`.",
+        )
+    return stored
+
+
+def _with_audit(place: Place, team: Team, sent: Outgoing, audited: Stored) -> Outgoing:
+    """Half of the smallest window of those who are called is for it, the rest for the talk."""
+    from arena_cli.cli import export
+
+    by = sent.author.id
+    named = mentions.parse_mentions(
+        sent.content, mentions.build_roster(team), author=by, opener=by
+    ).ids
+    called = [one for one in team.members if one.id in {*sent.to, *named}]
+    room = smallest_room(place, called or team.members)
+    part = export.attachment(audited, room // 2)
+    return sent._replace(attachments=(*sent.attachments, part))
+
+
+@contextlib.contextmanager
+def _opened(
+    place: Place, name: str | None, members: Team, *, as_json: bool, quiet: bool
+) -> Iterator[tuple[Session, Printer]]:
+    """The session, held for writing, and what prints its events.
+
+    Raises DiskRefused at the end if stdout did not take them.
+    """
+
+    avatars = {member.id: member.profile.avatar for member in members.members}
+    printer = Printer(as_json=as_json, quiet=quiet, avatars=avatars, live=True)
+    wait = f"{place.wait_s:g} s"
+    with (
+        contextlib.closing(printer),
+        Session(
+            place,
+            name,
+            members,
+            on_event=printer.event,
+            on_text=printer.on_text,
+            on_wait=lambda name: common.warn(f"session {name} is busy; waiting up to {wait}"),
+        ) as opened,
+    ):
+        common.warn_of(opened.folder / store.TRANSCRIPT, opened.problems)
+        yield opened, printer
+    printer.out.check()
+
+
+def _preview(
+    place: Place, name: str | None, members: Team, sent: Outgoing, *, as_json: bool
+) -> None:
+    from arena_cli.cli import dry_run
+    from arena_cli.session import preview
+
+    found = preview.of(place, name, members, sent)
+    if as_json:
+        common.say_json(dry_run.document(found))
+        return
+    for line in dry_run.lines(found, lines.here()):
+        common.say(line)
+
+
+def _resume_hint(name: str) -> str:
+    return f"What was finished is kept; `arena resume {name}` goes on."
+
+
+def _exit(finished: ChainFinished) -> None:
+    if finished.end == "failed":
+        raise typer.Exit(errors.EXIT_FAILED)

@@ -1,0 +1,469 @@
+"""`show`, `sessions`, `doctor`, `path`: they read what there is, write nothing, take no lock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from arena_cli import __version__, errors
+from arena_cli.cli import agents, common, complete, report_files, streams, trust
+from arena_cli.cli.agents import Connect
+from arena_cli.cli.common import Interrupted
+from arena_cli.cli.streams import Printer
+from arena_cli.context import render as render_module
+from arena_cli.errors import UsageError
+from arena_cli.reports.html import render
+from arena_cli.reports.lines import here
+from arena_cli.session import preview, store
+from arena_cli.session.doctor import examine
+from arena_cli.transcript import queries, reader
+from arena_cli.transcript.queries import Passage
+from arena_cli.transcript.state import Fold
+from arena_cli.util.text import escape_line, escape_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from arena_cli.session.preview import Recalled
+    from arena_cli.session.store import Stored
+    from arena_cli.transcript.events import Event
+
+
+STDOUT = "-"
+
+
+class ShowCommand(TyperCommand):
+    """`arena show`, whose `--html` may stand without a FILE."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, as every command does."""
+        return super().parse_args(ctx, _filled_in(args))
+
+
+def _filled_in(args: Sequence[str]) -> list[str]:
+    """The arguments, with stdout for an `--html` that nothing follows but options."""
+    filled: list[str] = []
+    for place, arg in enumerate(args):
+        following = args[place + 1 : place + 2]
+        has_file = following and (following[0] == STDOUT or not following[0].startswith("-"))
+        bare = arg == "--html" and not has_file and "--" not in filled
+        filled.append(f"--html={STDOUT}" if bare else arg)
+    return filled
+
+
+def refuse_session(context: typer.Context, file: str) -> None:
+    """Raises UsageError for `--html NAME` without a SESSION, where NAME is that of one."""
+
+    if any(one.name == file for one in store.stored(common.root_of(context))):
+        raise UsageError(
+            f"--html {file}: this is the name of a session, and would be that of the file",
+            f"Put the session first: `arena show {file} --html`; or write the file as ./{file}",
+        )
+
+
+def write_page(
+    context: typer.Context,
+    stored: Stored,
+    choose: Callable[[ShownEvents], Iterable[Event]],
+    file: str,
+) -> None:
+    """Write the page of what is chosen of a session."""
+
+    target = report_files.opened("--html", Path(file)) if file != STDOUT else None
+
+    heading: list[Event] = []
+
+    def goes_on(fold: Fold) -> None:
+        if fold.session:
+            heading.append(fold.session)
+
+    told = list(choose(ShownEvents(stored, goes_on)))
+    events = [*heading, *told]
+    page = render.session_page(stored.name, events, common.avatars_of(context), here())
+    if target:
+        report_files.replace(target, page.encode("utf-8"))
+        return
+    streams.speak_utf8()
+    out = streams.Stdout()
+    out.write(page)
+    out.check()
+
+
+_SESSIONS = complete.complete_sessions
+
+OneSession = Annotated[
+    str | None,
+    typer.Argument(help="The session; without one, the last.", autocompletion=_SESSIONS),
+]
+OneTurn = Annotated[
+    str | None,
+    typer.Option(
+        "--turn",
+        metavar="N",
+        help="Only this turn of the session: 7, t7, or `last` (-1).",
+    ),
+]
+OneAgent = Annotated[
+    str | None,
+    typer.Option(
+        "--agent",
+        metavar="AGENT",
+        help="Only what this agent, by id or name, said, and how it was called.",
+        autocompletion=complete.complete_agents,
+    ),
+]
+AfterSeq = Annotated[
+    int | None,
+    typer.Option("--after-seq", metavar="N", min=0, help="Only what comes after event N."),
+]
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow",
+        "-f",
+        help="Print what others append, as it comes, until Ctrl-C. Begins with the last "
+        "message's chain, or after --after-seq.",
+    ),
+]
+WithContext = Annotated[
+    bool,
+    typer.Option(
+        "--context",
+        help="What --agent was shown at its last call, or in --turn: its system text and "
+        "prompt, made again from the transcript.",
+    ),
+]
+EventsOrInputAsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print the events as in the transcript, one a line; of --context the input.",
+    ),
+]
+AsPage = Annotated[
+    str | None,
+    typer.Option(
+        "--html",
+        metavar="[FILE]",
+        help="Write it as one page of HTML into this file; without one, or for `-`, to stdout.",
+    ),
+]
+SessionsAsJson = Annotated[bool, typer.Option("--json", help="Print them as one JSON list.")]
+ItsTranscript = Annotated[
+    str | None,
+    typer.Argument(
+        help="A session, whose transcript it is; without one, the workspace.",
+        autocompletion=_SESSIONS,
+    ),
+]
+WholeSession = Annotated[
+    str | None,
+    typer.Argument(help="Read the whole of this session's transcript.", autocompletion=_SESSIONS),
+]
+
+
+def show(
+    context: typer.Context,
+    session: OneSession = None,
+    turn: OneTurn = None,
+    agent: OneAgent = None,
+    after_seq: AfterSeq = None,
+    follow: Follow = False,
+    shown_context: WithContext = False,
+    as_json: EventsOrInputAsJson = False,
+    html: AsPage = None,
+) -> None:
+    """Print a session's timeline from its transcript."""
+
+    wanted = turn_of(turn) if turn is not None else None
+    _check_together(
+        turn=wanted,
+        agent=agent,
+        after_seq=after_seq,
+        follow=follow,
+        shown_context=shown_context,
+        as_json=as_json,
+        html=html,
+    )
+    if html is not None and session is None:
+        refuse_session(context, html)
+    stored = common.stored_of(context, session)
+
+    def choose(chosen: ShownEvents) -> Iterable[Event]:
+        if wanted is not None:
+            return chosen.turn(wanted)
+        if follow:
+            return chosen.following(after_seq)
+        return chosen.everything() if after_seq is None else chosen.after(after_seq)
+
+    if html is not None:
+        write_page(context, stored, choose, html)
+        return
+    agent_id = queries.agent_named(stored.transcript, agent) if agent is not None else None
+    if shown_context and agent_id:
+        _show_context(context, stored, agent_id, wanted, as_json=as_json)
+        return
+    avatars = {} if as_json else common.avatars_of(context)
+    printer = Printer(as_json=as_json, avatars=avatars)
+    events = choose(ShownEvents(stored, printer.goes_on))
+    try:
+        for event in told(events, agent_id):
+            printer.event(event)
+            if follow and not printer.out.is_read:
+                break
+    except Interrupted:
+        if not follow:
+            raise
+        raise typer.Exit(errors.EXIT_INTERRUPTED) from None  # the way to end it; nothing to explain
+    printer.out.check()
+
+
+def _check_together(
+    *,
+    turn: int | None,
+    agent: str | None,
+    after_seq: int | None,
+    follow: bool,
+    shown_context: bool,
+    as_json: bool,
+    html: str | None,
+) -> None:
+    """Raises UsageError for options that contradict each other."""
+    given = {
+        "--context": shown_context,
+        "--follow": follow,
+        "--turn": turn is not None,
+        "--after-seq": after_seq is not None,
+        "--agent": agent is not None,
+        "--json": as_json,
+        "--html": html is not None,
+    }
+    apart = [
+        ("--context", "--follow"),
+        ("--context", "--after-seq"),
+        ("--follow", "--turn"),
+        ("--turn", "--after-seq"),
+        ("--html", "--json"),
+        ("--html", "--follow"),
+        ("--html", "--context"),
+        ("--html", "--agent"),  # the page has a filter of its own
+    ]
+    for one, other in apart:
+        if given[one] and given[other]:
+            raise UsageError(f"{one} and {other} were given", "Give one of them.")
+    if shown_context and agent is None:
+        raise UsageError(
+            "--context shows what one agent was shown", "Say which: --context --agent ID."
+        )
+
+
+def _show_context(
+    context: typer.Context, stored: Stored, agent: str, turn: int | None, *, as_json: bool
+) -> None:
+
+    number = None if turn is None else queries.turn_number(stored.transcript, turn)
+    loaded = common.workspace_of(context)
+    place = common.place_of(loaded, wait_s=0)
+    recalled = preview.recall(stored, agent, number, place=place, team_of=loaded.team)
+    _print_context(recalled, as_json=as_json)
+
+
+def _print_context(recalled: Recalled, *, as_json: bool) -> None:
+    """What an agent was shown: the system text and the prompt, or the input as JSON."""
+
+    planned = recalled.planned
+    if not recalled.same:
+        common.warn(
+            f"{escape_line(planned.agent)}, turn {planned.turn}: its files, the team's or its "
+            "notes have changed since; this is what it would be shown now"
+        )
+    if as_json:
+        common.say_json(planned.input.model_dump(mode="json"))
+        return
+    system, prompt = render_module.render(planned.input)
+    common.say(
+        f"{escape_line(planned.agent)} · turn {planned.turn} {planned.phase} · "
+        f"~{planned.input_tokens} tokens"
+    )
+    for name, text in (("system", system), ("prompt", prompt)):
+        common.say(f"\n── {name}\n{escape_text(text.rstrip())}")
+
+
+def sessions(
+    context: typer.Context,
+    as_json: SessionsAsJson = False,
+) -> None:
+    """List the sessions, the last written first."""
+
+    found = store.summaries(common.root_of(context))
+    if as_json:
+        common.say_json(found)
+        return
+    if not found:
+        common.warn('no sessions yet; start one: arena send "hello"')
+    for one in found:
+        facts = (one["session"], one["team"] or "every agent", one["end"], one["changed"])
+        common.say(" · ".join(escape_line(str(fact)) for fact in facts))
+
+
+def path(
+    context: typer.Context,
+    session: ItsTranscript = None,
+) -> None:
+    """Print the workspace's folder, or where a session's transcript lies."""
+
+    root = common.root_of(context)
+    common.say(str(root if session is None else store.find(root, session).transcript))
+
+
+def doctor(
+    context: typer.Context,
+    session: WholeSession = None,
+    connect: Connect = False,
+) -> None:
+    """Check the workspace and its agents, or every line of one session. Exits 1 on a problem.
+
+    Without --connect it starts and contacts nothing.
+    """
+    if session is not None and connect:
+        raise UsageError("--connect asks agents, not a session", "Leave one of them out.")
+    sound = _check_session(context, session) if session else _check_workspace(context, connect)
+    if not sound or context.obj.has_left:
+        raise typer.Exit(errors.EXIT_NOT_HELD)
+
+
+def _check_workspace(context: typer.Context, connect: bool) -> bool:
+    import platform
+
+    common.say(f"arena {__version__} · Python {platform.python_version()} · {platform.platform()}")
+    loaded = common.workspace_of(context)
+    if connect:
+        trust.require_agents(loaded)
+    common.say(f"workspace {loaded.root}")
+    common.say(f"sessions {len(store.stored(loaded.root))}")
+    return agents.print_health(loaded, connect=connect)
+
+
+def _check_session(context: typer.Context, session: str) -> bool:
+
+    stored = common.stored_of(context, session)
+    found = examine(stored.transcript, common.root_of(context))
+    common.say(
+        f"{stored.transcript}: {found.lines} lines, {found.events} events, "
+        f"{found.chains} chains, {found.replies} replies"
+    )
+    for what in found.notes:
+        common.say(f"  {what}")
+    for problem in found.problems:
+        common.warn(problem)
+    return not found.problems
+
+
+LAST = -1
+
+
+def turn_of(text: str) -> int:
+    """`7`, `t7`, or `last`, which is -1. Raises UsageError."""
+    word = text.strip().casefold()
+    if word == "last":
+        return LAST
+    try:
+        number = int(word.removeprefix("t"))
+    except ValueError:
+        number = 0
+    if number == 0:
+        raise UsageError(
+            f"--turn {text!r} is no turn", "Give its number, such as 7 or t7, or `last`."
+        )
+    return number
+
+
+class ShownEvents:
+    """The events of a session to be shown, in order.
+
+    `heading` is told who talks where the first event is not the transcript's own.
+    """
+
+    def __init__(self, stored: Stored, heading: Callable[[Fold], None]) -> None:
+        self._stored = stored
+        self._path = stored.transcript
+        self._heading = heading
+        self._cut = False
+
+    def everything(self) -> Iterator[Event]:
+        """All that can be read; what cannot is told on stderr, with its line."""
+        for line in reader.lines(self._path):
+            common.warn_of(self._path, [line.problem] if line.problem else [])
+            yield from line.events
+
+    def turn(self, wanted: int) -> Iterator[Event]:
+        """One turn, by its number or from the end."""
+        number = queries.turn_number(self._path, wanted)
+        yield from self._passage(queries.turn(self._path, number))
+
+    def after(self, seq: int) -> Iterator[Event]:
+        """What comes after an event."""
+        offset = queries.offset_after(self._path, seq)
+        if offset:
+            self._heading(queries.fold_before(self._path, offset))
+        for line in reader.lines(self._path, start=offset):
+            self._skipped(bool(line.problem))
+            yield from (event for event in line.events if event.seq > seq)
+
+    def following(self, seq: int | None) -> Iterator[Event]:
+        """What comes after an event, else the last chain; then all that is appended."""
+        if seq is None:
+            found = queries.last_chain(self._path)
+            yield from self._passage(found)
+            start = found.end
+        else:
+            start = queries.offset_after(self._path, seq)
+            if start:
+                self._heading(queries.fold_before(self._path, start))
+        for line in reader.follow(self._path, start, wait=_wait, on_cut=self._tell_cut):
+            self._skipped(bool(line.problem))
+            for event in line.events:
+                if self._cut or seq is None or event.seq > seq:
+                    yield event
+        common.warn(f"session {self._stored.name}: its transcript is gone")
+
+    def _passage(self, found: Passage) -> Iterable[Event]:
+        self._skipped(found.skipped)
+        if found.events and found.events[0].seq > 1:
+            fold = Fold()
+            fold.session = queries.session_before(self._path, found.events[0].seq)
+            self._heading(fold)
+        return found.events
+
+    def _skipped(self, count: int) -> None:
+        if count:
+            lines = "a line" if count == 1 else f"{count} lines"
+            common.warn(
+                f"session {self._stored.name}: {lines} could not be read; "
+                f"`arena doctor {self._stored.name}` tells which"
+            )
+
+    def _tell_cut(self) -> None:
+        self._cut = True
+        common.warn(f"session {self._stored.name}: its transcript was cut; reading on")
+
+
+def _wait() -> None:
+    time.sleep(reader.POLL_S)
+
+
+def told(events: Iterable[Event], agent: str | None) -> Iterator[Event]:
+    """The events, or those that concern one agent; a line on stderr if none does."""
+    if agent is None:
+        yield from events
+        return
+    one = queries.OfAgent(agent)
+    for event in events:
+        yield from one.take(event)
+    if not one.found:
+        common.warn(f"{agent} was not called there")

@@ -1,0 +1,304 @@
+"""What is done for a team's memory once a turn is over: notes are taken, and older messages
+summarised.
+
+It is done before `turn_finished` is written, in order of call, so that two runs write the same; and
+doing it again, as after a crash, does nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from arena_cli.context import render, window
+from arena_cli.engine import call, compaction, note_events
+from arena_cli.engine.recall import Recollection
+from arena_cli.engine.state import Room
+from arena_cli.errors import ArenaError, DiskRefused, Fault
+from arena_cli.notes import compliance, extraction, lifecycle
+from arena_cli.notes.model import Draft, Kind, Note
+from arena_cli.notes.staging import Change
+from arena_cli.notes.store import Folder
+from arena_cli.protocol import Message, ShownMessage, parse_seq
+from arena_cli.transcript.events import Deviation, Extracted, NoteAct, NoteEvent, ReplyFinished
+from arena_cli.transcript.state import ChainState, TurnState
+from arena_cli.workspace.models import Member
+
+# The rest of the extracting agent's window is for the question itself and the notes it names.
+_QUESTION_SHARE = 0.6
+
+_CUT_MEND = (
+    "set it to what the server's context holds, or have the server hold more (num_ctx of Ollama, "
+    "--ctx-size of llama.cpp)"
+)
+
+_HEEDED_KINDS: tuple[Kind, ...] = ("blocker", "next_action")
+
+
+async def after_turn(room: Room) -> None:
+    """Compare the turn's replies with what was known, take its notes, make room for more."""
+    recollection, chain = room.scene.recollection, room.scene.fold.open
+    if recollection is None or chain is None or not chain.turns:
+        return
+    recollection.follow()
+    _tell_cuts(room, recollection, chain)
+    _tell_deviations(room, recollection, chain)
+    _take_notes(room, recollection, chain)
+    await compaction.after_turn(room)
+    every = room.scene.team.config.memory.extract_every
+    fold = room.scene.fold
+    if room.extractor and every and fold.messages - fold.extracted >= every:
+        await _extract(room, recollection)
+
+
+async def before_end(room: Room) -> None:
+    """Ask the extracting agent, where it is not asked after every so many messages."""
+    recollection, every = room.scene.recollection, room.scene.team.config.memory.extract_every
+    if recollection and room.extractor and not every:
+        await _extract(room, recollection)
+
+
+def _tell_cuts(room: Room, recollection: Recollection, chain: ChainState) -> None:
+    """Tell of agents whose server seems to read less than it is sent."""
+    for agent in chain.turns[-1].called:
+        if room.scene.fold.counts.cut_suspected(agent) is not None:
+            what = "its server counted far fewer tokens than it was sent: it may cut them"
+            field = "context.window_tokens"
+            recollection.tell(Fault(f"agents/{agent}.yaml", 0, field, what, _CUT_MEND))
+
+
+def _tell_deviations(room: Room, recollection: Recollection, chain: ChainState) -> None:
+    """Write which notes the replies did not heed that their agents were shown."""
+    index = recollection.index()
+    if index is None:
+        return
+    turn = chain.turns[-1]
+    living = index.own(room.scene.session_id, _HEEDED_KINDS)
+    for done in turn.successes() if living else ():
+        shown = [note for note in living if _was_shown(note, done, turn, room)]
+        said = done.message.content if done.message else ""
+        new = "\n".join(message.content for message in chain.new_messages(turn))
+        for one in compliance.ignored(said, new, shown, done.agent, language=room.language):
+            if (done.reply, one.note.id) not in turn.deviations:
+                _tell_deviation(one, done, room)
+
+
+def _was_shown(note: Note, done: ReplyFinished, turn: TurnState, room: Room) -> bool:
+    """Whether the agent was shown the note, or the message that it comes from."""
+    if note.id in turn.replies[done.agent].notes:
+        return True
+    source = room.scene.history.message(note.source or "")
+    if note.is_shared or source is None or source.seq > room.scene.fold.noted:
+        return False
+    return room.scene.team.member(done.agent) is not None and room.scene.reaches(done.agent, source)
+
+
+def _tell_deviation(one: compliance.Ignored, done: ReplyFinished, room: Room) -> None:
+    room.journal.write(
+        lambda stamp: Deviation(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            reply=done.reply,
+            agent=done.agent,
+            note=one.note.id,
+            kind=one.note.kind,
+            level=one.level,
+            reason=one.reason,
+        )
+    )
+
+
+def _take_notes(room: Room, recollection: Recollection, chain: ChainState) -> None:
+    """Take what agents wrote as notes, and what the rules find worth one."""
+    settings = recollection.rules
+    for message in _unnoted(room, chain):
+        if message.author_type == "system":
+            continue
+        by_agent = message.author_type == "agent"
+        drafts: list[Draft] = []
+        if by_agent:
+            written = extraction.drafts_of_blocks(
+                message.content, message.structured, by=message.author_id, source=message.id
+            )
+            drafts += written.drafts
+            if written.problems:
+                _tell_refused("; ".join(written.problems), message, room)
+        if settings.rules:
+            drafts += extraction.drafts_of(
+                message.content,
+                by=lifecycle.RULES,
+                source=message.id,
+                patterns=settings.patterns,
+                roster=room.roster,
+            )
+        _take(drafts, room, recollection)
+    for error in extraction.slow_patterns(settings.patterns):
+        team = room.scene.team.name
+        file = "arena.yaml" if team is None else f"agents/teams/{team}.yaml"
+        what = f"{error.what}; it is skipped from now on"
+        recollection.tell(Fault(file, 0, "config.memory.patterns", what, error.mend))
+
+
+def _unnoted(room: Room, chain: ChainState) -> Iterator[Message]:
+    """What was said since the last turn, in the order in which agents are shown it."""
+    history, fold = room.scene.history, room.scene.fold
+    told = history.after(fold.noted)
+    yield from told
+    shown = {message.id for message in told}
+    for done in chain.turns[-1].successes():
+        if done.message is not None and done.message.id not in shown:
+            yield done.message
+
+
+def _take(drafts: Sequence[Draft], room: Room, recollection: Recollection) -> int:
+    """Make notes of what is worth one; how many. What cannot be written is told, and left out."""
+    if not drafts:
+        return 0
+    own, *others = recollection.folders
+    told = _turn(room).noted
+    count = 0
+    desk = _Desk(room, own)
+    for draft in drafts:
+        desk.draft = draft
+        try:
+            taken = lifecycle.take_taking(
+                draft,
+                recollection.alike(draft),
+                own,
+                session=room.scene.session_id,
+                now=room.clock.now(),
+                shared=others[0] if others else None,
+                language=room.language,
+                told=told,
+                carry=desk.carry,
+            )
+        except ArenaError as error:
+            if error is desk.refusal:
+                raise
+            what = f"a note is left out: {error.what}"
+            recollection.tell(Fault(own.shown(own.path), 0, "", what, error.mend))
+            continue
+        if taken.act is not None:
+            recollection.wrote(taken.note)
+            count += not desk.was_told
+        elif (taken.note.id, draft.source) not in told:  # a file by somebody's hand
+            act = _act(taken.note, "added", draft)
+            room.journal.write(note_events.maker(act))
+            count += 1
+    for folder in recollection.folders:
+        folder.settle()
+    return count
+
+
+class _Desk:
+    """Writes what is made of `draft` with its event.
+
+    `was_told`: the event was there before, of a file that was lost. `refusal` is that of the
+    transcript.
+    """
+
+    def __init__(self, room: Room, own: Folder) -> None:
+        self.draft: Draft | None = None
+        self.refusal: DiskRefused | None = None
+        self.was_told = False
+        self._told = _turn(room).noted
+        self._log = room.journal.log
+        write = room.journal.write_all
+        self._desk = note_events.Desk(self._log, write, sync=own.sync, is_strict=False)
+
+    def carry(self, folder: Folder, act: NoteAct, changes: Sequence[Change]) -> None:
+        """Write a note that was taken."""
+        assert self.draft is not None
+        self.was_told = (changes[0].note.id, self.draft.source) in self._told
+        if self.was_told:  # a power cut may lose a file whose event it spares
+            for change in changes:
+                folder.put(change)
+            return
+        seq = self._log.seq
+        try:
+            self._desk.carry_out(folder, changes, [_act(changes[0].note, act, self.draft)])
+        except DiskRefused as error:
+            self.refusal = error if self._log.seq == seq else None
+            raise
+
+
+def _turn(room: Room) -> TurnState:
+    assert room.scene.fold.open is not None
+    return room.scene.fold.open.turns[-1]
+
+
+def _act(note: Note, act: NoteAct, draft: Draft) -> dict[str, str | None]:
+    return {
+        "note": note.id,
+        "act": act,
+        "by": draft.by,
+        "kind": note.kind,
+        "title": note.title,
+        "status": note.status,
+        "message": draft.source,
+    }
+
+
+def _tell_refused(problem: str, message: Message, room: Room) -> None:
+    if ("", message.id) in _turn(room).noted:
+        return
+    room.journal.write(
+        lambda stamp: NoteEvent(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            note="",
+            act="refused",
+            by=message.author_id,
+            kind="",
+            title="",
+            status="",
+            message=message.id,
+            reason=problem,
+        )
+    )
+
+
+async def _extract(room: Room, recollection: Recollection) -> None:
+    """Ask the extracting agent about what was said since it was asked last."""
+    extractor = room.extractor
+    assert extractor is not None
+    messages = _unextracted(room, extractor)
+    if not messages:
+        return
+    texts = [(message.id, render.frame(message)) for message in messages]
+    index = recollection.index()
+    notes = index.notes(session=room.scene.session_id) if index else ()
+    known = [note for note in notes if note.is_living]
+    asked = await call.ask(extractor, extraction.question(texts, known), room)
+    error, count = asked.error, 0
+    if not error:
+        contents = {message.id: message.content for message in messages}
+        found = extraction.drafts_of_extracting(asked.text, contents, by=extractor.id)
+        count = _take(found.drafts, room, recollection)
+        error = "; ".join(found.problems)
+    upto = max(messages, key=lambda message: message.seq).id
+    room.journal.write(
+        lambda stamp: Extracted(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            by=extractor.id,
+            upto=upto,
+            notes=count,
+            usage=asked.usage,
+            error=error or None,
+            metadata=asked.metadata,
+        )
+    )
+
+
+def _unextracted(room: Room, extractor: Member) -> list[ShownMessage]:
+    """What was said since the last time, the newest that its window takes."""
+    history, fold = room.scene.history, room.scene.fold
+    head = window.Head.of(room.scene.team, extractor, room.scene.windows.get(extractor.id))
+    left = (head.room - head.tokens) * _QUESTION_SHARE
+    chosen: list[ShownMessage] = []
+    for message in reversed(history.after(parse_seq(fold.extracted_upto))):
+        left -= history.weight_of(message)
+        if left < 0 and chosen:
+            break
+        chosen.append(message)
+    return chosen[::-1]

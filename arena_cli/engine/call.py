@@ -1,0 +1,391 @@
+"""One reply: its attempts, within its deadline, and the event that tells how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from arena_cli.adapters.runtime import Answer, Heard
+from arena_cli.context import tokens
+from arena_cli.engine import plan
+from arena_cli.engine.plan import Planned
+from arena_cli.engine.state import Room
+from arena_cli.errors import AgentError, AgentOverloaded, AgentRefused, AgentTimeout, DiskRefused
+from arena_cli.protocol import AgentInput, AgentOutput, Message, ShownMessage, StatusEvent, Usage
+from arena_cli.transcript.events import ReplyFinished, ReplyStarted, ReplyStatus, StatusReported
+from arena_cli.transcript.log import Stamp
+from arena_cli.transcript.state import FITS
+from arena_cli.util.clock import Clock, format_timestamp
+from arena_cli.workspace.mentions import Roster, parse_mentions, resolve_mentions
+from arena_cli.workspace.models import Member, Team
+
+ALL_REFUSED = "agents_may_mention_all is false"
+MAY_MENTION = "not in may_mention"
+
+
+class Calls(NamedTuple):
+    """`mentions`: whom the message names, humans included; `next_mentions`: agents it calls."""
+
+    mentions: tuple[str, ...]
+    next_mentions: tuple[str, ...]
+    refused: dict[str, str]
+    unresolved: tuple[str, ...]
+
+
+def calls_of(
+    output: AgentOutput, member: Member, team: Team, roster: Roster, *, opener: str
+) -> Calls:
+    """Whom an agent's answer names and calls; `opener` is the human who opened the chain.
+
+    Humans that only `next_mentions` names are among the mentions too: the chain waits for them.
+    """
+    named = parse_mentions(output.content, roster, author=member.id, opener=opener)
+    added = resolve_mentions(output.next_mentions, roster, author=member.id, opener=opener)
+    agents = roster.member_ids
+    by_name = ({*named.ids} - named.by_all_only) | ({*added.ids} - added.by_all_only)
+    allowed = member.profile.may_mention
+    called: list[str] = []
+    refused: dict[str, str] = {}
+    for name in dict.fromkeys((*named.ids, *added.ids)):
+        if name not in agents:
+            continue
+        if name not in by_name and not team.config.agents_may_mention_all:
+            refused[name] = ALL_REFUSED
+        elif allowed is not None and name not in allowed:
+            refused[name] = MAY_MENTION
+        else:
+            called.append(name)
+    humans = [name for name in added.ids if name not in agents]
+    return Calls(
+        mentions=tuple(dict.fromkeys((*named.ids, *humans))),
+        next_mentions=tuple(called),
+        refused=refused,
+        unresolved=tuple(dict.fromkeys((*named.unresolved, *added.unresolved))),
+    )
+
+
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 30.0
+LONGEST_RETRY_AFTER_S = 60.0
+
+# What an agent that is told too much is shown instead, and how often it is tried.
+_SHRINK = 0.6
+_MOST_SHRUNK = 3
+_TOO_MUCH = (
+    "it was shown about {} tokens{}, and less is not possible: set its context.window_tokens to"
+    " what its model takes, or say it shorter"
+)
+
+
+@dataclass
+class _Ending:
+    """What `reply_finished` says beside what is planned."""
+
+    status: ReplyStatus
+    error: str | None = None
+    answer: Answer | None = None
+    agent_session: dict[str, object] | None = None
+    metadata: dict[str, object] = field(default_factory=dict)
+
+
+def announce(planned: Planned, room: Room) -> None:
+    """Write that the next attempt of a reply starts."""
+    adapter = str(planned.member.profile.adapter["type"]) if planned.member else ""
+
+    def started(stamp: Stamp) -> ReplyStarted:
+        return ReplyStarted(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            reply=planned.reply,
+            turn=planned.turn,
+            phase=planned.phase,
+            agent=planned.agent,
+            adapter=adapter,
+            invocation=planned.input.invocation,
+            attempt=planned.attempt,
+            input_hash=planned.input_hash,
+            input_tokens=planned.input_tokens,
+            notes=list(planned.notes),
+        )
+
+    room.journal.write(started)
+
+
+async def run(planned: Planned, room: Room) -> None:
+    """Call an agent whose first attempt is announced, and write how it ended.
+
+    Cancelled, it writes `cancelled` and raises; nothing else but DiskRefused leaves it.
+    """
+    began = room.clock.monotonic()
+    heard = Heard(
+        room.runtime.redactor,
+        lambda status: _report(status, planned, room),
+        on_text=partial(room.on_text, planned.agent) if room.on_text else None,
+    )
+    try:
+        ending = await _attempts(planned, room, heard, began)
+    except asyncio.CancelledError:
+        cancelled = _Ending("cancelled", metadata=heard.metadata(failed=True))
+        with contextlib.suppress(DiskRefused):
+            _finish(planned, room, heard, began, cancelled)
+        raise
+    _finish(planned, room, heard, began, ending)
+
+
+async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) -> _Ending:
+    if planned.member is None:
+        return _Ending("error", f"{planned.agent} is no longer in the team")
+    config = room.scene.team.config
+    profile = planned.member.profile
+    limit = plan.limit_s(planned.member, room.scene.team)
+    retries = 0
+    if (profile.on_failure or config.on_failure) == "retry":
+        retries = config.retries if profile.retries is None else profile.retries
+    while True:
+        left = limit - (room.clock.monotonic() - began)
+        try:
+            answer = await _attempt(planned, planned.member, room, heard, left)
+        except AgentError as error:
+            if isinstance(error, AgentRefused) and error.overflow:
+                if planned.shrunk < _MOST_SHRUNK and _smaller(planned, room):
+                    _again(planned, room, heard)
+                    continue
+                error.mend = _TOO_MUCH.format(planned.input_tokens, _attached(planned))
+            wait = _wait_before_retry(error, planned.failed - planned.shrunk, retries, room.clock)
+            left = limit - (room.clock.monotonic() - began)
+            if wait is None or wait >= left:
+                status: ReplyStatus = "timeout" if isinstance(error, AgentTimeout) else "error"
+                return _Ending(
+                    status, str(error), metadata={**heard.metadata(failed=True), **error.metadata}
+                )
+            await room.clock.sleep(wait)
+            _again(planned, room, heard)
+            continue
+        for status_event in answer.output.status_updates:
+            _report(status_event, planned, room)
+        metadata = {**heard.metadata(failed=False), **answer.output.metadata}
+        if planned.shrunk:
+            metadata[FITS] = planned.input_tokens
+        return _Ending(
+            "declined" if answer.declined else "success",
+            answer=answer,
+            agent_session=plan.record(
+                heard.session_id, planned.input, planned.digests, planned.member
+            )
+            if heard.session_id
+            else None,
+            metadata=metadata,
+        )
+
+
+def _again(planned: Planned, room: Room, heard: Heard) -> None:
+    planned.failed += 1
+    planned.attempt += 1
+    announce(planned, room)
+    heard.forget()
+
+
+def _smaller(planned: Planned, room: Room) -> bool:
+    """Whether less of the conversation can be shown at the next attempt; it is planned so then."""
+    chain = room.scene.fold.open
+    if chain is None:
+        return False
+    most = round(planned.input_tokens * _SHRINK / room.scene.limits(planned.agent).factor)
+    again = plan.plan(planned.agent, planned.phase, chain, room.scene, most=most)
+    if again.input_tokens >= planned.input_tokens:
+        return False
+    planned.input, planned.input_hash = again.input, again.input_hash
+    planned.input_tokens, planned.digests = again.input_tokens, again.digests
+    planned.notes = again.notes
+    planned.shrunk += 1
+    return True
+
+
+def _attached(planned: Planned) -> str:
+    """What the estimate of an input leaves out: how much of a file is sent is the adapter's."""
+    files = sum(len(message.attachments) for message in planned.input.messages)
+    return f", without the {files} attached file{'s' if files > 1 else ''}" if files else ""
+
+
+async def _attempt(
+    planned: Planned, member: Member, room: Room, heard: Heard, left: float
+) -> Answer:
+    limit = plan.attempt_limit_s(left, room.scene.team)
+    shown = planned.input
+    if planned.failed:
+        call = shown.call + planned.failed
+        shown = shown.afresh().model_copy(update={"call": call, "deadline_s": round(limit, 3)})
+    try:
+        async with asyncio.timeout(limit):
+            return await room.runtime.invoke(member, shown, heard)
+    except TimeoutError as error:
+        raise AgentTimeout(
+            member.id,
+            f"no answer within {round(limit, 3):.10g} s",
+            came=str(heard.notes.get("trouble", "")),
+            mend="raise its timeout_s, or the team's turn_timeout_s, if it needs longer",
+        ) from error
+
+
+def _wait_before_retry(error: AgentError, failed: int, retries: int, clock: Clock) -> float | None:
+    """Seconds to wait before the next attempt; None where there is none.
+
+    Doubles from 0.5 s to 30 s, half of it by chance; `Retry-After` is kept to if it is at most
+    60 s, and above that there is no point in waiting (RFC 9110, section 10.2.3).
+    """
+    if failed >= retries or not error.again or isinstance(error, AgentRefused):
+        return None
+    asked = error.retry_after if isinstance(error, AgentOverloaded) else None
+    if asked is not None:
+        return asked if asked <= LONGEST_RETRY_AFTER_S else None
+    wait = min(FIRST_WAIT_S * float(2**failed), LONGEST_WAIT_S)
+    return wait / 2 + clock.jitter() * wait / 2
+
+
+def _report(status: StatusEvent, planned: Planned, room: Room) -> None:
+    room.journal.write(
+        lambda stamp: StatusReported(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            reply=planned.reply,
+            agent=planned.agent,
+            status=status.status,
+            detail=status.detail,
+            progress=status.progress,
+        )
+    )
+
+
+def _finish(planned: Planned, room: Room, heard: Heard, began: float, ending: _Ending) -> None:
+    latency = round((room.clock.monotonic() - began) * 1000)
+    answer = ending.answer
+    output = answer.output if answer and ending.status == "success" else None
+    calls = (
+        calls_of(output, planned.member, room.scene.team, room.roster, opener=planned.opener)
+        if output and planned.member
+        else Calls((), (), {}, ())
+    )
+
+    def finished(stamp: Stamp) -> ReplyFinished:
+        return ReplyFinished(
+            seq=stamp.seq,
+            ts=stamp.ts,
+            reply=planned.reply,
+            turn=planned.turn,
+            phase=planned.phase,
+            agent=planned.agent,
+            status=ending.status,
+            message=_message(planned, room, output, calls, stamp) if output else None,
+            next_mentions=list(calls.next_mentions),
+            refused=calls.refused,
+            unresolved=list(calls.unresolved),
+            usage=_usage(planned, answer, heard),
+            latency_ms=latency,
+            attempts=planned.attempt,
+            error=ending.error,
+            agent_session=ending.agent_session,
+            metadata=ending.metadata,
+        )
+
+    room.journal.write(finished)
+
+
+def _message(
+    planned: Planned, room: Room, output: AgentOutput, calls: Calls, stamp: Stamp
+) -> Message:
+    return Message(
+        id=stamp.message_id,
+        turn_id=planned.input.turn_id,
+        author_id=planned.agent,
+        author_name=planned.member.name if planned.member else planned.agent,
+        author_type="agent",
+        content=output.content,
+        mentions=list(calls.mentions),
+        reply_to=planned.reply_to,
+        attachments=room.keep(output.attachments, stamp.message_id),
+        structured=output.structured,
+        timestamp=stamp.ts,
+        metadata={},
+    )
+
+
+def _usage(planned: Planned, answer: Answer | None, heard: Heard) -> Usage | None:
+    """What all attempts used, by what the agent said; an answer for which it says nothing is
+    estimated, of a failed call nothing is known then."""
+    last = heard.usage
+    if answer is not None:
+        last = answer.output.usage or Usage(
+            input_tokens=planned.input_tokens,
+            output_tokens=tokens.estimate(answer.output.content),
+            estimated=True,
+        )
+    if not heard.earlier_usage:
+        return last
+    return Usage.total([*heard.earlier_usage, *([last] if last else [])])
+
+
+ASIDE = "aside"
+"""The `turn_id` of such a call, by which it can be told from a reply's."""
+
+
+class Asked(NamedTuple):
+    """What an agent answered: its text, or why there is none (`error`), what it used.
+
+    `metadata` are its adapter's notes on the call, and its kind (`adapter`).
+    """
+
+    text: str
+    error: str
+    usage: Usage | None
+    metadata: dict[str, Any]
+
+
+async def ask(member: Member, text: str, room: Room) -> Asked:
+    """Ask an agent once, within its `timeout_s`, else the team's `turn_timeout_s`.
+
+    Only what cancels it leaves it, and DiskRefused.
+    """
+    question = ShownMessage(
+        id="m0",
+        author_id="arena",
+        author_name="arena",
+        author_type="system",
+        content=text,
+        timestamp=format_timestamp(room.clock.now()),
+        role="user",
+    )
+    limit = plan.limit_s(member, room.scene.team)
+    shown = AgentInput(
+        session_id=room.scene.session_id,
+        turn_id=ASIDE,
+        turn=1,
+        call=room.scene.fold.calls.get(member.id, 0) + 1,
+        trigger=[question.id],
+        agent_id=member.id,
+        role_prompt=member.role_prompt,
+        invocation="must_reply",
+        messages=[question],
+        max_output_tokens=member.profile.context.max_output_tokens,
+        deadline_s=limit,
+    )
+    kind = {"adapter": str(member.profile.adapter["type"])}
+    heard = Heard(room.runtime.redactor, lambda _: None)
+    try:
+        async with asyncio.timeout(limit):
+            answer = await room.runtime.invoke(member, shown, heard)
+    except TimeoutError:
+        why = f"{member.id}: no answer within {limit:.10g} s"
+        return Asked("", why, heard.usage, {**kind, **heard.metadata(failed=True)})
+    except AgentError as error:
+        return Asked("", str(error), heard.usage, {**kind, **heard.metadata(failed=True)})
+    said = answer.output.content
+    usage = answer.output.usage or Usage(
+        input_tokens=tokens.estimate(text), output_tokens=tokens.estimate(said), estimated=True
+    )
+    notes = {**kind, **heard.metadata(failed=False)}
+    if answer.declined:
+        return Asked("", f"{member.id} declined", usage, notes)
+    return Asked(said, "", usage, notes)

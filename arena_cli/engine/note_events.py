@@ -1,0 +1,144 @@
+"""One act on notes: its events and its files, both or neither, also after a crash.
+
+`memory.staging` says in which order they are written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from arena_cli.errors import DiskRefused
+from arena_cli.notes import staging
+from arena_cli.notes.staging import Change, Staged, StagedFile
+from arena_cli.notes.store import Folder
+from arena_cli.transcript import reader
+from arena_cli.transcript.events import NoteEvent
+from arena_cli.transcript.log import Log, Stamp
+
+Make = Callable[[Stamp], NoteEvent]
+Append = Callable[[Sequence[Make], Callable[[], None]], list[NoteEvent]]
+"""Appends events in order, does what follows on them, and tells of them."""
+
+
+class Desk:
+    """Where acts on notes are carried out, with the trail that `log` writes.
+
+    `is_strict`: each act is on the disk before the next begins, as far as the trail is synced at
+    all. Else the caller has the folders settle, and what was begun is begun again after a crash.
+    """
+
+    def __init__(self, log: Log, append: Append, *, sync: bool, is_strict: bool) -> None:
+        self._log = log
+        self._append = append
+        self._sync = sync and is_strict
+        self._path = staging.path_of(log.path)
+
+    def carry_out(
+        self, folder: Folder, changes: Sequence[Change], acts: Sequence[Mapping[str, Any]]
+    ) -> list[NoteEvent]:
+        """Write the events of these acts, then the files. Raises DiskRefused.
+
+        `acts` are the fields of events without what stamps them.
+        """
+        if is_unfinished(self._log.path):  # the disk refused a file, or this is its second try
+            finish(self._log, self._append, [folder], is_held=True)
+        files = [folder.staged(change) for change in changes]
+        seq = self._log.seq
+        try:
+            staged = Staged(seq=seq + 1, acts=[dict(act) for act in acts], files=files)
+            staging.write(self._path, staged, sync=self._sync)
+        except OSError as error:
+            self._drop()
+            raise _refused(self._path, error) from error
+
+        def write_files() -> None:
+            if self._sync:
+                self._log.sync()
+            for change in changes:
+                folder.put(change)
+            if self._sync:
+                folder.settle()
+            self._drop()
+
+        try:
+            return self._append([maker(act) for act in acts], write_files)
+        except DiskRefused:
+            if self._log.seq == seq:  # nothing happened
+                self._drop()
+            raise
+
+    def _drop(self) -> None:
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+
+def maker(act: Mapping[str, Any]) -> Make:
+    """Return what makes the event of an act."""
+    return lambda stamp: NoteEvent(seq=stamp.seq, ts=stamp.ts, **act)
+
+
+def is_unfinished(trail: Path) -> bool:
+    """Whether an act was begun that nobody ended, or that somebody carries out just now."""
+    return staging.path_of(trail).is_file()
+
+
+def finish(log: Log, append: Append, folders: Iterable[Folder], *, is_held: bool = False) -> bool:
+    """Finish the act that another process began, by whoever holds the lock of the trail.
+
+    `is_held`: the caller holds the lock of the folders too. Return whether there was an act.
+    Raises SessionBusy, UsageError or DiskRefused.
+    """
+    path = staging.path_of(log.path)
+    try:
+        if not path.is_file():
+            return False
+        staged = staging.read(path)
+        if staged is not None and staged.acts:
+            written = _written(log.path, staged)
+            if written:
+                append([maker(act) for act in staged.acts[written:]], lambda: None)
+                _finish_files(staged.files, folders, is_held=is_held)
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _refused(path, error) from error
+    return True
+
+
+def _written(trail: Path, staged: Staged) -> int:
+    """Return how many of the staged events the trail has."""
+    count = 0
+    for event in _since(trail, staged.seq):
+        if count == len(staged.acts):
+            break
+        act = staged.acts[count]
+        if {name: getattr(event, name, None) for name in act} != act:
+            break
+        count += 1
+    return count
+
+
+def _since(trail: Path, seq: int) -> list[NoteEvent]:
+    """Return the events of the trail from that number on, as far as they are about notes."""
+    found: list[NoteEvent] = []
+    for raw in reader.backwards(trail, trail.stat().st_size):
+        events = reader.events_of(raw)
+        found += [event for event in events if isinstance(event, NoteEvent) and event.seq >= seq]
+        if any(event.seq <= seq for event in events):
+            break
+    return sorted(found, key=lambda event: event.seq)
+
+
+def _finish_files(files: Sequence[StagedFile], folders: Iterable[Folder], *, is_held: bool) -> None:
+    for folder in folders:
+        own = [file for file in files if file.shared is folder.shared]
+        if own:
+            folder.finish(own, is_held=is_held)
+
+
+def _refused(path: Path, error: OSError) -> DiskRefused:
+    return DiskRefused(
+        f"{path}: could not write: {error.strerror or error}", "Free space or rights there."
+    )

@@ -1,0 +1,188 @@
+"""What is asked of an agent at its next call: the same for a call, a dry run and `show --context`.
+
+A plan is a function of the open chain, the team and the history; nobody is called by making one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from arena_cli.context import window
+from arena_cli.engine import rules
+from arena_cli.engine.state import Scene
+from arena_cli.protocol import AgentInput, AgentSession, SessionId
+from arena_cli.transcript.events import Phase
+from arena_cli.transcript.state import ChainState
+from arena_cli.workspace.models import AgentProfile, Member, Team
+
+
+def record(
+    session_id: SessionId, input: AgentInput, digests: Sequence[str], member: Member
+) -> dict[str, Any]:
+    """What is kept of the session in which a call was made (`reply_finished.agent_session`)."""
+    seqs = [message.seq for message in input.messages] or [0]
+    first, last = min(seqs), max(seqs)
+    state = {"state": dict(session_id.state)} if session_id.state else {}
+    return {
+        "id": str(session_id),
+        **state,
+        "upto_seq": last,
+        "from_seq": first,
+        "head": _head(input, member),
+        "shown": _shown(input, digests, first, last),
+    }
+
+
+def usable(
+    kept: Mapping[str, Any] | None, input: AgentInput, digests: Sequence[str], member: Member
+) -> AgentSession | None:
+    """The kept session, if it holds what the agent would be shown now up to there.
+
+    Messages that have left the agent's window since cannot be compared, and are taken as they were.
+    """
+    if not kept:
+        return None
+    try:
+        own = AgentSession.model_validate(kept)
+        first = int(kept["from_seq"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    if kept.get("head") != _head(input, member):
+        return None
+    is_comparable = any(message.seq == first for message in input.messages)
+    if is_comparable and kept.get("shown") != _shown(input, digests, first, own.upto_seq):
+        return None
+    return own
+
+
+def _head(input: AgentInput, member: Member) -> str:
+    members = [info.model_dump() for info in input.members]
+    return _hash([dict(member.profile.adapter), input.role_prompt, members])
+
+
+def _shown(input: AgentInput, digests: Sequence[str], first: int, last: int) -> str:
+    pairs = zip(input.messages, digests, strict=True)
+    return _hash([digest for message, digest in pairs if first <= message.seq <= last])
+
+
+def _hash(value: Any) -> str:
+    """SHA-256 over the value as JSON, in hexadecimal."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass
+class Planned:
+    """One reply that is to be called: by whom, as what, with which input.
+
+    `attempt` is the number of its next attempt, `failed` how many attempts failed before,
+    `shrunk` how many of them because it was shown too much; `digests`
+    are the hashes of the input's messages, `notes` the ids of the notes in it.
+    """
+
+    agent: str
+    member: Member | None
+    reply: int
+    turn: int
+    phase: Phase
+    input: AgentInput
+    input_hash: str
+    input_tokens: int
+    digests: Sequence[str]
+    notes: Sequence[str]
+    opener: str
+    reply_to: str | None
+    attempt: int = 1
+    failed: int = 0
+    shrunk: int = 0
+
+
+def plan(
+    agent: str, phase: Phase, chain: ChainState, scene: Scene, *, most: int | None = None
+) -> Planned:
+    """The next call of an agent in the last turn of the open chain.
+
+    `most`, in estimated tokens, is a limit of its input that is nearer than its window.
+    """
+    turn = chain.turns[-1]
+    earlier = turn.replies.get(agent)
+    team = scene.team
+    member = team.member(agent)
+    trigger = rules.trigger_for(agent, chain, phase=phase)
+    limits = scene.limits(agent)
+    if most is not None:
+        limits = limits._replace(most=most)
+    memory = scene.memory(_said(trigger, chain))
+    built = window.build(
+        scene.head(agent) if member else window.Head.of(team, _gone(agent)),
+        scene.history,
+        window.Call(
+            session_id=scene.session_id,
+            turn_id=f"t{turn.started.turn}",
+            turn=len(chain.turns),
+            call=scene.fold.calls.get(agent, 0) + 1,
+            trigger=trigger,
+            invocation="must_reply" if phase == "A" else "may_reply",
+            mentioned_by=turn.started.mentioned_by.get(agent, []) if phase == "A" else [],
+            deadline_s=attempt_limit_s(limit_s(member, team), team),
+        ),
+        memory,
+        limits,
+    )
+    kept = scene.fold.agent_sessions.get(agent)
+    own_session = member and usable(kept, built.input, built.digests, member)
+    return Planned(
+        agent=agent,
+        member=member,
+        reply=earlier.number if earlier else scene.fold.reply + 1,
+        turn=turn.started.turn,
+        phase=phase,
+        input=(
+            built.input.model_copy(update={"own_session": own_session})
+            if own_session
+            else built.input
+        ),
+        input_hash=built.input_hash,
+        input_tokens=built.input_tokens,
+        digests=built.digests,
+        notes=[found.note.id for found in built.chosen.notes],
+        opener=chain.opening.message.author_id,
+        reply_to=_reply_to(agent, trigger, chain),
+        attempt=earlier.attempt + 1 if earlier else 1,
+        failed=earlier.failed_attempts if earlier else 0,
+    )
+
+
+def about(agent: str, phase: Phase, chain: ChainState) -> str:
+    """What an agent's next call is about: the text of what is new to it."""
+    return _said(rules.trigger_for(agent, chain, phase=phase), chain)
+
+
+def _said(trigger: Sequence[str], chain: ChainState) -> str:
+    return "\n".join(chain.messages[name].content for name in trigger)
+
+
+def limit_s(member: Member | None, team: Team) -> float:
+    """Seconds that a reply of a member may take with all its attempts; the nearer setting wins."""
+    return (member.profile.timeout_s if member else None) or team.config.turn_timeout_s
+
+
+def attempt_limit_s(left: float, team: Team) -> float:
+    """Seconds that an attempt may take, of the `left` that its reply has."""
+    limit = team.config.attempt_timeout_s
+    return left if limit is None else min(left, limit)
+
+
+def _gone(agent: str) -> Member:
+    """Who was in the team when the chain opened, and is no longer."""
+    return Member(profile=AgentProfile(agent_id=agent, adapter={"type": ""}), name=agent)
+
+
+def _reply_to(agent: str, trigger: list[str], chain: ChainState) -> str | None:
+    """The last new message that calls this agent, else the last new one."""
+    calling = [name for name in trigger if agent in chain.calling[name]]
+    return next(reversed(calling or trigger), None)

@@ -1,0 +1,176 @@
+"""What is remembered when an agent is called: the summary, the pinned messages, the best notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arena_cli.context.history import NOTHING, Found, History, Memory, Pinned, shown_to_others
+from arena_cli.errors import Fault
+from arena_cli.notes.model import Draft, Note
+from arena_cli.notes.store import Folder
+from arena_cli.protocol import ShownMessage, parse_seq
+from arena_cli.transcript import queries
+from arena_cli.transcript.state import Fold
+from arena_cli.workspace.models import MemoryRules
+
+if TYPE_CHECKING:
+    from arena_cli.notes.index import Index
+
+
+# Of what is found, some may stand in what the agent is shown already.
+_MOST_BESIDE = 12
+
+# A note that says the same has the same words, so that it is among the first.
+_MOST_ALIKE = 24
+
+
+def summary_of(fold: Fold) -> Memory:
+    """What is remembered beside notes: the last summary, if there is one."""
+    last = fold.summary
+    if last is None:
+        return NOTHING
+    return Memory(summary=last.summary, upto=parse_seq(last.upto), summarised=last.messages)
+
+
+class Recollection:
+    """The memory of one session, as its transcript and the files of its notes are now.
+
+    `make_index` gives where notes are found, once there is one; `waits` says whether that may take
+    long, as where a server makes vectors. `on_problem` is told once of each note that cannot be
+    read.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        transcript: Path,
+        folders: Sequence[Folder],
+        rules: MemoryRules,
+        make_index: Callable[[], Index],
+        *,
+        waits: bool = False,
+        on_problem: Callable[[Fault], None] = lambda _: None,
+    ) -> None:
+        self.folders = folders
+        self.rules = rules
+        self.waits = waits
+        self._session = session
+        self._transcript = transcript
+        self._make_index = make_index
+        self._on_problem = on_problem
+        self._told: set[Fault] = set()
+        self._index: Index | None = None
+        self._is_followed = False
+        self._hits: dict[str, Sequence[Found]] = {}
+        self._only: Sequence[str] | None = None
+        self._far: dict[str, ShownMessage | None] = {}
+
+    def follow(self) -> None:
+        """Look at the notes' files as they are now; what follows goes by that."""
+        self._is_followed = True
+        self._hits.clear()
+        if self._index is None and any(folder.path.is_dir() for folder in self.folders):
+            self._index = self._make_index()
+        if self._index is not None:
+            for problem in self._index.sync():
+                self.tell(problem)
+
+    def only(self, note_ids: Sequence[str]) -> None:
+        """Find these notes and no others, whatever a call is about: those that it was shown."""
+        self._only = note_ids
+
+    def find(self, about: Iterable[str]) -> None:
+        """Find what bears on these texts now, so that `memory` need not wait for it."""
+        index = self.index()
+        if index is not None:
+            for new in about:
+                self._found(index, new)
+
+    def memory(self, new: str, fold: Fold, history: History) -> Memory:
+        """What is remembered for a call that is about the text `new`."""
+        summary = summary_of(fold)
+        index = self.index()
+        if index is None:
+            return summary
+        return summary._replace(
+            pinned=self._pinned(index.pinning(self._session), fold, history),
+            notes=self._found(index, new),
+            most_notes=self.rules.shown,
+        )
+
+    def index(self) -> Index | None:
+        """Where notes are found, as they were last followed; None as long as there is none."""
+        if not self._is_followed:
+            self.follow()
+        return self._index
+
+    def wrote(self, note: Note) -> None:
+        """Follow a note that was written just now."""
+        if self._index is None:
+            self.follow()
+        else:
+            self._index.update(note)
+
+    def alike(self, draft: Draft) -> list[Note]:
+        """The notes among which one may say what a draft says."""
+        index = self.index()
+        if index is None:
+            return []
+        kinds = [draft.kind]
+        hits = index.search(draft.title, kinds=kinds, session=self._session, limit=_MOST_ALIKE)
+        shared = [hit.note for hit in hits if hit.note.is_shared]
+        return [*index.own(self._session, kinds, archived=True), *shared]
+
+    def tell(self, problem: Fault) -> None:
+        """Tell what is wrong with a note, once."""
+        if problem not in self._told:
+            self._told.add(problem)
+            self._on_problem(problem)
+
+    def close(self) -> None:
+        """Let go of the index."""
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+
+    def _found(self, index: Index, new: str) -> Sequence[Found]:
+        rules = self.rules
+        if self._only is not None:
+            known = {note.id: note for note in index.notes(self._session)} if self._only else {}
+            return [Found(known[note_id]) for note_id in self._only if note_id in known]
+        if not rules.shown or not new:
+            return ()
+        if new not in self._hits:
+            hits = index.search(
+                new,
+                session=self._session,
+                approved_only=rules.approved_only,
+                limit=rules.shown + _MOST_BESIDE,
+            )
+            if index.lack:
+                what = f"notes are found by words alone: {index.lack}"
+                self.tell(Fault("arena.yaml", 0, "memory.embedding", what))
+            self._hits[new] = [Found(hit.note, hit.why) for hit in hits]
+        return self._hits[new]
+
+    def _pinned(self, notes: Sequence[Note], fold: Fold, history: History) -> Sequence[Pinned]:
+        """Each pinned message once, oldest first, of what was said before the open turn."""
+        before = fold.open.turns[-1].started.seq if fold.open and fold.open.turns else fold.seq + 1
+        pinned: dict[str, Pinned] = {}
+        for note in notes:
+            source = note.source or ""
+            if source in pinned or not 0 < parse_seq(source) < before:
+                continue
+            message = history.message(source) or self._message(source)
+            if message is not None:
+                pinned[source] = Pinned(message, note)
+        return sorted(pinned.values(), key=lambda one: one.message.seq)
+
+    def _message(self, message_id: str) -> ShownMessage | None:
+        """A message that is remembered no more, from the transcript; None where there is none."""
+        if message_id not in self._far:
+            said = queries.message(self._transcript, message_id)
+            self._far[message_id] = shown_to_others(said) if said else None
+        return self._far[message_id]

@@ -1,1 +1,0 @@
-"""The base of all layers: the protocol's shapes, errors, text, files, time and redaction."""

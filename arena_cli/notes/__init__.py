@@ -1,0 +1,1 @@
+"""Notes: files, search, extraction, compliance."""

@@ -1,0 +1,223 @@
+"""Whether a reply heeds the notes that its agent was shown. Pure, and asks no model.
+
+It is read by words alone, so it tells only of what is plain, and is silent where it may be wrong:
+
+- A note *bears on* a text if two or more, and at least 40 %, of the significant words of its title
+  (`memory.terms`) stand in what is visible of the text; the one word of a title that has just one.
+- A *blocker* that bears on the reply is ignored (`replan_required`) if a sentence of the reply that
+  holds a word of its title says that the work goes ahead (will, deploy, start, 上线, 开始, ...),
+  and the reply does not refer to it by its id or title, and no sentence with a word of its title,
+  nor one beside such a sentence, says that something is blocked, waited for or unresolved, or that
+  it is solved. A question, or that something will *not* be done, is no going ahead.
+- A *next action*, of this agent or of nobody, that bears on the new messages is ignored (`warning`)
+  if the reply holds less than a quarter of its words, not its id or title, and does not begin by
+  accepting (on it, will do, 收到, 好的). It is not where the new messages say that it was done.
+- Other kinds are never ignored, nor is a note that is archived or superseded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Literal, NamedTuple
+
+from arena_cli.notes.model import Note
+from arena_cli.notes.text import Sentence, of, shared, split
+from arena_cli.util.text import cut_text
+from arena_cli.workspace import visible_text
+
+BEARS = 0.4
+TAKEN_UP = 0.25
+
+_SHORTEST_NAME = 4
+
+_OPEN = (
+    r"\b(?:block(?:ed|er|ers|ing|s)?|stuck|wait(?:ing|s)?|until|once|as soon as|unresolved|pending|"
+    r"on hold|hold off|postpone[ds]?|delay(?:ed|s)?|missing|not yet|unavailable|depend(?:s|ent|"
+    r"ing)|"
+    r"(?:not|n't|without) (?:have|has|had|got|received|access|ready|available)|cannot|can't|"
+    r"can not|"
+    r"unable|yet to|still (?:no|not|need|open)|need(?:s)? to be (?:solved|resolved|fixed)|"
+    r"before we|"
+    r"workaround|work around|instead|mock(?:s|ed)?|stub(?:s|bed)?)\b|"
+    r"阻塞|卡[住在点]|等待|[在先还再]等|等[^，。,]{1,20}(?:后|再|才|到|好|完)|"
+    r"待[^，。,]{0,12}(?:后|再)|尚未|还没|"
+    r"未解决|没解决|暂停|暂缓|搁置|推迟|延后|延期|无法|没法|不能|依赖|缺少|缺失|没有?(?:拿到|"
+    r"收到|到位|就绪)|悬而未决|绕过|先用|模拟"
+)
+_SOLVED = (
+    r"\b(?:solved|resolved|fixed|unblocked|no longer|(?:has|have|had|were|was|are|is|been)(?: now)?"
+    r"(?: been)? (?:received|granted|cleared|delivered|provided|approved|signed|restored|"
+    r"available)|"
+    r"arrived|(?:we|i)(?: now)? (?:got|have|received)|done|finished|completed|works? again|"
+    r"is back)\b|"
+    r"(?:已经?|都|全部|终于|刚刚?)[^，。,]{0,8}(?:解决|修复|就绪|到位|拿到|收到|下发|解除|恢复|"
+    r"完成|签署|签字|批准|通过|提供|做完|跑完|搞定)|"
+    r"(?:解决|修复|拿到|收到|解除|恢复|到位|完成|做完|搞定|通过)了|不再(?:阻塞|卡)"
+)
+_NOT_SOLVED = (
+    r"\b(?:not|n't|never|yet to be|un)\s*(?:yet |been |fully |really )*(?:solved|resolved|fixed|"
+    r"unblocked|received|done|finished|completed|arrived|granted|delivered|available)\b|"
+    r"\b(?:once|when|until|after|if|as soon as|will be|to be|must be|should be|can be|unless|"
+    r"before|"
+    r"need(?:s)? to be|hope(?:fully)?)\b|"
+    r"没有?(?:完全)?(?:解决|修复|完成|拿到|收到)|未(?:能)?(?:解决|修复|完成|拿到|收到|到位)|"
+    r"尚未|还没|如果|等|待|一旦|"
+    r"希望|争取|尽快|之前|才能|是否|怎么|如何"
+)
+_GOES_AHEAD = (
+    r"\b(?:will|'ll|going to|start(?:ed|ing|s)?|begin(?:ning|s)?|began|implement(?:ed|ing|s)?|"
+    r"deploy(?:ed|ing|s)?|ship(?:ped|ping|s)?|releas(?:ed|e|ing|es)|finish(?:ed|ing)?|"
+    r"complet(?:ed|e|ing)|merg(?:ed|e|ing)|proceed(?:ed|ing|s)?|go(?:es|ing)? ahead|buil[dt]|"
+    r"building|"
+    r"launch(?:ed|ing|es)?|integrat(?:ed|e|ing)|continu(?:e|ed|ing)|roll(?:ed|ing)? out|"
+    r"connect(?:ed|ing)?|migrat(?:ed|e|ing)|switch(?:ed|ing)?|writ(?:ing|ten)|wrote|added|adding|"
+    r"created|creating|run(?:ning)?|ran|done|went live|go(?:es|ing)? live|let's|enabl(?:ed|e|"
+    r"ing))\b|"
+    r"开始|完成|上线|部署|发布|实现|继续|推进|接入|对接|马上|立即|这就|已经|现在就|着手|合并|"
+    r"启动|将|联调|"
+    r"迁移|切换|提交|编写|写好|做好|搞定|开发|测试|执行|搭建|调用"
+)
+_HOLDS_BACK = (
+    r"\b(?:not|won't|don't|didn't|haven't|hasn't|isn't|aren't|never|no)\b|n't\b|\b(?:if|would|"
+    r"could|"
+    r"should|might|may)\b|不(?:会|能|要|再|可|应|宜|上线|部署|发布|做|开始)|别|没有?|未|如果|"
+    r"若|建议|是否|暂"
+)
+_ACCEPTS = (
+    r"\A\W*(?:on it|will do|got it|sure|understood|ok(?:ay)?,? (?:i'll|will|on it)|i'll (?:do|"
+    r"take)|"
+    r"doing (?:it|that) now|收到|好的|明白|没问题|马上|这就|我来|立刻|了解)"
+)
+
+_SAID = {
+    "en": {
+        "blocker": "goes ahead ({said}) and says nothing of the blocker",
+        "next_action": "does not take up what was to be done next, though the new messages ask it",
+    },
+    "zh": {
+        "blocker": "照常推进（{said}），没有提到这个阻塞",
+        "next_action": "新消息涉及这项后续行动，回复没有接手",
+    },
+}
+
+
+class Ignored(NamedTuple):
+    """A note that a reply did not heed, how much that matters, and why it is said."""
+
+    note: Note
+    level: Literal["replan_required", "warning"]
+    reason: str
+
+
+def ignored(
+    reply: str, new: str, shown: Sequence[Note], agent: str, *, language: str = "en"
+) -> list[Ignored]:
+    """The notes that a reply did not heed, in the order in which they were shown.
+
+    `new` is the text of the messages that it answers, `shown` the notes that its agent was shown.
+    """
+    living = [note for note in shown if note.is_living]
+    said = _SAID.get(language, _SAID["en"])
+    found: list[Ignored] = []
+    if not living:
+        return found
+    answer, asked = _Text(reply), _Text(new)
+    for note in living:
+        if note.kind == "blocker":
+            ahead = _goes_ahead_over(note, answer)
+            if ahead is not None:
+                words = cut_text(" ".join(ahead.text.split()), 60)
+                reason = said["blocker"].format(said=words)
+                found.append(Ignored(note, "replan_required", reason))
+        elif _is_left(note, asked, answer, agent):
+            found.append(Ignored(note, "warning", said["next_action"]))
+    return found
+
+
+class _Text:
+    """A text as it is compared with notes: its sentences, and what each is about."""
+
+    def __init__(self, text: str) -> None:
+        self.sentences = list(split(text))
+        self.words = [of(one.shown) for one in self.sentences]
+        self.all_words = frozenset[str]().union(*self.words)
+        self.folded = visible_text.fold_text(" ".join(one.text for one in self.sentences))
+
+    def with_any(self, wanted: frozenset[str]) -> list[int]:
+        """The places of the sentences that hold one of these words."""
+        return [place for place, words in enumerate(self.words) if words & wanted]
+
+
+def _goes_ahead_over(note: Note, reply: _Text) -> Sentence | None:
+    """The sentence that goes ahead as if the blocker were not there, if there is one."""
+    if not _bears(note, reply) or _names(note, reply.folded):
+        return None
+    about = reply.with_any(of(note.title))
+    near = {place for one in about for place in (one - 1, one, one + 1)}
+    looked_at = [one for place, one in enumerate(reply.sentences) if place in near]
+    if any(_finds(_OPEN, one) or _finds(_SOLVED, one) for one in looked_at):
+        return None
+    for place in about:
+        one = reply.sentences[place]
+        if not one.asks and _finds(_GOES_AHEAD, one) and not _finds(_HOLDS_BACK, one):
+            return one
+    return None
+
+
+def says_solved(notes: Sequence[Note], text: str) -> Iterator[tuple[Note, str]]:
+    """Those of the notes that a text calls solved, each with the sentence that does."""
+    if not notes or not _compiled(_SOLVED).search(text):
+        return
+    said = _Text(text)
+    for note in notes:
+        sentence = _solved(note, said)
+        if sentence is not None:
+            yield note, sentence
+
+
+def _solved(note: Note, text: _Text) -> str | None:
+    wanted = of(note.title)
+    for one, held in zip(text.sentences, text.words, strict=True):
+        bears = shared(wanted, held) >= BEARS or _names(note, visible_text.fold_text(one.text))
+        if bears and not one.asks and _finds(_SOLVED, one) and not _finds(_NOT_SOLVED, one):
+            return one.text.strip()
+    return None
+
+
+def _is_left(note: Note, new: _Text, reply: _Text, agent: str) -> bool:
+    """Whether it is a next action that the new messages ask of the agent, and it does not take."""
+    if note.kind != "next_action" or not _is_for(note, agent) or not _bears(note, new):
+        return False
+    return _solved(note, new) is None and not _takes_up(note, reply)
+
+
+def _takes_up(note: Note, reply: _Text) -> bool:
+    wanted = of(note.title)
+    common = len(wanted & reply.all_words) / len(wanted) if wanted else 0.0
+    accepts = bool(reply.sentences) and _finds(_ACCEPTS, reply.sentences[0])
+    return accepts or common >= TAKEN_UP or _names(note, reply.folded)
+
+
+def _bears(note: Note, text: _Text) -> bool:
+    return shared(of(note.title), text.all_words) >= BEARS
+
+
+def _names(note: Note, folded: str) -> bool:
+    """Whether a text, folded, refers to the note by its id or its title."""
+    names = (visible_text.fold_text(note.id), visible_text.fold_text(note.title).strip(" .。!！"))
+    return any(len(name) >= _SHORTEST_NAME and name in folded for name in names)
+
+
+def _is_for(note: Note, agent: str) -> bool:
+    return not note.owner or visible_text.fold_text(note.owner) == visible_text.fold_text(agent)
+
+
+def _finds(pattern: str, one: Sentence) -> bool:
+    return _compiled(pattern).search(one.shown.replace("’", "'")) is not None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)

@@ -1,0 +1,294 @@
+"""The life of a note: draft, pending_user, approved, archived, and the steps between them.
+
+Each step is taken under the lock of the note's folder, on what its file says then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cache, lru_cache
+from typing import Any, Literal, NamedTuple
+
+from arena_cli.errors import UsageError
+from arena_cli.notes import markdown, model
+from arena_cli.notes.markdown import NoteFault
+from arena_cli.notes.model import Draft, Note, Status
+from arena_cli.notes.staging import Change
+from arena_cli.notes.store import Folder, Make, NoSuchNote
+from arena_cli.util import clock
+from arena_cli.util.text import escape_line
+from arena_cli.workspace import visible_text
+
+Judge = Callable[[Note], Note]
+"""Gives a note as it stands, of a note as its file has it."""
+
+Step = Literal["submit", "approve", "reject", "archive"]
+
+LEGAL: Mapping[Status, tuple[Step, ...]] = {
+    "draft": ("submit", "approve", "archive"),
+    "pending_user": ("approve", "reject", "archive"),
+    "approved": ("archive",),
+    "archived": (),
+}
+"""By status: the steps from there. A draft that is approved is submitted by that."""
+
+_AFTER: Mapping[Step, Status] = {
+    "submit": "pending_user",
+    "approve": "approved",
+    "reject": "draft",
+    "archive": "archived",
+}
+
+
+def check(note: Note, step: Step) -> None:
+    """Raises UsageError where that step is not legal from the status of the note."""
+    if step in LEGAL[note.status]:
+        return
+    legal = LEGAL[note.status]
+    done = "Nothing follows on that." if not legal else f"Legal now: {', '.join(legal)}."
+    if note.status == "approved":
+        done += (
+            " Approved notes are not changed but superseded: "
+            f"`arena knowledge add --supersedes {escape_line(note.id)} TITLE`."
+        )
+    status = f"{note.status} ({note.approval})" if note.approval else note.status
+    raise UsageError(f"{escape_line(note.id)} is {status}: it cannot {_PASSIVE[step]}", done)
+
+
+_PASSIVE: Mapping[Step, str] = {
+    "submit": "be submitted",
+    "approve": "be approved",
+    "reject": "be rejected",
+    "archive": "be archived",
+}
+
+
+def stepping(step: Step, *, by: str, now: datetime, judge: Judge = lambda note: note) -> Make:
+    """Return what takes a step with a note; `judge` tells how it stands.
+
+    What is returned raises UsageError where the step is not legal.
+    """
+    at = clock.format_timestamp(now)
+
+    def stepped(note: Note, text: str) -> str:
+        check(judge(note), step)
+        fields: dict[str, Any] = {"status": _AFTER[step], "updated": at}
+        if step == "approve":
+            fields |= {"approved_by": by, "approved_at": at}
+        return markdown.changed(text, **fields)
+
+    return stepped
+
+
+def superseding(new: str, *, now: datetime, judge: Judge = lambda note: note) -> Make:
+    """Return what archives a note in whose place another stands now. It raises as a step does."""
+
+    def superseded(note: Note, text: str) -> str:
+        check(judge(note), "archive")
+        at = clock.format_timestamp(now)
+        return markdown.changed(text, status="archived", updated=at, superseded_by=new)
+
+    return superseded
+
+
+def take(folder: Folder, id: str, step: Step, *, by: str, now: datetime) -> Note:
+    """Take a step with a note. Raises UsageError where it is not legal, else as `Folder.edit`."""
+    return folder.edit(id, stepping(step, by=by, now=now))
+
+
+NEAR = 92.0  # of 100, by rapidfuzz
+_NEAR_WORD = 70.0  # `use` and `uses`, `colour` and `color`; not `login` and `logout`
+
+# Where no spaces stand between words, each character is one; a sign such as `<` or `€` tells things
+# apart, as do the `++` and `#` of a language's name. Other punctuation does not.
+_WORD = (
+    rf"[{visible_text.UNSPACED}]|(?<!\w)-(?=\d)|"
+    rf"[^\W_{visible_text.UNSPACED}]+(?:\+\+|#(?!\w))?|[<>=≤≥≠±$€£¥%+]"
+)
+_IDLE = frozenset({"a", "an", "the", "的", "了", "吧", "呢", "啊", "呀"})
+
+
+def same_likeness(one: str, other: str) -> bool:
+    """Whether two titles are the same but for case, punctuation and small slips."""
+    ours, theirs = words(one), words(other)
+    if ours == theirs:
+        return True
+    if not ours or not theirs:
+        return False
+    return _near(ours, theirs)
+
+
+@lru_cache(maxsize=16_384)
+def words(title: str) -> tuple[str, ...]:
+    """What of a title counts, in its order; of one that has no words the signs themselves."""
+    folded = visible_text.fold_text(title)
+    found = _word().findall(folded)
+    return tuple(word for word in found if word not in _IDLE) or tuple(found or folded.split())
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    # Such a class takes some milliseconds to compile: not before it is needed.
+    return re.compile(_WORD)
+
+
+def _near(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
+    left, right = _without(ours, theirs), _without(theirs, ours)
+    if len(left) != len(right) or any(char.isdigit() for word in left + right for char in word):
+        return False
+    if [word for word in ours if word not in left] != [
+        word for word in theirs if word not in right
+    ]:
+        return False  # what they share, in another order, says another thing
+    from rapidfuzz import fuzz  # noqa: PLC0415 - few titles come this far
+
+    if fuzz.ratio(" ".join(ours), " ".join(theirs)) < NEAR:
+        return False
+    return all(fuzz.ratio(a, b) >= _NEAR_WORD for a, b in zip(left, right, strict=True))
+
+
+def _without(words: tuple[str, ...], others: tuple[str, ...]) -> list[str]:
+    """The words that the others do not have, each as often as it is missing there."""
+    there = list(others)
+    missing = []
+    for word in words:
+        if word in there:
+            there.remove(word)
+        else:
+            missing.append(word)
+    return missing
+
+
+RULES = "rules"
+"""Who took a note that nobody wrote."""
+
+Told = Container[tuple[str, str]]
+"""(note, message): what is in the trail already."""
+
+_NOTHING: frozenset[tuple[str, str]] = frozenset()
+
+
+Act = Literal["added", "seen", "edited"]
+"""What is done to a note: a file made, or it was seen again, or text added to it."""
+
+Carry = Callable[[Folder, Act, Sequence[Change]], None]
+"""Writes what is done to a note of that folder, with its event."""
+
+
+class Taken(NamedTuple):
+    """A note, and what was done to it; None: nothing, as it was taken from that message before."""
+
+    note: Note
+    act: Act | None
+
+
+def take_taking(  # noqa: PLR0913 - each of them decides where a note goes
+    draft: Draft,
+    known: Iterable[Note],
+    folder: Folder,
+    *,
+    session: str,
+    now: datetime,
+    shared: Folder | None = None,
+    language: str = "en",
+    told: Told = _NOTHING,
+    carry: Carry | None = None,
+) -> Taken:
+    """Put what is worth a note into `folder`, or count it with the one of `known` that says it.
+
+    `known` are the notes of `folder` and of `shared`; `session` is where it was seen, "" for none.
+    Doing it again does nothing, as far as files or `told` tell. An approved note is only counted,
+    its text stays. `carry` writes it. Raises as `Folder.add`, UsageError where there is no title.
+    """
+    draft = titled(draft)
+    alike = [note for note in known if same(note, draft)]
+    before = next((note for note in alike if _came_from(note, draft, session)), None)
+    if before is not None:
+        return Taken(before, None)
+    current = [note for note in alike if note.status != "archived"]
+    for note in sorted(current, key=lambda note: (note.is_shared and not folder.shared, note.id)):
+        home = shared if note.is_shared and not folder.shared else folder
+        if home is None:
+            continue
+        if draft.source is not None and (note.id, draft.source) in told:
+            return Taken(note, None)
+        try:
+            return _seen(
+                note, draft, home, session=session, now=now, language=language, carry=carry
+            )
+        except NoSuchNote:
+            continue  # somebody took it away meanwhile
+        except NoteFault:
+            return Taken(note, None)  # somebody is writing it; whoever reads it next tells so
+    if draft.by == RULES and model.of(draft.kind) and not draft.body:
+        draft = draft._replace(body=draft.title)  # else the file held headings alone
+    put = None if carry is None else lambda changes: carry(folder, "added", changes)
+    note = folder.add(draft, session=session, now=now, language=language, carry=put)
+    return Taken(note, "added")
+
+
+def titled(draft: Draft) -> Draft:
+    """The draft with a title in one line: its own, else the first line of its text.
+
+    Raises UsageError where there is neither.
+    """
+    first = next((line for line in draft.body.splitlines() if line.strip(" #")), "")
+    title = model.line(draft.title) or model.line(first.strip(" #"))
+    if not title:
+        raise UsageError("a note needs a title", "say in a few words what is to be remembered")
+    return draft._replace(title=model.short(title))
+
+
+def same(note: Note, draft: Draft) -> bool:
+    """Whether a note says what a draft says: of its kind, by its title."""
+    return note.kind == draft.kind and same_likeness(note.title, draft.title)
+
+
+def _came_from(note: Note, draft: Draft, session: str) -> bool:
+    """Whether the note was made of the same message: of this session, as ids count in each."""
+    if draft.source is None or note.source != draft.source:
+        return False
+    return not note.is_shared or note.related_sessions[:1] == [session]
+
+
+def _seen(
+    note: Note,
+    draft: Draft,
+    home: Folder,
+    *,
+    session: str,
+    now: datetime,
+    language: str,
+    carry: Carry | None,
+) -> Taken:
+    """Count the note as seen again, with what the draft says beyond it."""
+    at = clock.format_timestamp(now)
+    grown = False
+
+    def more(current: Note, text: str) -> str:
+        nonlocal grown
+        sessions = current.related_sessions
+        if session and session not in sessions:
+            sessions = [*sessions, session]
+        fields = {"occurrences": current.occurrences + 1, "related_sessions": sessions}
+        if current.status == "approved":
+            return markdown.changed(text, **fields)
+        grown = draft.by != RULES and _is_new(draft.body, text)
+        if grown:
+            heading = model.added(at[:10], model.line(draft.by), language)
+            text = markdown.appended(text, heading, model.valid(draft.body))
+        return markdown.changed(text, **fields, updated=at)
+
+    def put(changes: Sequence[Change]) -> None:
+        assert carry is not None
+        carry(home, "edited" if grown else "seen", changes)
+
+    result = home.edit(note.id, more, put if carry is not None else None)
+    return Taken(result, "edited" if grown else "seen")
+
+
+def _is_new(more: str, text: str) -> bool:
+    """Whether a text says something that does not stand in another, line ends apart."""
+    return " ".join(more.split()) not in " ".join(text.split())

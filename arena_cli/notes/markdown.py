@@ -1,0 +1,297 @@
+"""A note's file as text: read, written anew, and changed where every other byte stays.
+
+A file begins with its front matter: YAML between two lines `---`. One without is a note all the
+same, of the kind that its name says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic import Field
+
+from arena_cli.errors import Fault, FileFaults
+from arena_cli.notes.model import CATEGORIES, KINDS, Kind, Note, Status
+from arena_cli.protocol import Shape
+from arena_cli.util.text import cut_text
+from arena_cli.yamlio import dump, loader, nodes
+from arena_cli.yamlio.document import Fragment
+
+LONGEST_BODY = 65_536
+"""Characters of a note's text that are read; its file may hold more, and is kept as it is."""
+
+_RULE = re.compile(r"---[ \t]*(\r\n|\n|\r|\Z)")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
+_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
+_LINE_ENDS = "\r\n"
+_BOM = "\ufeff"
+
+
+class NoteFault(FileFaults):
+    """A note's file cannot be read; `file`, `line`, `what` and `mend` are of its first fault."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__(faults)
+        first = self.faults[0]
+        self.file, self.line, self.what, self.mend = first.file, first.line, first.what, first.mend
+
+
+class _Front(Shape):
+    """What the front matter may say; other keys are left alone."""
+
+    title: str | None = None
+    kind: Kind | None = None
+    status: Status = "draft"
+    importance: float = Field(default=0.5, ge=0, le=1)
+    tags: list[str] = []
+    owner: str = ""
+    created: str = ""
+    updated: str = ""
+    source: str | None = None
+    related_sessions: list[str] = []
+    occurrences: int = Field(default=1, ge=1)
+    approved_by: str = ""
+    approved_at: str = ""
+    supersedes: str = ""
+    superseded_by: str = ""
+
+
+# What else there is stands in a new file only where it says something.
+_ALWAYS = frozenset(
+    {"title", "kind", "status", "importance", "tags", "created", "updated"}
+    | {"related_sessions", "occurrences"}
+)
+
+# What an act on a note sets, whatever its text has become meanwhile.
+_STANDING = {"status", "updated", "approved_by", "approved_at", "superseded_by"}
+_STANDING |= {"occurrences", "related_sessions"}
+
+
+class _Parts(NamedTuple):
+    """A file's text: `before` is up to its first YAML, `after` from the closing `---` on."""
+
+    before: str
+    front: str | None
+    after: str
+    body: str
+    newline: str
+
+
+def decoded(raw: bytes, file: str, *, is_cut: bool = False) -> str:
+    """The bytes of a note as text, its byte order mark included; `is_cut`: there are more.
+
+    Raises NoteFault where they are not UTF-8.
+    """
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if is_cut and error.end == len(raw) and len(raw) - error.start < 4:
+            return raw[: error.start].decode("utf-8")
+        line = raw.count(b"\n", 0, error.start) + 1
+    name, _ = loader.guess_encoding(raw)
+    like = f"; it looks like {name}" if name else ""
+    raise NoteFault([Fault(file, line, "", f"is not UTF-8{like}", "save the file as UTF-8")])
+
+
+def parse(text: str, *, id: str, file: str) -> Note:
+    """The note in a file's text. `file` is its path within the workspace.
+
+    Raises NoteFault with file and line where its front matter cannot be read.
+    """
+    parts = _split(text, file)
+    front = _front(parts.front, file) if parts.front is not None else _Front()
+    body = parts.body
+    if len(body) > LONGEST_BODY:
+        body = cut_text(body, LONGEST_BODY)
+    return Note(
+        id=id,
+        file=file,
+        title=(front.title or "").strip() or _title(body, id),
+        kind=front.kind or _kind(id),
+        body=body,
+        **front.model_dump(exclude={"title", "kind"}),
+    )
+
+
+def is_cut(note: Note, text: str) -> bool:
+    """Whether the whole text of its file has more than was read of it."""
+    return len(_split(text, note.file).body) > len(note.body)
+
+
+def written(note: Note) -> str:
+    """The text of a new file for this note."""
+    fields: dict[str, Any] = {}
+    for key in _Front.model_fields:
+        value = getattr(note, key)
+        if value or key in _ALWAYS:
+            fields[key] = value
+    front = "".join(f"{_entry(key, value)}\n" for key, value in fields.items())
+    body = note.body.strip(_LINE_ENDS)
+    return f"---\n{front}---\n" + (f"\n{body}\n" if body else "")
+
+
+def changed(text: str, **fields: Any) -> str:
+    """The text with these fields of its front matter set, and every other byte as it was.
+
+    A text without front matter gets one. Raises NoteFault where it cannot be read, or where it is
+    written in a way that cannot be changed.
+    """
+    parts = _split(text, "note")
+    if parts.front is None:
+        lines = "".join(f"{_entry(key, value)}\n" for key, value in fields.items())
+        made = f"---\n{lines}---\n".replace("\n", parts.newline)
+        return parts.before + made + parts.after
+    front = parts.front
+    for key, value in fields.items():
+        front = _with_field(front, key, value, parts.newline)
+    result = parts.before + front + parts.after
+    said = _front(front, "note").model_dump()
+    wrong = [key for key, value in fields.items() if said[key] != value and (said[key] or value)]
+    if wrong:
+        what = f"its front matter is written in a way in which `{wrong[0]}` cannot be set"
+        raise NoteFault([Fault("note", 1, wrong[0], what, "write one `key: value` a line")])
+    return result
+
+
+def appended(text: str, heading: str, more: str) -> str:
+    """The text with more of it at its end, under a heading; every byte of it as it was."""
+    newline = _split(text, "note").newline
+    gap = "" if text.endswith(("\n\n", "\r\n\r\n")) else "\n"
+    if not text.endswith(("\n", "\r")):
+        gap = "\n\n"
+    added = f"{gap}## {heading}\n\n{more.strip(_LINE_ENDS)}\n"
+    return text + added.replace("\n", newline)
+
+
+def standing_of(text: str) -> dict[str, Any]:
+    """Return what the front matter says of where the note stands. Raises NoteFault."""
+    front = _split(text, "note").front
+    if front is None:
+        return {}
+    return _front(front, "note").model_dump(exclude_unset=True, include=_STANDING)
+
+
+def body_of(text: str) -> str:
+    """All that stands after the front matter. Raises NoteFault where that is never closed."""
+    return _split(text, "note").body
+
+
+def _split(text: str, file: str) -> _Parts:
+    bom = _BOM if text.startswith(_BOM) else ""
+    first = _LINE.match(text)
+    newline = "\r\n" if first and first.group().endswith("\r\n") else "\n"
+    opened = _RULE.match(text, len(bom))
+    if opened is None:
+        return _Parts(bom, None, text[len(bom) :], text[len(bom) :], newline)
+    closed = _closing(text, opened.end())
+    if closed is None:
+        what = "the front matter that begins here is never closed"
+        mend = "close it with a line `---`, or take the first line away"
+        raise NoteFault([Fault(file, 1, "", what, mend)])
+    start, end = closed
+    body = text[end:]
+    # The empty line that parts the two is no part of the text.
+    body = body.removeprefix(newline)
+    return _Parts(text[: opened.end()], text[opened.end() : start], text[start:], body, newline)
+
+
+def _closing(text: str, start: int) -> tuple[int, int] | None:
+    """Where the line `---` begins and ends that closes the front matter."""
+    at = start
+    while at < len(text):
+        found = _RULE.match(text, at)
+        if found:
+            return at, found.end()
+        line = _LINE.match(text, at)
+        at = line.end() if line else len(text)
+    return None
+
+
+def _front(front: str, file: str) -> _Front:
+    # The line `---` before it counts, so that faults have the lines of the file.
+    document = loader.parse("\n" + front, file)
+    data = document.data
+    if isinstance(data, dict):
+        data = {key: value for key, value in data.items() if value is not None}
+    instance, faults = loader.validate_merged(data, _Front, [Fragment(document)])
+    told = [*document.faults, *faults]
+    if told or instance is None:
+        raise NoteFault(told)
+    return instance
+
+
+def _kind(id: str) -> Kind:
+    folder, slash, _ = id.partition("/")
+    if slash:
+        return next((kind for kind, name in CATEGORIES.items() if name == folder), "reference")
+    prefix = id.partition("-")[0]
+    return next((kind for kind in KINDS if kind == prefix), "reference")
+
+
+def _title(body: str, id: str) -> str:
+    heading = _HEADING.search(body[:4096])
+    if heading:
+        return heading[1].strip()
+    name = id.rpartition("/")[2]
+    prefix, dash, rest = name.partition("-")
+    return (rest if dash and prefix in KINDS else name).replace("-", " ")
+
+
+def _entry(key: str, value: Any) -> str:
+    return f"{key}: {_value(key, value)}"
+
+
+def _value(key: str, value: Any, *, in_flow: bool = False) -> str:
+    """The value as it stands after its key, in one line."""
+    entry = dump.dump_yaml({key: value})
+    shown = entry.removeprefix(f"{key}:").strip()
+    # A text such as `“yes”` is plain YAML, and looks like a slip to whoever reads it.
+    if "\n" in shown or in_flow or loader.parse(entry, "").faults:
+        return json.dumps(value, ensure_ascii=False)
+    return shown
+
+
+def _with_field(front: str, key: str, value: Any, newline: str) -> str:
+    root = nodes.compose(front)
+    in_flow = isinstance(root, yaml.MappingNode) and bool(root.flow_style)
+    found = _place(root, key)
+    if found:
+        start, end = (_offset(front, *at) for at in found)
+        end = start + len(front[start:end].rstrip(_LINE_ENDS))  # a `|` text holds its last line end
+        gap = "" if front[start - 1 : start].isspace() else " "
+        return f"{front[:start]}{gap}{_value(key, value, in_flow=in_flow)}{front[end:]}"
+    if not value:
+        return front
+    if in_flow and root is not None:
+        end = _offset(front, root.end_mark.line, root.end_mark.column) - 1
+        entry = f"{key}: {_value(key, value, in_flow=True)}"
+        return f"{front[:end]}{', ' if root.value else ''}{entry}{front[end:]}"
+    return f"{front}{_entry(key, value)}{newline}"
+
+
+def _place(root: yaml.Node | None, key: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Line and column, from 0, where the value of that key starts, and where it ends."""
+    for name, node in root.value if isinstance(root, yaml.MappingNode) else ():
+        if isinstance(name, yaml.ScalarNode) and name.value == key:
+            last = node
+            while isinstance(last, yaml.CollectionNode) and not last.flow_style and last.value:
+                item = last.value[-1]
+                last = item[1] if isinstance(item, tuple) else item
+            begins = node.start_mark
+            is_block = isinstance(node, yaml.CollectionNode) and not node.flow_style
+            at = name.end_mark if is_block else begins
+            column = at.column + 1 if is_block else at.column  # after its colon
+            return (at.line, column), (last.end_mark.line, last.end_mark.column)
+    return None
+
+
+def _offset(text: str, line: int, column: int) -> int:
+    at = 0
+    for _ in range(line):
+        found = _LINE.match(text, at)
+        at = found.end() if found else len(text)
+    return min(at + column, len(text))

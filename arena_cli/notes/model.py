@@ -1,0 +1,212 @@
+"""A note of knowledge: its front matter, and its text.
+
+A session's notes are its own; shared ones are every session's. A note's id is its file without
+`.md`: `decision-auth` in a session's `knowledge` folder, `decisions/auth` among the shared ones.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, get_args
+
+from pydantic import Field
+
+from arena_cli.protocol import Shape
+from arena_cli.util.text import clean_text, cut_text, is_device_name
+from arena_cli.workspace.models import NoteKind
+
+Kind = NoteKind
+Status = Literal["draft", "pending_user", "approved", "archived"]
+Category = Literal["pits", "patterns", "decisions", "solutions"]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+CATEGORIES: dict[Kind, Category] = {
+    "pit": "pits",
+    "pattern": "patterns",
+    "decision": "decisions",
+    "solution": "solutions",
+}
+"""The kinds that can be shared, and the folder of each."""
+
+PINNING_KINDS: frozenset[Kind] = frozenset({"decision", "requirement"})
+PINNING_IMPORTANCE = 0.8
+
+
+class Draft(NamedTuple):
+    """What is worth a note, before it has a file: found in a message, or given by a person.
+
+    `by` is the id of an agent or a human, or `rules`; `source` the id of the message. `importance`
+    runs from 0 to 1.
+    """
+
+    kind: Kind
+    title: str
+    body: str = ""
+    by: str = ""
+    source: str | None = None
+    importance: float = 0.5
+    tags: tuple[str, ...] = ()
+    owner: str = ""
+    supersedes: str = ""
+
+
+class Note(Shape):
+    """A note as its file has it. Times are ISO 8601 in UTC; `importance` runs from 0 to 1.
+
+    `source` is the id of the message that it comes from, in the session that comes first in
+    `related_sessions`. `occurrences` counts how often the same was seen. `superseded_by` is the id
+    of the note that stands in its place, `supersedes` that of the note in whose place it comes once
+    it is approved. `body` is the text after the front matter, as it stands.
+    `file` is the path of the file within the workspace, with `/`. `approval` says what is wrong
+    with the approval that the file claims (`memory.approval`); `status` is then what counts.
+    """
+
+    id: str
+    file: str
+    title: str
+    kind: Kind
+    status: Status = "draft"
+    importance: float = Field(default=0.5, ge=0, le=1)
+    tags: list[str] = []
+    owner: str = ""
+    created: str = ""
+    updated: str = ""
+    source: str | None = None
+    related_sessions: list[str] = []
+    occurrences: int = 1
+    approved_by: str = ""
+    approved_at: str = ""
+    supersedes: str = ""
+    superseded_by: str = ""
+    approval: str = Field(default="", exclude_if=lambda value: not value)
+    body: str = ""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it belongs to the workspace, not to one session."""
+        return "/" in self.id
+
+    @property
+    def standing(self) -> str:
+        """Its status as people are shown it, with what is wrong with an approval that it claims."""
+        if self.approval and self.status == "draft":
+            return f"draft ({self.approval})"
+        return self.approval or self.status
+
+    @property
+    def session(self) -> str:
+        """The session in whose folder it lies; "" for a shared one."""
+        return "" if self.is_shared else "".join(self.file.split("/")[-3:-2])
+
+    @property
+    def is_living(self) -> bool:
+        """Whether it still counts: it was neither put away nor superseded."""
+        return self.status != "archived" and not self.superseded_by
+
+    @property
+    def pins(self) -> bool:
+        """Whether the message that it comes from is always shown."""
+        worth = self.kind in PINNING_KINDS or self.importance >= PINNING_IMPORTANCE
+        return worth and self.status != "archived" and self.source is not None
+
+
+_SECTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "en": {
+        "pit": ("Problem", "Root cause", "Solution", "Prevention"),
+        "decision": ("Decision", "Context", "Consequences"),
+        "solution": ("Solution", "Problem", "How it was checked"),
+        "pattern": ("Pattern", "When to use it", "Example"),
+        "blocker": ("Blocker", "What it blocks", "What would solve it"),
+    },
+    "zh": {
+        "pit": ("问题", "根本原因", "解决办法", "如何预防"),
+        "decision": ("决定", "背景", "影响"),
+        "solution": ("解决办法", "问题", "如何验证"),
+        "pattern": ("做法", "适用情形", "示例"),
+        "blocker": ("阻碍", "受阻的工作", "解除条件"),
+    },
+}
+
+_ADDED = {"en": "Added {date} by {who}", "zh": "{date} 由 {who} 补充"}
+_HEADING = re.compile(r"^#{1,6}[ \t]", re.MULTILINE)
+
+
+def of(kind: Kind, language: str = "en") -> tuple[str, ...]:
+    """The headings of a note of that kind; most kinds have none."""
+    return _SECTIONS.get(language, _SECTIONS["en"]).get(kind, ())
+
+
+def body(kind: Kind, text: str, language: str = "en") -> str:
+    """The text of a new note of that kind: in its first section, if it has no headings itself."""
+    names = of(kind, language)
+    text = text.strip("\n")
+    if not names or _HEADING.search(text):
+        return text
+    first, *others = (f"## {name}" for name in names)
+    return "\n\n".join([first, *([text] if text.strip() else []), *others])
+
+
+def added(date: str, who: str, language: str = "en") -> str:
+    """The heading under which more is added to a note that is there."""
+    return _ADDED.get(language, _ADDED["en"]).format(date=date, who=who)
+
+
+MOST_BYTES = 120  # of UTF-8: 40 Chinese characters; leaves room for the kind and a number
+
+NOTHING = "note"
+
+
+def of_slugs(title: str) -> str:
+    """The title as part of a file name: letters, digits and marks, with `-` between words."""
+    normal = unicodedata.normalize("NFC", unicodedata.normalize("NFC", title).lower())
+    kept = "".join(map(_kept, normal))
+    words = [word for word in kept.split("-") if word]
+    slug = "-".join(words)
+    short = slug.encode("utf-8")[:MOST_BYTES].decode("utf-8", "ignore")
+    slug = cut_text(slug, len(short)).strip("-") or NOTHING
+    return f"{NOTHING}-{slug}" if is_device_name(slug) else slug
+
+
+def folded(name: str) -> str:
+    """Equal for names that some file system takes for one."""
+    return name.lower() if name.isascii() else unicodedata.normalize("NFC", name).casefold()
+
+
+def all_folded(names: Sequence[str]) -> list[str]:
+    """Each of the names folded; as one text they fold ten times as fast as one by one."""
+    return folded("\0".join(names)).split("\0") if names else []  # no name of a file holds a NUL
+
+
+def _kept(char: str) -> str:
+    if char == "_" or unicodedata.category(char)[0] in "LNM":
+        return char
+    # What joins letters, or cannot be seen, is left out; all else parts words.
+    return "" if unicodedata.category(char) in ("Cf", "Cs", "Cc") and not char.isspace() else "-"
+
+
+LONGEST_TITLE = 200  # characters
+
+
+def line(text: str) -> str:
+    """One line of a front matter: valid, without controls, single spaces."""
+    kept = (
+        " " if char.isspace() or unicodedata.category(char) == "Cc" else char
+        for char in clean_text(text)[0]
+    )
+    return " ".join("".join(kept).split())
+
+
+def short(title: str) -> str:
+    """A title that is not too long for a list."""
+    if len(title) <= LONGEST_TITLE:
+        return title
+    return cut_text(title, LONGEST_TITLE - 1).rstrip() + "…"
+
+
+def valid(text: str) -> str:
+    """A text that can be written, with `\\n` as its line ends."""
+    return clean_text(text)[0].replace("\r\n", "\n").replace("\r", "\n")

@@ -1,0 +1,585 @@
+"""A folder of notes: a session's, or the workspace's shared ones.
+
+Readers take no lock. Whoever writes holds the folder's, reads the file again under it, and puts
+whole files there only, so that two writers lose nothing and a hand edit is never overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import stat
+import threading
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from fasteners import InterProcessLock
+
+from arena_cli.errors import DiskRefused, Fault, SessionBusy, UsageError
+from arena_cli.notes import markdown, model, staging
+from arena_cli.notes.markdown import NoteFault
+from arena_cli.notes.model import CATEGORIES, Draft, Note
+from arena_cli.notes.staging import Carry, Change, StagedFile
+from arena_cli.util import clock
+from arena_cli.util.files import (
+    LINK_HINT,
+    LinkRefused,
+    check_no_link,
+    check_regular,
+    make_file,
+    make_own_folder,
+    open_binary,
+    read_regular,
+    remove_leftovers,
+    replace_file,
+    suggest_fix,
+    sync_folders,
+)
+from arena_cli.util.text import escape_line
+
+
+class _Seen(NamedTuple):
+    """The names of a folder that fold to others, folded, and when the folder changed last."""
+
+    mtime_ns: int
+    odd: frozenset[str]
+
+
+class Names:
+    """The names in some folders that a new one may not be like.
+
+    A name that is written as it folds is asked of the file system. The others, which people give,
+    are listed once, and again only after somebody else wrote there: listing 10,000 takes longer
+    than all else of a note.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[Path, _Seen] = {}
+
+    def unused(self, stem: str, suffix: str, folder: Path) -> str:
+        """The stem, or the stem and a number, that no file there has in any spelling."""
+        self._look(folder)
+        name, count = stem, 1
+        while self._is_taken(name + suffix, folder):
+            count += 1
+            name = f"{stem}-{count}"
+        return name
+
+    def wrote(self, folder: Path) -> None:
+        """A file was put there, of an unused name, under the lock; nobody else did."""
+        if folder in self._seen:
+            self._seen[folder] = self._seen[folder]._replace(mtime_ns=_mtime(folder))
+
+    def _look(self, folder: Path) -> None:
+        mtime_ns = _mtime(folder)
+        if folder not in self._seen or self._seen[folder].mtime_ns != mtime_ns:
+            there = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names, many
+            self._seen[folder] = _Seen(mtime_ns, _odd(there))
+
+    def _is_taken(self, name: str, folder: Path) -> bool:
+        folded = model.folded(name)
+        if folded in self._seen[folder].odd:
+            return True
+        return any(os.path.lexists(folder / one) for one in {name, folded})
+
+
+def _odd(names: list[str]) -> frozenset[str]:
+    pairs = zip(names, model.all_folded(names), strict=True)
+    return frozenset(fold for name, fold in pairs if name != fold)
+
+
+def _mtime(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except FileNotFoundError:
+        return -1
+
+
+NAME = ".lock"
+WAIT_S = 30.0
+
+_POLL_S = 0.01
+
+# The operating system's locks are a process's own; its threads take turns by this.
+_turn = threading.RLock()
+
+
+@contextlib.contextmanager
+def held(folder: Path, shown: str, *, below: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is made if need be; people know it as `shown`.
+
+    `below` is the workspace, as `ownfiles` wants it.
+
+    Raises SessionBusy or DiskRefused.
+    """
+    with _turn:
+        try:
+            make_own_folder(folder, below=below)
+            make_file(folder / NAME, below=below)
+            lock = InterProcessLock(folder / NAME)
+            got = lock.acquire(blocking=True, delay=_POLL_S, max_delay=_POLL_S, timeout=WAIT_S)
+        except (OSError, threading.ThreadError) as error:
+            raise refused(shown, error) from error
+        if not got:
+            raise SessionBusy(
+                f"{shown} is busy: another arena writes notes there (waited {WAIT_S:g} s)"
+            )
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def refused(shown: str, error: Exception) -> DiskRefused:
+    """What is told where the disk does not take a write."""
+    what = getattr(error, "strerror", None) or error
+    hint = suggest_fix(error, "Free space or rights there.")
+    return DiskRefused(f"{shown}: could not write: {what}", hint)
+
+
+SUFFIX = ".md"
+
+MOST_BYTES = 4 * markdown.LONGEST_BODY + 65_536
+"""Bytes of a file that are read to show or find it, its front matter included."""
+
+DEEPEST = 8
+"""Folders below a category in which notes are looked for."""
+
+Make = Callable[[Note, str], str]
+"""Gives the new text of a note's file, of the note and the text that it has."""
+
+_AGAIN = 20  # times that a file is read again because somebody saved it meanwhile
+
+
+class Entry(NamedTuple):
+    """A note's file as the folder lists it; `size` in bytes."""
+
+    id: str
+    place: str | Path
+    mtime_ns: int
+    size: int
+
+    @property
+    def path(self) -> Path:
+        """Where the file lies."""
+        return Path(self.place)
+
+
+class NoSuchNote(UsageError):
+    """No note has that id, or its file was taken away."""
+
+
+class Folder:
+    """The notes in one folder; `workspace` is the root that nothing may lead out of.
+
+    `problems` are what the last `entries` found that is no note, or looks like another. With
+    `sync` what is written is on the disk: each file at once, the names in folders after `settle`.
+    """
+
+    def __init__(self, path: Path, workspace: Path, *, shared: bool, sync: bool = False) -> None:
+        self.path = path
+        self.workspace = workspace
+        self.shared = shared
+        self.sync = sync
+        self.problems: list[Fault] = []
+        self._unsettled: dict[Path, None] = {}
+        self._swept: set[Path] = set()
+        self._names = Names()
+
+    def entries(self) -> list[Entry]:
+        """Its notes in the order of their ids; none where it is missing."""
+        self.problems = []
+        found: dict[str, Entry] = {}
+        for prefix, folder in self._folders():
+            if not self._is_inside(folder):
+                continue
+            files = self._files(folder)
+            for name, file in sorted(files.items()):
+                spelt = prefix + name
+                note = spelt if spelt.isascii() else unicodedata.normalize("NFC", spelt)
+                # Of two that are one name when composed, the composed one has it.
+                if note != spelt and (note.removeprefix(prefix) in files or note in found):
+                    note = spelt
+                found[note] = Entry(note, *file)
+        listed = sorted(found.values())
+        self._tell_alike(listed)
+        self._tell_huge(listed)
+        return listed
+
+    def read(self, id: str) -> Note:
+        """The note with that id. Raises NoteFault, or NoSuchNote."""
+        path = self._existing(id)
+        shown = self.shown(path)
+        return parsed(beginning(path, shown), id, shown)
+
+    def add(
+        self,
+        draft: Draft,
+        *,
+        session: str,
+        now: datetime,
+        language: str = "en",
+        carry: Carry | None = None,
+        make: Make = lambda _, text: text,
+    ) -> Note:
+        """Add a file for what is worth a note, first seen in that session ("" for none).
+
+        Its headings are in `language`; `make` has the last word on its text. Raises UsageError,
+        SessionBusy or DiskRefused, and what `carry` raises, by which it is written.
+        """
+        folder, prefix, stem = self._home(draft)
+        self._check(folder)
+        with self._held():
+            name = self._names.unused(stem, SUFFIX, folder)
+            path = folder / f"{name}{SUFFIX}"
+            at = clock.format_timestamp(now)
+            note = Note(
+                id=prefix + name,
+                file=self.shown(path),
+                title=model.line(draft.title) or name,
+                kind=draft.kind,
+                importance=_within(draft.importance),
+                tags=list(dict.fromkeys(filter(None, map(model.line, draft.tags)))),
+                owner=model.line(draft.owner),
+                created=at,
+                updated=at,
+                source=draft.source,
+                related_sessions=[session] if session else [],
+                supersedes=draft.supersedes,
+                body=model.body(draft.kind, model.valid(draft.body), language),
+            )
+            text = make(note, markdown.written(note))
+            made = markdown.parse(text, id=note.id, file=note.file)
+            self._carry([Change(path, made.id + SUFFIX, "", text, made)], carry)
+            self._names.wrote(folder)
+        return made
+
+    def whole(self, id: str) -> str:
+        """All of the text of a note's file. Raises as `read`."""
+        path = self._existing(id)
+        return markdown.decoded(_whole(path, self.shown(path))[0], self.shown(path))
+
+    def change(self, id: str, **fields: Any) -> Note:
+        """Set fields of its front matter, all else of its file kept. Raises as `edit`."""
+        return self.edit(id, lambda _, text: markdown.changed(text, **fields))
+
+    def edit(self, id: str, make: Make, carry: Carry | None = None) -> Note:
+        """Put what `make` gives of the note and its file's whole text in the file's place.
+
+        Raises as `edit_all`.
+        """
+        return self.edit_all([(id, make)], carry)[0]
+
+    def edit_all(self, makes: Sequence[tuple[str, Make]], carry: Carry | None = None) -> list[Note]:
+        """Put what each `make` gives of its note in the place of the note's file.
+
+        They are called under the lock, with what the files hold then. `carry` writes the changes.
+        Raises NoteFault, NoSuchNote, SessionBusy or DiskRefused, and what `make` or `carry` raises;
+        if `make` does, the files are as they were.
+        """
+        with self._held():
+            changes = [self._change(name, make) for name, make in makes]
+            self._carry(changes, carry)
+        return [change.note for change in changes]
+
+    def put(self, change: Change) -> None:
+        """Write a change to its file, under the lock, unless somebody edited that meanwhile.
+
+        What was edited keeps its text; the fields of the front matter are set all the same.
+        Raises DiskRefused.
+        """
+        path = change.path
+        try:
+            content = read_regular(path)
+        except FileNotFoundError:
+            content = None
+        except OSError as error:
+            raise refused(self.shown(path), error) from error
+        now = staging.hash_of(content) if content is not None else ""
+        if now == staging.hash_of(change.text.encode("utf-8")):
+            return
+        if now == change.before:
+            self._write(path, change.text)
+        elif content is not None and change.before:
+            with contextlib.suppress(NoteFault):  # it is told where it is read
+                text = markdown.decoded(content, "note")
+                self._write(path, markdown.changed(text, **markdown.standing_of(change.text)))
+
+    def finish(self, files: Sequence[StagedFile], *, is_held: bool = False) -> None:
+        """Write what a process staged that is gone; `is_held`: the caller holds the lock.
+
+        Raises SessionBusy, UsageError or DiskRefused.
+        """
+        with contextlib.nullcontext() if is_held else self._held():
+            for file in files:
+                path = self.path / PurePosixPath(file.file)
+                if self._may_hold(file.file) and self._is_inside(path):
+                    blank = Note(id="", file="", title="", kind="reference")
+                    self.put(Change(path, file.file, file.before, file.text, blank))
+        self.settle()
+
+    def staged(self, change: Change) -> StagedFile:
+        """Return a change as it is staged."""
+        return StagedFile(
+            shared=self.shared, file=change.file, before=change.before, text=change.text
+        )
+
+    def settle(self) -> None:
+        """Have the names of what was written reach the disk, with `sync`. Raises DiskRefused."""
+        folders, self._unsettled = list(self._unsettled), {}
+        try:
+            sync_folders(folders)
+        except OSError as error:
+            raise refused(self.shown(self.path), error) from error
+
+    def shown(self, path: Path) -> str:
+        """A path in it as people are shown it: within the workspace, with `/`."""
+        for root in (self.workspace, self.workspace.resolve()):
+            with contextlib.suppress(ValueError):
+                return path.relative_to(root).as_posix()
+        return path.as_posix()
+
+    def check(self) -> None:
+        """Raises UsageError where a link leads there: nothing is written through one."""
+        self._check(self.path)
+
+    def _folders(self) -> Iterator[tuple[str, Path]]:
+        """Yield each folder of notes, and what the ids of its notes begin with."""
+        if not self.shared:
+            yield "", self.path
+            return
+        for category in sorted(CATEGORIES.values()):
+            yield f"{category}/", self.path / category
+            yield from self._below(f"{category}/", self.path / category, DEEPEST)
+
+    def _below(self, prefix: str, folder: Path, depth: int) -> Iterator[tuple[str, Path]]:
+        """Yield the folders below one, hidden ones apart; no link is followed."""
+        try:
+            with os.scandir(folder) as scan:
+                names = [entry for entry in scan if _is_folder(entry)]
+        except OSError:  # it is missing, or told where its files are listed
+            return
+        for entry in sorted(names, key=lambda entry: entry.name):
+            path = folder / entry.name
+            if entry.is_symlink():
+                mend = "put the notes themselves there"
+                what = "is a link to a folder, which is not followed"
+                self.problems.append(Fault(self.shown(path), 0, "", what, mend))
+            elif depth > 0:
+                yield f"{prefix}{entry.name}/", path
+                yield from self._below(f"{prefix}{entry.name}/", path, depth - 1)
+            else:
+                what, mend = "lies too deep for notes to be read", "move it further up"
+                self.problems.append(Fault(self.shown(path), 0, "", what, mend))
+
+    def _may_hold(self, file: str) -> bool:
+        """Whether a path below it may be that of a note, by its names."""
+        *folders, name = file.split("/")
+        fits = bool(folders) and folders[0] in CATEGORIES.values() if self.shared else not folders
+        names = [*folders, name.removesuffix(SUFFIX)]
+        return fits and all(one and one[0] != "." and not set(one) & set("\\:\0") for one in names)
+
+    def _home(self, draft: Draft) -> tuple[Path, str, str]:
+        """Where a new note goes, what its id begins with, and its name but for a number."""
+        slug = model.of_slugs(draft.title)
+        if not self.shared:
+            return self.path, "", f"{draft.kind}-{slug}"
+        category = CATEGORIES.get(draft.kind)
+        if category is None:
+            kinds = ", ".join(CATEGORIES)
+            raise UsageError(
+                f"a note of the kind {draft.kind} cannot be shared", f"kinds that can: {kinds}"
+            )
+        return self.path / category, f"{category}/", slug
+
+    def _existing(self, id: str) -> Path:
+        """The file of that id. Raises UsageError where there is none, or it leads out."""
+        if self._may_hold(id):
+            path = self.path / f"{id}{SUFFIX}"
+            with contextlib.suppress(OSError):  # no file has so long a name
+                if path.is_file() and self._is_inside(path) and not self._is_linked(path):
+                    return path
+            by_id = {entry.id: entry.path for entry in self.entries()}
+            if id in by_id:
+                return by_id[id]
+        raise NoSuchNote(f"there is no note {escape_line(id)}", "`arena knowledge list` lists them")
+
+    def _is_inside(self, path: Path) -> bool:
+        """Whether a path leads to a place in the workspace; else a problem tells it."""
+        if path.resolve().is_relative_to(self.workspace.resolve()):
+            return True
+        what = "is a link that leads out of the workspace"
+        fault = Fault(self.shown(path), 0, "", what, "put the notes themselves there")
+        self.problems.append(fault)
+        return False
+
+    def _is_linked(self, path: Path) -> bool:
+        """Whether a folder below a category is a link, on the way to a file."""
+        folders = path.relative_to(self.path).parent.parts[1:]
+        above = self.path / path.relative_to(self.path).parts[0]
+        for name in folders:
+            above = above / name
+            if above.is_symlink():
+                return True
+        return False
+
+    def _check(self, path: Path) -> None:
+        try:
+            check_no_link(path, below=self.workspace)
+        except LinkRefused as error:
+            raise UsageError(escape_line(str(error.strerror)), LINK_HINT) from error
+
+    def _files(self, folder: Path) -> dict[str, tuple[str, int, int]]:
+        """The files of notes by name, without its ending: path, time and size of each."""
+        found: dict[str, tuple[str, int, int]] = {}
+        try:
+            with os.scandir(folder) as scan:
+                # In the order in which the disk has them: that is half as long.
+                for file in scan:
+                    if file.name.endswith(SUFFIX) and file.name[0] != ".":
+                        state = self._stat(file, folder)
+                        if state is not None:
+                            place = (file.path, state.st_mtime_ns, state.st_size)
+                            found[file.name[: -len(SUFFIX)]] = place
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            self.problems += _unreadable(self.shown(folder), error).faults
+        return found
+
+    def _stat(self, file: os.DirEntry[str], folder: Path) -> os.stat_result | None:
+        """What the disk knows of a file within the workspace; None where it is none."""
+        try:
+            state = file.stat()
+        except FileNotFoundError:  # it is gone, or a link that leads nowhere
+            return None
+        except OSError as error:
+            self.problems += _unreadable(self.shown(Path(file.path)), error).faults
+            return None
+        if not stat.S_ISREG(state.st_mode):
+            try:
+                check_regular(file.path, state)
+            except OSError as error:
+                self.problems += _unreadable(self.shown(Path(file.path)), error).faults
+            return None
+        return state if not file.is_symlink() or self._is_inside(folder / file.name) else None
+
+    def _tell_alike(self, entries: list[Entry]) -> None:
+        names = [entry.id for entry in entries]
+        folded: dict[str, Entry] = {}
+        for fold, entry in zip(model.all_folded(names), entries, strict=True):
+            other = folded.setdefault(fold, entry)
+            if other is not entry:
+                what = f"has the name of {self.shown(other.path)}, but for letters that look alike"
+                mend = "both are read; rename one of them"
+                self.problems.append(Fault(self.shown(entry.path), 0, "", what, mend))
+
+    def _tell_huge(self, entries: list[Entry]) -> None:
+        what = f"is more than is read of a note: its first {markdown.LONGEST_BODY:,} characters"
+        mend = "part it into several notes, or keep only what matters"
+        self.problems += [
+            Fault(self.shown(entry.path), 0, "", what, mend)
+            for entry in entries
+            if entry.size > MOST_BYTES
+        ]
+
+    def _change(self, id: str, make: Make) -> Change:
+        path = self._existing(id)
+        self._check(path)
+        file = path.relative_to(self.path).as_posix()
+        shown = self.shown(path)
+        for _ in range(_AGAIN):
+            raw, before = _whole(path, shown)
+            text = markdown.decoded(raw, shown)
+            made = _placed(make, markdown.parse(text, id=id, file=shown), text)
+            if _state(path) == before:
+                note = markdown.parse(made, id=id, file=shown)
+                return Change(path, file, staging.hash_of(raw), made, note)
+        raise SessionBusy(f"{shown} is being written to again and again; try later")
+
+    def _carry(self, changes: Sequence[Change], carry: Carry | None) -> None:
+        if carry is not None:
+            carry(changes)
+            return
+        for change in changes:
+            self.put(change)
+        self.settle()
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the folder's lock, made if need be."""
+        self.check()
+        with held(self.path, self.shown(self.path), below=self.workspace):
+            yield
+
+    def _write(self, path: Path, text: str) -> None:
+        try:
+            made = make_own_folder(path.parent, below=self.workspace)
+            if path.parent not in self._swept:
+                self._swept.add(path.parent)
+                remove_leftovers(path.parent, SUFFIX)
+            replace_file(path, text.encode("utf-8"), is_own=True, sync=self.sync)
+        except OSError as error:
+            raise refused(self.shown(path), error) from error
+        if self.sync:
+            self._unsettled |= dict.fromkeys([path.parent, *made])
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.name[0] != "." and entry.is_dir()
+    except OSError:
+        return False
+
+
+def beginning(path: Path, shown: str) -> bytes:
+    """As much of a note's file as is read of it, and a byte more. Raises NoteFault."""
+    try:
+        with open_binary(path) as file:
+            return file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(shown, error) from error
+
+
+def parsed(raw: bytes, id: str, file: str) -> Note:
+    """The note in what `beginning` gives. Raises NoteFault."""
+    text = markdown.decoded(raw[:MOST_BYTES], file, is_cut=len(raw) > MOST_BYTES)
+    return markdown.parse(text, id=id, file=file)
+
+
+def _within(importance: float) -> float:
+    return 0.5 if math.isnan(importance) else min(max(importance, 0.0), 1.0)
+
+
+def _whole(path: Path, shown: str) -> tuple[bytes, tuple[int, int]]:
+    try:
+        state = _state(path)
+        return read_regular(path), state
+    except OSError as error:
+        raise _unreadable(shown, error) from error
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """What differs once somebody saved the file; it is gone: nothing that was there before."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return (0, -1)
+    return stat.st_mtime_ns, stat.st_size
+
+
+def _placed(make: Callable[[Note, str], str], note: Note, text: str) -> str:
+    """What is made of a note's text; a fault in it is told of the note's file."""
+    try:
+        return make(note, text)
+    except NoteFault as fault:
+        moved = [Fault(note.file, one.line, one.field, one.what, one.mend) for one in fault.faults]
+        raise NoteFault(moved) from fault
+
+
+def _unreadable(shown: str, error: OSError) -> NoteFault:
+    return NoteFault([Fault(shown, 0, "", f"cannot be read: {error.strerror or error}")])

@@ -1,0 +1,260 @@
+"""A text as sentences: of what is visible in it, with the words as they were written.
+
+Fenced code, code spans, quoted lines and addresses hold no sentence (`team.visible`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from arena_cli.workspace import visible_text
+from arena_cli.workspace.visible_text import blank_hidden
+
+if TYPE_CHECKING:
+    import sqlite3
+
+
+LONGEST_TEXT = 65_536
+"""So many characters of a text are looked at: nobody writes more of them by hand."""
+
+LONGEST = 400
+"""So many characters of a sentence are looked at."""
+
+_LINE = re.compile(r"[^\r\n]+")
+_END = re.compile(
+    r"(?=[。！？!?；;.\s])(?:"  # what each begins with: so a search takes a third of the time
+    r"[。！？!?；;]+[”’」』）)\"'*_]*\s*|(?<![0-9\s.])(?<!\be\.g)(?<!\bi\.e)(?<!\betc)\.[*_]*\s+|"
+    r"(?<=\w[0-9])\.[*_]*\s+(?=(?-i:[A-Z@＠\u3400-\u9fff]))|"  # a number of a list has one digit
+    r"\s+(?=[@＠]\S{1,40}\s*(?:请|麻烦|please\b)))",  # to somebody else now
+    re.IGNORECASE,
+)
+_WRAPPED = re.compile(r"(?<=[^\s.!?:;。！？：；])[ \t]*\r?\n[ \t]*(?=[a-z])")
+_LEAD = re.compile(
+    r"[\s*_#•·]*(?:(?:[-+*•–—]|[0-9]{1,3}[.)、]|（[0-9一二三四五六七八九十]+）)\s+)?"
+)
+_BULLET = re.compile(r"[0-9一-十•](?![*_])|[-+*•–—]\s")
+_HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]|\s*\*\*[^*\r\n]+\*\*\s*\Z")
+_OPEN_BOX = re.compile(r"\[ \]\s+")
+_DONE_BOX = re.compile(r"\[[xX]\]\s+")
+_QUESTION = re.compile(r"[?？][”’」』）)\"'*_\s]*\Z|[吗呢么][。.!！~…*_\s]*\Z")
+
+
+class Sentence(NamedTuple):
+    """One sentence: `text` as written, `shown` the same without what is not visible.
+
+    Both have the same length. `item`: it begins an item of a list; `box` is what stands in the
+    item's box, None without one. `heading`: it is a line of its own that heads what follows.
+    `goes_on`: it stands in the line of the one before, or in a line that is indented below it.
+    """
+
+    text: str
+    shown: str
+    item: bool = False
+    box: bool | None = None
+    heading: bool = False
+    goes_on: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether it is a question."""
+        return _QUESTION.search(self.shown) is not None
+
+
+def split(text: str) -> Iterator[Sentence]:
+    """The sentences in order; empty ones are left out.
+
+    A line begins a new one, unless it goes on with a small letter.
+    """
+    text = text[:LONGEST_TEXT]
+    shown = blank_hidden(text)
+    for wrapped in reversed(list(_WRAPPED.finditer(shown))):
+        start, end = wrapped.span()
+        blanks = " " * (end - start)
+        shown = shown[:start] + blanks + shown[end:]
+        text = text[:start] + blanks + text[end:]
+    for line in _LINE.finditer(shown):
+        yield from _of_line(text, shown, line.start(), line.end())
+
+
+def _of_line(text: str, shown: str, start: int, end: int) -> Iterator[Sentence]:
+    lead = _LEAD.match(shown, start, end)
+    first = lead.end() if lead else start
+    heading = _HEADING.match(shown, start, end) is not None
+    item = bool(lead and _BULLET.search(lead[0])) and not heading
+    box: bool | None = None
+    for pattern, done in ((_OPEN_BOX, False), (_DONE_BOX, True)):
+        found = pattern.match(shown, first, end)
+        if item and found:
+            first, box = found.end(), done
+    goes_on = shown[start:first][:1].isspace() and not item
+    while first < end:
+        stop = _END.search(shown, first, end)
+        last = min(stop.end() if stop else end, first + LONGEST)
+        if shown[first:last].strip():
+            yield Sentence(text[first:last], shown[first:last], item, box, heading, goes_on)
+        first, item, box, goes_on = (stop.end() if stop else end), False, None, True
+
+
+LONGEST_QUESTION = 20_000
+"""Characters of a text that notes are found for; the rest is not looked at."""
+
+# Words that stand in every text, and tell nothing of what it is about.
+_ENGLISH = frozenset(
+    """
+    a about after again all also am an and any are as at be because been before being between both
+    but by can cannot could d did do does doing done don down during each few for from further get
+    had has have having he her here hers him his how i if in into is it its itself just let ll m me
+    more most must my no nor not now of off on once only or other our out over own please re s same
+    shall she should so some such t than that the their them then there these they this those
+    through to too under until up us ve very was we were what when where whether which while who
+    whom whose why will with would you your
+    """.split()  # noqa: SIM905 - 140 literals are harder to read
+)
+_CHINESE = (
+    "为什么|什么|怎么样|怎么|怎样|如何|哪些|哪个|哪里|哪种|哪儿|多少|多久|是否|是不是|还是|有没有|能不能|"
+    "我们|咱们|你们|他们|它们|这个|那个|这些|那些|这里|那里|一下|一个|请问|可以|应该|"
+    "因为|所以|但是|如果|以及|或者|并且|[的了是吗呢吧啊么]"
+)
+
+
+@cache
+def _runs() -> re.Pattern[str]:
+    # Such a class takes some milliseconds to compile: not before it is needed.
+    return re.compile(f"([{visible_text.UNSPACED}]+)|[^\\W_{visible_text.UNSPACED}]+")
+
+
+@cache
+def _empty() -> re.Pattern[str]:
+    return re.compile(_CHINESE)
+
+
+def of_note(text: str) -> list[str]:
+    """The words of a note's text, in order, each as often as it stands there."""
+    found: list[str] = []
+    for run in _runs().finditer(visible_text.fold_text(text)):
+        word = run.group()
+        if run[1]:
+            found += word
+            found += map("".join, itertools.pairwise(word))
+        elif word not in _ENGLISH:
+            found.append(word)
+    return found
+
+
+def of_question(text: str) -> list[str]:
+    """The words that a question asks for, each once, in order.
+
+    Words that say nothing are left out; so are Chinese ones that are asked with, and single
+    characters of a script without spaces, unless the question has no others.
+    """
+    folded = visible_text.fold_text(text)
+    return _pairs(_empty().sub(" ", folded)) or _pairs(folded) or list(dict.fromkeys(of_note(text)))
+
+
+def _pairs(folded: str) -> list[str]:
+    found: dict[str, None] = {}
+    for run in _runs().finditer(folded):
+        word = run.group()
+        if run[1]:
+            found.update(dict.fromkeys(map("".join, itertools.pairwise(word))))
+        elif word not in _ENGLISH:
+            found[word] = None
+    return list(found)
+
+
+def tag(text: str) -> str:
+    """The form in which two tags are the same."""
+    return " ".join(visible_text.fold_text(text).split()).removeprefix("#")
+
+
+class Stems:
+    """The stems of English words, by the stemmer that SQLite carries (Porter's).
+
+    It works in a temporary table of a connection, which nobody else sees.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        connection.execute("CREATE VIRTUAL TABLE temp.stems USING fts5(w, tokenize='porter ascii')")
+        connection.execute(
+            "CREATE VIRTUAL TABLE temp.stem USING fts5vocab('temp', 'stems', 'instance')"
+        )
+        self._connection = connection
+        self._known: dict[str, str] = {}
+
+    def of(self, words: Iterable[str]) -> list[str]:
+        """The stem of each word; a word that is not English stays as it is."""
+        words = list(words)
+        new = [word for word in set(words) - self._known.keys() if _may_have_a_stem(word)]
+        if new:
+            self._connection.execute("INSERT INTO stems VALUES (?)", (" ".join(new),))
+            rows = self._connection.execute("SELECT term FROM stem ORDER BY offset")
+            self._known.update(zip(new, (stem for (stem,) in rows), strict=True))
+            self._connection.execute("DELETE FROM stems")
+        return [self._known.get(word, word) for word in words]
+
+
+def _may_have_a_stem(word: str) -> bool:
+    return word.isascii() and word.isalpha()
+
+
+_ENDING = re.compile(r"(?:ments?|ations?|ions?|ings?|ers?|ed|es|s|e)\Z")
+_SHORTEST_STEM = 3
+
+_STATE = (
+    r"\b(?:block|blocked|blocker|blocking|blocks|stuck|wait|waiting|waits|missing|lack|lacks|"
+    r"lacking|absent|unavailable|available|pending|open|problem|problems|issue|issues|fail|fails|"
+    r"failed|failing|failure|solve|solved|resolve|resolved|done|finish|finished|complete|"
+    r"completed|still|yet|need|needs|needed|must|should|shall|ready|start|started|next|step|todo|"
+    r"task|tasks|use|used|using|never|without|cannot|currently|now|today|tomorrow|say|says|said|"
+    r"one|two|new|make|made|want|decision|decided|decide|requirement|required|action)\b|"
+    r"还没有?|没有|尚未|仍未|仍然?|仍旧|未能|已经|已被|等待|正在|无法|没法|不能|阻塞|卡住|卡在|缺少|缺失|解决|"
+    r"完成|需要|必须|应当|不得|禁止|下一步|问题|目前|现在|今天|明天|马上|开始|继续|暂停|进行|决定|采用|使用|"
+    r"选用|不再|不要|不是|才能|之前|以后|之后|然后|以及|[被把将与和让请先再也都就到]"
+)
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+@cache
+def _state() -> re.Pattern[str]:
+    return re.compile(_STATE)
+
+
+@lru_cache(maxsize=4096)
+def of(text: str) -> frozenset[str]:
+    """The significant words of a text, folded."""
+    plain = _state().sub(" ", visible_text.fold_text(text))
+    return frozenset(_stem(word) for word in of_question(plain) if _tells(word))
+
+
+def _tells(word: str) -> bool:
+    return len(word) > 1 or not word.isascii()
+
+
+def _stem(word: str) -> str:
+    if not word.isascii() or not word.isalpha():
+        return word
+    stem = _ENDING.sub("", word)
+    return stem if len(stem) >= _SHORTEST_STEM else word
+
+
+def numbers(text: str) -> frozenset[str]:
+    """The numbers in a text, in digits."""
+    return frozenset(_NUMBER.findall(visible_text.fold_text(text)))
+
+
+def shared(wanted: frozenset[str], there: Iterable[str]) -> float:
+    """How much of what is wanted is there, from 0 to 1; 0 where only one of several is."""
+    if not wanted:
+        return 0.0
+    common = len(wanted.intersection(there))
+    return common / len(wanted) if common >= min(2, len(wanted)) else 0.0
+
+
+def likeness(one: frozenset[str], other: frozenset[str]) -> float:
+    """How much two have in common, from 0 to 1 (Dice)."""
+    both = len(one) + len(other)
+    return 2 * len(one & other) / both if both else 0.0

@@ -1,0 +1,405 @@
+"""The protocol between arena and every kind of agent: `AgentInput` in, `AgentOutput` out.
+
+Field names are fixed (docs/adapters.md). All shapes are frozen: what was shown or said is never
+changed, only written anew. What an agent sends beside the known fields is kept in `metadata`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+AuthorType = Literal["human", "agent", "system"]
+Invocation = Literal["must_reply", "may_reply"]
+MessageKind = Literal["chat", "task", "system", "file", "code"]
+Role = Literal["user", "assistant", "system"]
+Status = Literal[
+    "idle",
+    "analyzing",
+    "reading_memory",
+    "calling_tool",
+    "generating",
+    "reviewing",
+    "waiting",
+    "done",
+    "error",
+    "timeout",
+]
+
+TRUE_WORDS = frozenset({"true", "1", "yes", "y", "是"})
+FALSE_WORDS = frozenset({"false", "0", "no", "n", "否"})
+
+
+class Shape(BaseModel):
+    """A frozen record; its schema is built at first use, so that importing it costs little."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True, extra="ignore")
+
+
+class StatusEvent(Shape):
+    """An agent's current activity. `progress` runs from 0 to 1."""
+
+    status: Status
+    detail: str = ""
+    progress: float | None = Field(default=None, ge=0, le=1)
+
+
+class Attachment(Shape):
+    """A file that goes with a message.
+
+    On its way in or out `data` holds the content (text; base64 for an image). In a transcript and
+    in an `AgentInput` the content is at `path` (relative to the workspace), `size` in bytes.
+    """
+
+    type: Literal["file", "code", "json", "image"] = "file"
+    name: str
+    data: Any = None
+    path: str | None = None
+    size: int | None = None
+    sha256: str | None = None
+
+    def picture(self) -> bytes | None:
+        """Return the content of an image that comes as base64; None for all else."""
+        if self.type != "image" or not isinstance(self.data, str):
+            return None
+        import base64  # noqa: PLC0415 - few messages carry a picture
+
+        try:
+            return base64.b64decode(self.data, validate=True)
+        except ValueError:
+            return None
+
+
+class StructuredContent(Shape):
+    """A part of a message that is data, not prose; the timeline draws each type."""
+
+    type: Literal[
+        "task_list", "code_block", "architecture_diagram", "diff", "approval_request", "note"
+    ]
+    data: Any = None
+
+
+# No call costs more, in US dollars: a million tokens cost at most some hundreds.
+MOST_COST_USD = 10_000.0
+COST_NOT_TAKEN = "cost_not_taken"
+"""The key of a reply's metadata that has the cost which its agent gave and nobody believes."""
+
+
+class Usage(Shape):
+    """Tokens and money of one call or of many. `cost_usd` None: not known, which is not free."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float | None = None
+    estimated: bool = False
+
+    @field_validator(
+        "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", mode="after"
+    )
+    @classmethod
+    def _at_least_none(cls, count: int) -> int:
+        return max(0, count)
+
+    def model_post_init(self, context: Any, /) -> None:  # noqa: ARG002 - given by pydantic
+        """Set aside a cost that is no sum of money: NaN, infinite, negative."""
+        cost = self.cost_usd
+        if cost is not None and not 0 <= cost < math.inf:
+            self.__dict__.update(cost_usd=None, refused_cost=cost)
+
+    @cached_property
+    def refused_cost(self) -> float | None:
+        """The cost that was set aside; None if there was none."""
+        return None
+
+    def of_one_call(self) -> tuple[Usage, float | None]:
+        """Return it without a cost that no call can have, and that cost."""
+        cost = self.cost_usd if self.refused_cost is None else self.refused_cost
+        if cost is None or 0 <= cost <= MOST_COST_USD:
+            return self, None
+        return self.model_copy(update={"cost_usd": None}), cost
+
+    @classmethod
+    def total(cls, usages: Iterable[Usage]) -> Usage:
+        """Return the sum; its cost is known only if all costs are, and estimated if one is."""
+        items = list(usages)
+        costs = [usage.cost_usd for usage in items if usage.cost_usd is not None]
+        is_known = bool(items) and len(costs) == len(items)
+        summed = cls(
+            input_tokens=sum([usage.input_tokens for usage in items]),
+            output_tokens=sum([usage.output_tokens for usage in items]),
+            cache_read_tokens=sum([usage.cache_read_tokens for usage in items]),
+            cache_write_tokens=sum([usage.cache_write_tokens for usage in items]),
+            cost_usd=round(sum(costs), 10) if is_known else None,
+            estimated=any(usage.estimated for usage in items),
+        )
+        refused = [cost for usage in items if (cost := usage.__dict__.get("refused_cost"))]
+        summed.__dict__.update({"refused_cost": refused[0]} if refused else {})
+        return summed
+
+
+class Message(Shape):
+    """A message of a session, as the transcript keeps it. Its `id` is `m<seq>`."""
+
+    id: str
+    turn_id: str | None = None
+    author_id: str
+    author_name: str
+    author_type: AuthorType
+    content: str
+    mentions: list[str] = []
+    reply_to: str | None = None
+    attachments: list[Attachment] = []
+    structured: list[StructuredContent] = []
+    timestamp: str
+    kind: MessageKind = "chat"
+    metadata: dict[str, Any] = {}
+
+    @property
+    def seq(self) -> int:
+        """The seq of the event that carries it, 0 if its id has none."""
+        return parse_seq(self.id)
+
+
+def parse_seq(message_id: str) -> int:
+    """Return the seq of the event that carries the message of that id, 0 if it has none."""
+    digits = message_id.removeprefix("m")
+    return int(digits) if digits.isascii() and digits.isdigit() else 0
+
+
+class ShownMessage(Message):
+    """A message as one agent is shown it: its own are `assistant`; `metadata` is left out."""
+
+    role: Role
+
+
+class MemberInfo(Shape):
+    """A member of the team as the others know it. `role` is its role in the team, or empty."""
+
+    id: str
+    name: str
+    role: str = ""
+
+
+class AgentSession(Shape):
+    """A session that an agent keeps for itself.
+
+    `upto_seq` is the greatest seq among the messages that it was shown there; `state` is what its
+    adapter noted with the last `SessionId`.
+    """
+
+    id: str
+    upto_seq: int
+    state: dict[str, Any] = {}
+
+
+class AgentInput(Shape):
+    """A call of an agent.
+
+    `turn` counts the chain's turns from 1; `call` is 1 + this agent's finished calls in the
+    session; `trigger` names the turn's new messages; `deadline_s` is the time left, in seconds.
+
+    `memory_context` is the team's memory: the summary of the messages before, which seldom changes,
+    then the notes that bear on this call; `memory_stable` is the number of characters of the first
+    part. `own_session` is the session that the agent may continue, None if it is to begin a new
+    one. `input_hash` is the hash of all that is shown (`context.digest`). These last three are in
+    no dump, so in no hash and no recording.
+    """
+
+    session_id: str
+    turn_id: str
+    turn: int
+    call: int
+    trigger: list[str]
+    agent_id: str
+    role_prompt: str
+    invocation: Invocation
+    mentioned_by: list[str] = []
+    members: list[MemberInfo] = []
+    messages: list[ShownMessage] = []
+    memory_context: str | None = None
+    max_output_tokens: int = 2000
+    prefer_concise: bool = False
+    deadline_s: float | None = None
+    memory_stable: int = Field(default=0, exclude=True)
+    own_session: AgentSession | None = Field(default=None, exclude=True)
+    input_hash: str = Field(default="", exclude=True)
+
+    def afresh(self) -> AgentInput:
+        """Return the same call without a session to continue: the agent is shown everything."""
+        return self.model_copy(update={"own_session": None})
+
+    def unseen(self) -> list[ShownMessage]:
+        """Return the messages that the agent's own session lacks; all, if it has none."""
+        if self.own_session is None:
+            return self.messages
+        upto = self.own_session.upto_seq
+        return [
+            message
+            for message in self.messages
+            if message.seq > upto and message.role != "assistant"
+        ]
+
+    def triggers(self) -> list[ShownMessage]:
+        """Return the messages that `trigger` names, in order."""
+        trigger_ids = set(self.trigger)
+        return [message for message in self.messages if message.id in trigger_ids]
+
+
+def parse_decision(value: object) -> bool | None:
+    """Return a model's yes or no as a bool, read by a table; None if it is neither."""
+    word = str(value).strip().casefold()
+    if isinstance(value, (bool, int, float, str)):
+        if word in TRUE_WORDS or value == 1:
+            return True
+        if word in FALSE_WORDS or value == 0:
+            return False
+    return None
+
+
+class AgentOutput(Shape):
+    """An agent's answer.
+
+    `should_respond` is read by `decision`; None is a decision that could not be read. Unknown keys,
+    here and in the parts, are moved into `metadata` under the place that they had.
+    """
+
+    content: str = ""
+    next_mentions: list[str] = []
+    should_respond: bool | None = True
+    status_updates: list[StatusEvent] = []
+    attachments: list[Attachment] = []
+    structured: list[StructuredContent] = []
+    usage: Usage | None = None
+    metadata: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _set_aside_what_is_unknown(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        metadata = data.get("metadata", {})
+        extra = dict(metadata) if isinstance(metadata, dict) else {"metadata": metadata}
+        fields = _known_keys(cls, data, "", extra)
+        nested: dict[str, type[Shape]] = {
+            "status_updates": StatusEvent,
+            "attachments": Attachment,
+            "structured": StructuredContent,
+        }
+        for key, shape in nested.items():
+            if isinstance(fields.get(key), list):
+                fields[key] = [
+                    _known_keys(shape, item, f"{key}[{index}].", extra)
+                    for index, item in enumerate(fields[key])
+                ]
+            elif fields.get(key, ()) is None:
+                fields.pop(key)
+        if isinstance(fields.get("usage"), dict):
+            fields["usage"] = _known_keys(Usage, fields["usage"], "usage.", extra)
+        for key in ("content", "next_mentions"):
+            if fields.get(key, "") is None:
+                fields.pop(key)
+        if "should_respond" in fields:
+            answer = fields["should_respond"]
+            fields["should_respond"] = parse_decision(answer)
+            if fields["should_respond"] is None:
+                extra["should_respond"] = answer
+        fields["metadata"] = extra
+        return fields
+
+
+def _known_keys(shape: type[Shape], data: Any, prefix: str, extra: dict[str, Any]) -> Any:
+    if not isinstance(data, dict):
+        return data
+    for key in data:
+        if key not in shape.model_fields:
+            extra[f"{prefix}{key}"] = data[key]
+    return {key: value for key, value in data.items() if key in shape.model_fields}
+
+
+class TextDelta(str):
+    """A piece of an answer's text, as it comes."""
+
+
+class CallNote(dict[str, Any]):
+    """Facts about a call that an adapter has before the answer, for the reply's metadata."""
+
+
+class SessionId(str):
+    """The id of the session that an agent keeps for itself, in which this call was made.
+
+    `state` is what its adapter needs to continue there, as plain JSON.
+    """
+
+    state: Mapping[str, Any]
+
+    def __new__(cls, value: str, state: Mapping[str, Any] | None = None) -> SessionId:
+        instance = super().__new__(cls, value)
+        instance.state = state or {}
+        return instance
+
+
+AgentReport = StatusEvent | TextDelta | CallNote | SessionId | Usage
+
+
+class Emit(Protocol):
+    """Receives what an adapter reports while it works.
+
+    A `Usage` is that of a call that fails, or is cut off; an answer carries its own.
+    """
+
+    def __call__(self, item: AgentReport, /) -> None: ...
+
+
+ChatPart = str | Attachment
+
+Render = Callable[[AgentInput], tuple[str, str]]
+"""An input as (system text, prompt text)."""
+
+
+class ChatTurn(NamedTuple):
+    """The parts that one side says before the other speaks again; none is empty."""
+
+    role: Literal["user", "assistant"]
+    parts: list[ChatPart]
+
+
+class Chat(NamedTuple):
+    """System text and turns, which alternate; the first and the last are the user's.
+
+    Each message is a part of its own, its attachments follow it. The last part is the request. All
+    before it is the same in the agent's next call, as long as no message leaves the window, so a
+    provider can keep it in its cache.
+    """
+
+    system: str
+    turns: list[ChatTurn]
+
+
+class RenderChat(Protocol):
+    """Renders an input as a chat; with `pass_tool`, the agent passes by calling that tool."""
+
+    def __call__(self, input: AgentInput, *, pass_tool: str = "") -> Chat: ...
+
+
+class Renderer(NamedTuple):
+    """The functions that render an input as text and as a chat."""
+
+    text: Render
+    chat: RenderChat
+
+
+TASK_LIST_KEYS = ("tasks", "items", "task_list", "todos", "list", "subtasks")
+TASK_TITLE_KEYS = ("title", "text", "task", "name", "content", "description", "summary")
+TASK_STATE_KEYS = ("done", "completed", "checked", "status", "state")
+TASK_DONE_WORDS = frozenset(
+    {"done", "complete", "completed", "finished", "closed", "完成", "已完成"}
+)
+
+TASK_MAX_DEPTH = 16
+"""Levels of tasks below tasks that are looked at."""

@@ -1,1 +1,0 @@
-"""What people and programs read: timelines and results, made of events alone."""

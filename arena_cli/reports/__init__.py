@@ -1,0 +1,1 @@
+"""Timeline, page, reports for CI, diff, audit."""

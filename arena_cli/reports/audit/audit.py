@@ -1,0 +1,356 @@
+"""What a session's record holds, entry after entry, as plain data: the same in every format.
+
+An entry has `entry` (its kind), `seq` and `time` of the event that it comes from, and the fields of
+its kind. A `message` is what was said; a `call` is one reply, whatever came of it: who was asked
+what, with which notes, at what cost, and the text of the answer. `session`, `note`,
+`context_usage`, `compacted`, `deviation`, `extracted` and `chain_finished` are told with the fields
+of their events. Only what is open is held, so that a session may be as long as it likes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from arena_cli.protocol import Message, Usage
+from arena_cli.reports.usage import is_free
+from arena_cli.transcript.events import (
+    FREE_KINDS,
+    ChainFinished,
+    Compacted,
+    ContextUsage,
+    Deviation,
+    Event,
+    Extracted,
+    MessageEvent,
+    NoteEvent,
+    ReplyFinished,
+    ReplyStarted,
+    SessionEvent,
+    TurnStarted,
+)
+from arena_cli.util import text
+
+Entry = dict[str, Any]
+
+CALL = "call"
+MESSAGE = "message"
+UNFINISHED = "unfinished"
+
+_AS_THEY_ARE = (NoteEvent, ContextUsage, Compacted, Deviation, Extracted, ChainFinished)
+_APART = {"seq", "ts", "type", "metadata", "usage", "session_usage"}
+_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+
+
+def conversation(events: Iterable[Event]) -> Iterator[Entry]:
+    """What was said, in order: an entry `message` for each message of a person, of the system, and
+    of an agent that answered.
+    """
+    for event in events:
+        message = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
+        if message is None or (isinstance(event, ReplyFinished) and event.status != "success"):
+            continue
+        turn = event.turn if isinstance(event, ReplyFinished) else None
+        planted = isinstance(event, MessageEvent) and event.planted
+        yield _message(event, message, turn=turn, planted=planted)
+
+
+def audit(events: Iterable[Event]) -> Iterator[Entry]:
+    """Every message and every call, in the order in which they ended, and what the team noted.
+
+    A call that is running, or was cut off by a crash, comes as `unfinished` when its chain ends,
+    else at the end.
+    """
+    open_chain = _OpenChain()
+    for event in events:
+        yield from open_chain.take(event)
+        if isinstance(event, ChainFinished):
+            open_chain = _OpenChain()
+    yield from open_chain.unfinished()
+
+
+class _OpenChain:
+    """What an entry takes from the events before its own."""
+
+    def __init__(self) -> None:
+        self._turn: TurnStarted | None = None
+        self._started: dict[int, ReplyStarted] = {}
+        self._phase_a: list[Message] = []
+        self._called: dict[str, Sequence[str]] = {}  # whom each message of the chain calls
+        self._deferred: dict[str, list[str]] = {}  # what an agent that was deferred is yet to see
+        self._author: dict[str, str] = {}
+
+    def take(self, event: Event) -> Iterator[Entry]:
+        match event:
+            case SessionEvent():
+                who = event.model_dump(mode="json", include={"team", "members"})
+                yield {**_of("session", event), **who}
+            case MessageEvent():
+                self._said(event.message, event.message.mentions)
+                yield _message(event, event.message, planted=event.planted)
+            case TurnStarted():
+                self._begin(event)
+            case ReplyStarted():
+                self._started[event.reply] = event
+            case ReplyFinished():
+                yield self._call(event, self._started.pop(event.reply, None))
+                if event.message is not None and event.status == "success":
+                    self._said(event.message, event.next_mentions)
+                    if event.phase == "A":
+                        self._phase_a.append(event.message)
+            case ChainFinished():
+                yield from self.unfinished()
+                yield _of(event.type, event)
+            case _ if isinstance(event, _AS_THEY_ARE):
+                yield _of(event.type, event)
+            case _:
+                pass
+
+    def unfinished(self) -> Iterator[Entry]:
+        """The calls that began, and of which nothing more is told."""
+        for started in self._started.values():
+            yield {
+                **_of(CALL, started),
+                **self._asked(started),
+                "status": UNFINISHED,
+                **_usage(None, free=started.adapter in FREE_KINDS),
+            }
+        self._started.clear()
+
+    def _said(self, message: Message, calls: Sequence[str]) -> None:
+        self._called[message.id] = calls
+        self._author[message.id] = message.author_id
+
+    def _begin(self, turn: TurnStarted) -> None:
+        held = {agent: self._deferred.get(agent, []) for agent in (*turn.must, *turn.deferred)}
+        self._deferred = {agent: ids for agent, ids in held.items() if ids}
+        for agent in turn.deferred:
+            seen = [*held[agent], *turn.trigger]
+            calling = [name for name in seen if agent in self._called.get(name, ())]
+            self._deferred[agent] = calling or seen
+        self._turn = turn
+        self._phase_a = []
+
+    def _call(self, done: ReplyFinished, started: ReplyStarted | None) -> Entry:
+        told: Entry = {**_of(CALL, done)}
+        if started is None:  # its line cannot be read
+            told |= {"turn": done.turn, "phase": done.phase, "reply": done.reply}
+            told["agent"] = done.agent
+        else:
+            told |= self._asked(started)
+        told |= {
+            "status": done.status,
+            "attempts": done.attempts,
+            **_usage(done.usage, free=started is not None and started.adapter in FREE_KINDS),
+            "latency_ms": done.latency_ms,
+            "error": done.error,
+        }
+        if done.message is not None:
+            told |= _content(done.message, done.next_mentions)
+        partial = done.metadata.get("partial")
+        if isinstance(partial, str) and partial:
+            told["partial"] = partial
+        return told
+
+    def _asked(self, started: ReplyStarted) -> Entry:
+        """Who was asked what."""
+        agent, turn = started.agent, self._turn
+        told: Entry = {"chain": turn.chain if turn else None}
+        for name in ("turn", "phase", "reply", "agent", "adapter", "invocation"):
+            told[name] = getattr(started, name)
+        told["attempts"] = started.attempt
+        told["input_hash"] = started.input_hash
+        told["input_tokens_estimated"] = started.input_tokens
+        told["trigger"] = self._trigger(agent, started.phase)
+        named = turn.mentioned_by.get(agent, []) if turn and started.phase == "A" else []
+        told["mentioned_by"] = list(named)
+        told["notes_shown"] = list(started.notes)
+        return told
+
+    def _trigger(self, agent: str, phase: str) -> list[str]:
+        """The ids of the new messages that it was asked about, as the turn rules have them."""
+        turn = self._turn
+        if turn is None:
+            return []
+        ids = [*(self._deferred.get(agent, []) if phase == "A" else ()), *turn.trigger]
+        if phase == "B":
+            order = {name: at for at, name in enumerate(turn.must)}
+            first = sorted(self._phase_a, key=lambda one: order.get(one.author_id, len(order)))
+            ids += [message.id for message in first]
+        return [name for name in dict.fromkeys(ids) if self._author.get(name) != agent]
+
+
+def _of(kind: str, event: Event) -> Entry:
+    """An entry of an event; those that are told as they are with all that they have."""
+    told: Entry = {"entry": kind, "seq": event.seq, "time": event.ts}
+    if isinstance(event, _AS_THEY_ARE):
+        told |= event.model_dump(mode="json", exclude=_APART)
+        if isinstance(event, (Compacted, Extracted)):
+            told |= _usage(event.usage, free=is_free(event))
+    return told
+
+
+def _message(
+    event: Event, message: Message, *, turn: int | None = None, planted: bool = False
+) -> Entry:
+    told: Entry = {**_of(MESSAGE, event)}
+    if isinstance(event, MessageEvent) and event.chain is not None:
+        told["chain"] = event.chain
+    if turn is not None:
+        told["turn"] = turn
+    told |= {
+        "author_id": message.author_id,
+        "author_name": message.author_name,
+        "author_type": message.author_type,
+        "kind": message.kind,
+    }
+    if planted:
+        told["planted"] = True
+    return told | _content(message, message.mentions)
+
+
+def _content(message: Message, to: Sequence[str]) -> Entry:
+    told: Entry = {"message_id": message.id, "to": list(to)}
+    if message.reply_to:
+        told["reply_to"] = message.reply_to
+    told["text"] = message.content
+    told["text_sha256"] = hashlib.sha256(message.content.encode("utf-8", "replace")).hexdigest()
+    told["attachments"] = [
+        part.model_dump(mode="json", exclude={"data"}) for part in message.attachments
+    ]
+    if message.structured:
+        told["structured"] = [part.model_dump(mode="json") for part in message.structured]
+    return told
+
+
+def _usage(usage: Usage | None, *, free: bool) -> Entry:
+    """Tokens and money; None is not known. What is `free` costs nothing where nobody says more."""
+    if usage is None and not free:
+        return {**dict.fromkeys(_TOKENS), "tokens_estimated": None, "cost_usd": None}
+    used = usage or Usage()
+    cost = 0.0 if free and used.cost_usd is None else used.cost_usd
+    counts = {name: getattr(used, name) for name in _TOKENS}
+    return {**counts, "tokens_estimated": used.estimated, "cost_usd": cost}
+
+
+_MEMORY = ("compacted", "extracted")
+_SUMS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "latency_ms",
+)
+
+
+class Totals:
+    """Sums over the entries that passed. A cost that is not known is counted, not taken as free."""
+
+    def __init__(self) -> None:
+        self._agents: dict[str, Counter[str]] = {}
+        self._costs: dict[str, float] = {}
+
+    def passing(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """The same entries."""
+        for entry in entries:
+            kind = entry["entry"]
+            if kind == CALL:
+                self._add(entry["agent"], entry, ("calls", entry["status"]))
+            elif kind in _MEMORY:
+                self._add(entry["by"], entry, (kind,))
+            yield entry
+
+    def _add(self, agent: str, entry: Entry, counted: Iterable[str]) -> None:
+        sums = self._agents.setdefault(agent, Counter())
+        sums.update(counted)
+        for name in _SUMS:
+            sums[name] += entry.get(name) or 0
+        if entry["cost_usd"] is None:
+            sums["cost_unknown"] += 1
+        else:
+            self._costs[agent] = self._costs.get(agent, 0.0) + entry["cost_usd"]
+
+    def agents(self) -> dict[str, dict[str, Any]]:
+        """By agent, in the order in which they were first called."""
+        return {agent: _told(sums, self._costs.get(agent)) for agent, sums in self._agents.items()}
+
+    def total(self) -> dict[str, Any]:
+        """Over all of them."""
+        whole: Counter[str] = Counter()
+        for sums in self._agents.values():
+            whole.update(sums)
+        return _told(whole, sum(self._costs.values()) if self._costs else None)
+
+
+def _told(sums: Counter[str], cost: float | None) -> dict[str, Any]:
+    """`cost_usd` is the sum of what is known, None where nothing is; `cost_unknown` is the number
+    of calls whose cost is not."""
+    told: dict[str, Any] = {name: count for name, count in sums.items() if name not in _SUMS}
+    unknown = told.pop("cost_unknown", 0)
+    told |= {name: sums[name] for name in _SUMS}
+    told["cost_usd"] = None if cost is None else round(cost, 10)
+    told["cost_unknown"] = unknown
+    return told
+
+
+@dataclass
+class Record:
+    """What is written of a session: its name, who talks in it now, and its events, read once.
+
+    `audit`: every call, not only what was said. `totals` and `unreadable`, the number of lines of
+    the transcript that could not be read, are known once all entries have passed.
+    """
+
+    session: str
+    opening: SessionEvent | None
+    events: Iterable[Event]
+    audit: bool = False
+    totals: Totals = field(default_factory=Totals)
+    unreadable: int = 0
+
+    def entries(self) -> Iterator[Entry]:
+        """Its entries, in order."""
+        if not self.audit:
+            yield from conversation(self.events)
+            return
+        yield from self.totals.passing(audit(self.events))
+
+    def facts(self) -> dict[str, Any]:
+        """Whose record it is."""
+        opening = self.opening
+        told: dict[str, Any] = {
+            "session": self.session,
+            "team": opening.team if opening else None,
+            "members": [one.model_dump(mode="json") for one in opening.members] if opening else [],
+            "audit": self.audit,
+        }
+        if opening and opening.scenario is not None:
+            told["scenario"] = opening.scenario
+        return told
+
+
+VERSION = 1
+
+
+def written(record: Record) -> Iterator[str]:
+    """The document, piece by piece. Texts stand in it exactly as they were said."""
+    facts = {"version": VERSION, **record.facts()}
+    yield "{" + "".join(f"{_json(name)}: {_json(value)},\n" for name, value in facts.items())
+    yield '"entries": ['
+    mark = "\n"
+    for entry in record.entries():
+        yield mark + _json(entry)
+        mark = ",\n"
+    yield "\n]"
+    if record.audit:
+        yield f',\n"agents": {_json(record.totals.agents())}'
+        yield f',\n"total": {_json(record.totals.total())}'
+    yield f',\n"unreadable_lines": {record.unreadable}' + "}\n"
+
+
+def _json(value: Any) -> str:
+    return text.escape_json(json.dumps(value, ensure_ascii=False))

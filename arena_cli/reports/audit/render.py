@@ -1,0 +1,277 @@
+"""A session's record as markdown: for people, and for an agent that it is attached for.
+
+Field names are those of the JSON, the same in every language. What agents and people said stands in
+fences that no line of it can end; all else of theirs is one line, with markup escaped.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from arena_cli.context import tokens
+from arena_cli.reports.audit.audit import CALL, MESSAGE, Entry, Record
+from arena_cli.util.text import cut_text, escape_line, escape_text
+
+BOM = "\ufeff"
+UNKNOWN = "unknown"
+
+_SAID = ("seq", "time", "turn", "message_id", "author_id", "author_name", "author_type", "kind")
+_CONTENT = ("to", "reply_to", "text", "attachments", "structured")
+_CALL = (
+    "entry",
+    "seq",
+    "time",
+    "chain",
+    "turn",
+    "phase",
+    "reply",
+    "message_id",
+    "author_id",
+    "author_name",
+    "author_type",
+    "kind",
+    "agent",
+    "adapter",
+    "invocation",
+    "mentioned_by",
+    "trigger",
+    "notes_shown",
+    "status",
+    "attempts",
+    "input_hash",
+    "input_tokens_estimated",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "tokens_estimated",
+    "cost_usd",
+    "latency_ms",
+    "error",
+    "text_sha256",
+)
+
+CONVERSATION = (*_SAID, "planted", *_CONTENT)
+AUDIT = (*_CALL, "planted", *_CONTENT, "partial", "detail")
+
+# Excel takes the full-width forms for the others in some locales.
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def written_table(record: Record) -> Iterator[str]:
+    """The table, row by row."""
+    columns = AUDIT if record.audit else CONVERSATION
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer)
+    writer.writerow(columns)
+    yield BOM + buffer.getvalue()
+    for entry in record.entries():
+        buffer.seek(0)
+        buffer.truncate()
+        writer.writerow(_row(entry, columns))
+        yield buffer.getvalue()
+
+
+def _row(entry: Entry, columns: tuple[str, ...]) -> list[str | int | float]:
+    """The cells of an entry; what has no column of its own stands in `detail` as JSON."""
+    told = dict(entry)
+    if entry["entry"] == CALL and entry["cost_usd"] is None:
+        told["cost_usd"] = UNKNOWN
+    rest = {name: value for name, value in entry.items() if name not in columns and value}
+    if entry["entry"] != "message" and rest:
+        told["detail"] = rest
+    return [_cell(name, told.get(name)) for name in columns]
+
+
+def _cell(name: str, value: Any) -> str | int | float:
+    if value is None or value in ([], {}):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return value
+    return defused(escape_text(_flat(name, value)))
+
+
+def _flat(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if name == "attachments":
+        return "\n".join(f"{part['path']} sha256:{part['sha256']}" for part in value)
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return " ".join(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def defused(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula, blanks before it or not."""
+    is_formula = cell.lstrip().startswith(_FORMULA) or cell.startswith(("\t", "\r", "\n"))
+    return f"'{cell}" if is_formula else cell
+
+
+_MARKUP = re.compile(r"[\\`*\[\]<>&|~#$]|(?<![a-zA-Z0-9])_|_(?![a-zA-Z0-9])")
+_RUN = re.compile(r"`+")
+_BLOCKS = ("text", "partial", "error", "summary", "reason", "rolled_back", "structured")
+_HEAD = frozenset({"entry", "seq", "time"})
+_OF_CALLS = frozenset(
+    {"author_id", "author_name", "author_type", "chain", "kind", "text_sha256", "to", "turn"}
+)
+_LEAST = 3
+
+
+def written(record: Record) -> Iterator[str]:
+    """The whole record, piece by piece."""
+    yield from _facts(record)
+    for entry in record.entries():
+        yield _entry(entry) if record.audit else _said(entry)
+    yield _totals(record)
+
+
+def newest(record: Record, most_bytes: int, most_tokens: int) -> str:
+    """The record within so many bytes and tokens: the newest whole entries, and how many are left
+    out.
+
+    Tokens are estimated. A text that is longer than about a quarter of that is cut, and says so.
+    """
+
+    def share(text: str) -> float:
+        return max(len(text.encode()) / most_bytes, tokens.estimate(text) / most_tokens)
+
+    most_text = min(most_bytes // 4, most_tokens)  # four times its characters
+    kept: deque[tuple[str, float]] = deque()
+    size = 0.0
+    left_out = 0
+    for entry in record.entries():
+        text = _entry(entry, most_text)
+        kept.append((text, share(text)))
+        size += kept[-1][1]
+        while size > 1:
+            size -= kept.popleft()[1]
+            left_out += 1
+    ends = _totals(record)
+    starts = "".join(_facts(record))
+    around = share(f"{starts}{_left_out(left_out + len(kept))}{ends}")
+    while kept and size + around > 1:
+        size -= kept.popleft()[1]
+        left_out += 1
+    return f"{starts}{_left_out(left_out)}{''.join([text for text, _ in kept])}{ends}"
+
+
+def _left_out(count: int) -> str:
+    if not count:
+        return ""
+    return (
+        f"Left out for its size: the {count} oldest entries of this record. The sums at its end are"
+        " those of the whole session.\n\n"
+    )
+
+
+def _facts(record: Record) -> Iterator[str]:
+    facts = record.facts()
+    what = "Audit" if record.audit else "Conversation"
+    yield f"# {what} of session {_plain(record.session)}\n\n"
+    lines = [f"- team: {_plain(facts['team'] or 'every agent')}"]
+    for member in facts["members"]:
+        role = f", {_plain(member['role'])}" if member["role"] else ""
+        lines.append(f"- member: {_plain(member['id'])} ({_plain(member['name'])}{role})")
+    if "scenario" in facts:
+        lines.append(f"- scenario: {_plain(facts['scenario'])}")
+    yield "\n".join(lines) + "\n\n"
+
+
+def _said(entry: Entry) -> str:
+    """A message of a conversation: who, to whom, when, and what."""
+    name, who = entry["author_name"], entry["author_id"]
+    author = _plain(name if name == who else f"{name} ({who})")
+    to = f" to {', '.join(map(_plain, entry['to']))}" if entry["to"] else ""
+    bare = {key: value for key, value in entry.items() if key not in _OF_CALLS}
+    return _drawn(f"{author}{to} · {_plain(entry['time'])}", bare)
+
+
+def _entry(entry: Entry, most_text: int | None = None) -> str:
+    return _drawn(_heading(entry), entry, most_text)
+
+
+def _drawn(heading: str, entry: Entry, most_text: int | None = None) -> str:
+    lines = [f"## {heading}", ""]
+    for name, value in entry.items():
+        if name in _HEAD or name in _BLOCKS:
+            continue
+        lines += [f"- {name}: {one}" for one in _values(name, value, entry)]
+    for name in _BLOCKS:
+        if entry.get(name):
+            lines += ["", f"{name}:", *_fenced(_text(entry[name]), most_text)]
+    return "\n".join(lines) + "\n\n"
+
+
+def _heading(entry: Entry) -> str:
+    kind = entry["entry"]
+    facts = [kind]
+    if kind == MESSAGE:
+        facts.append(_plain(entry["author_name"]))
+    elif kind == CALL:
+        facts += [_plain(entry["agent"]), f"turn {entry['turn']} {entry['phase']}", entry["status"]]
+    return " · ".join([*facts, _plain(entry["time"]), f"event {entry['seq']}"])
+
+
+def _values(name: str, value: Any, entry: Entry) -> Iterator[str]:
+    """A field's value as it stands in a line; nothing for an empty one."""
+    if name == "cost_usd":
+        yield UNKNOWN if value is None else f"{value:.10f}".rstrip("0").rstrip(".")
+    elif name == "attachments":
+        for part in value:
+            size = f"{part['size']} bytes, sha256 {part['sha256']}"
+            yield f"{_plain(part['name'])}, {_plain(part['path'] or 'gone')}, {size}"
+    elif name == "members":
+        yield ", ".join(_plain(one["id"]) for one in value) or "none"
+    elif value is None and entry["entry"] == CALL and name.endswith("_tokens"):
+        yield UNKNOWN
+    elif isinstance(value, bool):
+        yield "true" if value else "false"
+    elif isinstance(value, list):
+        if value:
+            yield ", ".join(_plain(str(one)) for one in value)
+    elif value not in (None, "", {}):
+        yield _plain(str(value))
+
+
+def _totals(record: Record) -> str:
+    if not record.audit and not record.unreadable:
+        return ""
+    lines = ["## Sums", ""]
+    if record.audit:
+        sums = {**record.totals.agents(), "all": record.totals.total()}
+        for who, told in sums.items():
+            cost = UNKNOWN if told["cost_usd"] is None else f"{told['cost_usd']:g}"
+            facts = [f"{name} {told[name]}" for name in told if name != "cost_usd"]
+            lines.append(f"- {_plain(who)}: {', '.join([*facts, f'cost_usd {cost}'])}")
+    if record.unreadable:
+        lines.append(f"- unreadable_lines: {record.unreadable}")
+    return "\n".join(lines) + "\n"
+
+
+def _fenced(said: str, most: int | None) -> Iterable[str]:
+    notice = []
+    lines = escape_text(said)
+    if most is not None and len(lines.encode("utf-8", "replace")) > most:
+        whole = len(lines)
+        lines = cut_text(lines, most // 4)  # a character takes at most four bytes
+        notice = [f"(cut: the first {len(lines)} of {whole} characters)"]
+    longest = max((len(run) for run in _RUN.findall(lines)), default=0)
+    fence = "`" * max(_LEAST, longest + 1)
+    return [f"{fence}text", lines, fence, *notice]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+
+
+def _plain(said: str) -> str:
+    """One line of somebody's, in which no markup works."""
+    return _MARKUP.sub(r"\\\g<0>", escape_line(said))

@@ -1,0 +1,244 @@
+"""What was expected beside what came: one above the other where both are short, else in columns."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, zip_longest
+
+from rich.cells import cell_len, split_graphemes
+
+from arena_cli.reports.lines import Line, Span, Words, line
+from arena_cli.util.text import escape_line
+
+EXPECTED, ACTUAL = "added", "removed"
+NARROWEST = 24
+MOST_ROWS = 6
+
+_MARK, _NO_MARK = "> ", "  "
+_BETWEEN = " | "
+_HANGING = 2  # columns that a closing mark may take beyond the end of a row
+
+
+def drawn(
+    expected: str, actual: str, say: Words, *, width: int, indent: str, at: int | None = None
+) -> Iterator[Line]:
+    """Lines for both texts, in `width` columns. With several lines, that of index `at` is marked.
+
+    A last line of `actual` in parentheses tells of all of it, and stands below both.
+    """
+    wanted, there = expected.splitlines(), actual.splitlines()
+    if max(len(wanted), len(there)) < 2:
+        yield from _one_above_the_other(expected, actual, say, indent)
+        return
+    note = ""
+    if there[-1:] and there[-1].startswith("(") and there[-1].endswith(")"):
+        note = there.pop()
+    numbered = [
+        [f"{number}. {escape_line(one)}" for number, one in enumerate(texts, 1)]
+        for texts in (wanted, there)
+    ]
+    column = (width - len(indent) - len(_MARK) - len(_BETWEEN)) // 2
+    cells = [[_rows(one, column - _HANGING) for one in texts] for texts in numbered]
+    if column < NARROWEST or any(len(rows) > MOST_ROWS for texts in cells for rows in texts):
+        yield from _stacked(numbered, say, indent, at)
+    else:
+        yield from _beside(cells, column, say, indent, at)
+    if note:
+        yield line(indent, _NO_MARK, Span(escape_line(note), ACTUAL), hang=len(indent) + 3)
+
+
+def _one_above_the_other(expected: str, actual: str, say: Words, indent: str) -> Iterator[Line]:
+    for label, text, style in (
+        (say("expected: "), expected, EXPECTED),
+        (say("actual:   "), actual, ACTUAL),
+    ):
+        if text:
+            told = Span(escape_line(text), style)
+            yield line(indent, Span(label, "dim"), told, hang=len(indent) + len("expected: "))
+
+
+def _stacked(
+    numbered: Sequence[Sequence[str]], say: Words, indent: str, at: int | None
+) -> Iterator[Line]:
+    labels = ((say("expected: "), EXPECTED), (say("actual:   "), ACTUAL))
+    for (label, style), texts in zip(labels, numbered, strict=True):
+        yield line(indent, Span(label.rstrip(), "dim"))
+        for number, text in enumerate(texts):
+            marked = number == at
+            mark = _MARK if marked else _NO_MARK
+            yield line(indent, mark, Span(text, style if marked else ""), hang=len(indent) + 5)
+
+
+def _beside(
+    cells: Sequence[Sequence[Sequence[str]]], column: int, say: Words, indent: str, at: int | None
+) -> Iterator[Line]:
+    labels = [say("expected: ").rstrip(" :："), say("actual:   ").rstrip(" :：")]
+    yield _row(indent, _NO_MARK, labels, column, ("dim", "dim"))
+    for number, (left, right) in enumerate(zip_longest(*cells, fillvalue=())):
+        marked = number == at
+        styles = (EXPECTED, ACTUAL) if marked else ("", "")
+        for place, texts in enumerate(zip_longest(left, right, fillvalue="")):
+            mark = _MARK if marked and not place else _NO_MARK
+            yield _row(indent, mark, texts, column, styles)
+
+
+def _row(
+    indent: str, mark: str, texts: Sequence[str], column: int, styles: tuple[str, str]
+) -> Line:
+    left, right = texts
+    pad = " " * (column - _width(left))
+    after = [_BETWEEN, Span(right, styles[1])] if right else [_BETWEEN.rstrip()]
+    parts = [indent, mark, Span(left, styles[0]), pad, *after]
+    return line(*parts)._replace(whole=True)
+
+
+def _rows(text: str, width: int) -> list[str]:
+    """The text in rows of so many columns."""
+
+    hang, rows = wrap_rows(text, width)
+    first, *others = (text[start:end] for start, end in rows)
+    return [first, *(" " * hang + one for one in others)]
+
+
+def _width(text: str) -> int:
+
+    return width_of(text)
+
+
+# A longer line is data, not prose: it runs on, and the terminal breaks it as it likes.
+LONGEST_PROSE = 4000
+NARROWEST_CELLS = 12
+
+# By the rules of Chinese and Japanese typesetting. A colon opens commands of CI runners at the
+# beginning of a line.
+_NEVER_FIRST = frozenset("、。，．：；？！）」』】〉》〕］…—ー々％!?),.;:%]}’”·")
+_NEVER_LAST = frozenset("（「『【〈《〔［([{‘“")
+_SKIN = re.compile("[\U0001f3fb-\U0001f3ff]")
+_HALF_FLAG = re.compile("[\U0001f1e6-\U0001f1ff]")
+_JOINED = re.compile("[\u200d\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]")
+_CELLS_HANGING = re.compile(r"\s*(?:(?:[-*+•>]|\d{1,3}[.)、]|\[[ x]\])\s+)?")
+
+
+def width_of(text: str) -> int:
+    """Columns that a text takes."""
+    if text.isascii():
+        return len(text)
+    if not _JOINED.search(text):
+        return cell_len(text)
+    return sum(cells for _, _, cells in _seen(text))
+
+
+def _seen(text: str) -> list[tuple[int, int, int]]:
+    """(start, end, columns) of each character as it is seen.
+
+    Terminals do not agree about joined emoji: the widest that any of them draws is counted, so that
+    no line is longer than it was taken for.
+    """
+    spans = split_graphemes(text)[0]
+    if not _JOINED.search(text):
+        return spans
+    seen: list[tuple[int, int, int]] = []
+    for start, end, cells in spans:
+        one = text[start:end]
+        last = text[seen[-1][0] : seen[-1][1]] if seen else ""
+        if _HALF_FLAG.match(one) and len(last) == 1 and _HALF_FLAG.match(last):
+            seen[-1] = (seen[-1][0], end, 2)
+        else:
+            apart = sum(map(_apart, one)) if len(one) > 1 else 0
+            seen.append((start, end, max(cells, apart)))
+    return seen
+
+
+def _apart(char: str) -> int:
+    return 2 if _SKIN.match(char) else cell_len(char)
+
+
+def wrap_rows(text: str, width: int, hang: int | None = None) -> tuple[int, list[tuple[int, int]]]:
+    """Where a line breaks: how far its further rows are set in, and (start, end) of each row.
+
+    `hang` None: as far as its own text, after a list's mark. Rows are at most `width` columns wide
+    where anything lets them; a line that is too long for prose, or a terminal that is too narrow,
+    stays as it is.
+    """
+    if width < NARROWEST_CELLS or len(text) > LONGEST_PROSE or width_of(text) <= width:
+        return 0, [(0, len(text))]
+    if hang is None:
+        found = _CELLS_HANGING.match(text)
+        hang = width_of(found[0]) if found else 0
+    hang = min(hang, width // 4)
+    starts = _starts(text, width, width - hang)
+    ends = [*starts[1:], len(text)]
+    found_rows = []
+    for start, end in zip(starts, ends, strict=True):
+        row = text[start:end]
+        found_rows.append((start, end if end == len(text) else start + len(row.rstrip())))
+    return hang, found_rows
+
+
+def _starts(text: str, first: int, further: int) -> list[int]:
+    """Where rows begin, the first of which has `first` columns, every other `further`."""
+    spans = _seen(text)
+    starts, limit = [0], first
+    used = since_break = since_held = 0
+    breakable: int | None = None
+    held: int | None = None  # the last character that may stand before colons
+    for before, (start, end, cells) in pairwise([(0, 0, 0), *spans]):
+        one = text[start:end]
+        if start > starts[-1] and _may_break(text[before[0] : before[1]], one, before[2], cells):
+            breakable, since_break = start, 0
+        if not (one.isspace() or one[:1] == ":"):
+            held, since_held = start, 0
+        while used + cells > limit and not one.isspace():
+            at, moved = held, since_held  # which is `start` itself, but for a colon
+            if breakable is not None and since_break <= further:
+                at, moved = breakable, since_break
+            if at is None or at <= starts[-1] or moved > further:
+                break
+            starts.append(at)
+            used, limit, breakable, since_break = moved, further, None, moved
+        used += cells
+        since_break += cells
+        since_held += cells
+    return starts
+
+
+def _may_break(before: str, after: str, before_cells: int, after_cells: int) -> bool:
+    if before.isspace():
+        return not after.isspace() and after[:1] not in _NEVER_FIRST
+    if after.isspace() or before[-1:] in _NEVER_LAST or after[:1] in _NEVER_FIRST:
+        return False
+    return max(before_cells, after_cells) >= 2 and bool(before)
+
+
+def fit(text: str, width: int) -> str:
+    """The beginning of a text that fits in so many columns, `…` at its end if it was cut."""
+    if width_of(text) <= width:
+        return text
+    kept = used = 0
+    for _, end, cells in _seen(text[: 4 * max(width, 0) + 64]):
+        if used + cells > width - 1:
+            break
+        kept, used = end, used + cells
+    return text[:kept] + "…" if width > 0 else ""
+
+
+def fit_end(text: str, width: int) -> str:
+    """The end of a text that fits in so many columns, `…` before it if it was cut."""
+    if width_of(text) <= width:
+        return text
+    part = text[-(4 * max(width, 0) + 64) :]
+    kept, used = len(part), 0
+    for start, _, cells in reversed(_seen(part)):
+        if used + cells > width - 1:
+            break
+        kept, used = start, used + cells
+    return "…" + part[kept:] if width > 0 else ""
+
+
+def turns_around(text: str) -> bool:
+    """Whether a text has letters that are written from right to left."""
+    return not text.isascii() and any(
+        unicodedata.bidirectional(char) in {"R", "AL"} for char in text
+    )

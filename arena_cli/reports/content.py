@@ -1,0 +1,249 @@
+"""What a message holds, as lines: its text, its structured parts by kind, its attachments.
+
+Agents write the data of a structured part as they like: each kind reads the usual shapes; what is
+none of them is shown as JSON, so that nothing is left out. All of it is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from arena_cli import protocol
+from arena_cli.protocol import Attachment, Message, StructuredContent
+from arena_cli.reports.lines import EMPTY, INDENT, Line, Span, Words, line
+from arena_cli.util.text import escape_line, escape_text
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_SOURCES = ("code", "source", "content", "text", "diagram", "diff", "patch")
+_LANGUAGES = ("language", "lang", "format", "syntax", "type")
+_FILES = ("filename", "file", "path", "name", "title")
+_DIAGRAMS = ("mermaid", "plantuml", "dot", "graphviz", "d2", "ascii", "svg")
+_ASKED = ("action", "command", "title", "reason")
+
+
+def drawn(message: Message, say: Words) -> Iterator[Line]:
+    """The lines for all that a message holds."""
+    yield from text(message.content)
+    for part in message.structured:
+        yield from structured(part, say)
+    for attachment in message.attachments:
+        yield line(INDENT, Span(_attachment(attachment, say), "dim"))
+
+
+def text(said: str, *, style: str = "") -> Iterator[Line]:
+    """Prose, line by line; what stands in code fences is kept whole."""
+    if not said:
+        return
+    if "```" not in said and "~~~" not in said:
+        for row in escape_text(said).split("\n"):
+            yield Line((Span(INDENT + row, style),)) if row else EMPTY
+        return
+    fence = ""
+    for row in escape_text(said).split("\n"):
+        found = _FENCE.match(row)
+        inside = bool(fence)
+        if found and not fence:
+            fence = found[1]
+        elif found and found[1].startswith(fence) and not row[found.end() :].strip():
+            fence = ""
+        yield Line((Span(INDENT + row, style),), whole=inside) if row else EMPTY
+
+
+def structured(part: StructuredContent, say: Words) -> Iterator[Line]:
+    """A structured part: a line that says what it is, and its data below, further in."""
+    draw = _DRAWERS.get(part.type)
+    found = draw(part.data) if draw else None
+    title, body = found or ("", _as_json(part.data))
+    yield line(INDENT, Span(f"[{say.enum(part.type)}{title}]", "dim"))
+    yield from body
+
+
+Drawn = tuple[str, list[Line]]
+
+
+def _task_list(data: Any) -> Drawn | None:
+    """A list of texts or tasks, or an object that holds one."""
+    title, tasks, rest = "", data, {}
+    if isinstance(data, dict):
+        key = next(
+            (key for key in protocol.TASK_LIST_KEYS if isinstance(data.get(key), list)), None
+        )
+        if key is None:
+            return None
+        rest = {name: value for name, value in data.items() if name != key}
+        title, tasks = _taken(rest, protocol.TASK_TITLE_KEYS), data[key]
+    rows = _tasks(tasks, 0) if isinstance(tasks, list) and tasks else None
+    if rows is None:
+        return None
+    return (f": {escape_line(title)}" if title else ""), [*rows, *_fields(rest)]
+
+
+def _tasks(tasks: list[Any], depth: int) -> list[Line] | None:
+    """A checklist; None where an entry is neither a text nor a task with a title."""
+    rows: list[Line] = []
+    for task in tasks:
+        rest = dict(task) if isinstance(task, dict) else {"title": task}
+        key = next(
+            (key for key in protocol.TASK_LIST_KEYS if isinstance(rest.get(key), list)), "subtasks"
+        )
+        below = rest.pop(key, None) or []
+        title = _taken(rest, protocol.TASK_TITLE_KEYS)
+        if not title or not isinstance(below, list) or depth > protocol.TASK_MAX_DEPTH:
+            return None
+        done = _done(rest)
+        facts = ", ".join(f"{escape_line(str(key))}: {_compact(rest[key])}" for key in rest)
+        mark = Span("[x] ", "added") if done else Span("[ ] ")
+        more = Span(f" ({facts})", "dim") if facts else ""
+        body = Span(escape_line(title), "dim" if done else "")
+        indent = INDENT * (2 + depth)
+        rows.append(line(indent, mark, body, more, hang=len(indent) + 4))
+        further = _tasks(below, depth + 1)
+        if further is None:
+            return None
+        rows += further
+    return rows
+
+
+def _done(task: dict[str, Any]) -> bool:
+    """Whether a task is done; takes out of it what said so, and nothing else."""
+    for key in protocol.TASK_STATE_KEYS:
+        value = task.get(key)
+        if isinstance(value, str) and value.strip().casefold() in protocol.TASK_DONE_WORDS:
+            del task[key]
+            return True
+        decided = protocol.parse_decision(value) if key in task else None
+        if decided is not None:
+            del task[key]
+            return decided
+    return False
+
+
+def _code(data: Any) -> Drawn | None:
+    """A text, or an object with its source, perhaps its language and its file."""
+    if isinstance(data, str):
+        return "", _whole(data)
+    found = _source(data)
+    if found is None:
+        return None
+    source, rest = found
+    names = [_taken(rest, _LANGUAGES), _taken(rest, _FILES)]
+    told = ", ".join(escape_line(name) for name in names if name)
+    return (f": {told}" if told else ""), [*_whole(source), *_fields(rest)]
+
+
+def _diagram(data: Any) -> Drawn | None:
+    """As code; also an object whose key is the language (`mermaid: ...`)."""
+    if isinstance(data, dict):
+        key = next((key for key in _DIAGRAMS if isinstance(data.get(key), str)), None)
+        if key is not None and not any(name in data for name in _SOURCES):
+            rest = {name: value for name, value in data.items() if name != key}
+            return f": {key}", [*_whole(data[key]), *_fields(rest)]
+    return _code(data)
+
+
+def _diff(data: Any) -> Drawn | None:
+    """A text, an object with one, or a list of such objects (also as `files` or `changes`)."""
+    parts = data
+    rest: dict[str, Any] = {}
+    if isinstance(data, dict):
+        key = next((key for key in ("files", "changes") if isinstance(data.get(key), list)), None)
+        parts = data[key] if key else [data]
+        rest = {name: value for name, value in data.items() if name != key} if key else {}
+    elif not isinstance(data, list):
+        parts = [data]
+    rows: list[Line] = []
+    for part in parts:
+        found = (part, {}) if isinstance(part, str) else _source(part)
+        if found is None:
+            return None
+        source, more = found
+        name = _taken(more, _FILES)
+        if name:
+            rows.append(line(INDENT * 2, Span(escape_line(name), "strong")))
+        rows += [*_whole(source, _diff_style), *_fields(more)]
+    return ("", [*rows, *_fields(rest)]) if rows else None
+
+
+def _diff_style(row: str) -> str:
+    if row.startswith(("+++", "---", "diff ", "index ")):
+        return "strong"
+    if row.startswith("@@"):
+        return "hunk"
+    return {"+": "added", "-": "removed"}.get(row[:1], "")
+
+
+def _approval(data: Any) -> Drawn | None:
+    """A text, or what is asked for and why first, then everything else."""
+    if isinstance(data, str):
+        return "", [
+            Line((Span(INDENT * 2 + row, "strong"),)) for row in escape_text(data).split("\n")
+        ]
+    if not isinstance(data, dict) or not data:
+        return None
+    known = [key for key in _ASKED if key in data]
+    ordered = {key: data[key] for key in [*known, *(key for key in data if key not in known)]}
+    return "", list(_fields(ordered, strong=_ASKED[:2]))
+
+
+_DRAWERS: dict[str, Callable[[Any], Drawn | None]] = {
+    "task_list": _task_list,
+    "code_block": _code,
+    "architecture_diagram": _diagram,
+    "diff": _diff,
+    "approval_request": _approval,
+}
+
+
+def _source(data: Any) -> tuple[str, dict[str, Any]] | None:
+    if not isinstance(data, dict):
+        return None
+    key = next((key for key in _SOURCES if isinstance(data.get(key), str)), None)
+    if key is None:
+        return None
+    return data[key], {name: value for name, value in data.items() if name != key}
+
+
+def _taken(rest: dict[str, Any], keys: tuple[str, ...]) -> str:
+    """The first of these keys that is a text, taken out; empty where there is none."""
+    key = next((key for key in keys if isinstance(rest.get(key), str) and rest[key]), None)
+    return str(rest.pop(key)) if key is not None else ""
+
+
+def _fields(rest: dict[str, Any], strong: tuple[str, ...] = ()) -> Iterator[Line]:
+    """`key: value` lines; a text of several lines, or nested data, stands below its key."""
+    for key, value in rest.items():
+        name = Span(f"{escape_line(str(key))}:", "dim")
+        if isinstance(value, str) and "\n" in value:
+            yield line(INDENT * 2, name)
+            for row in _whole(value):
+                yield Line((Span(INDENT), *row.spans), whole=True) if row.spans else row
+        else:
+            said = Span(_compact(value), "strong" if key in strong else "")
+            yield line(INDENT * 2, name, " ", said, hang=6)
+
+
+def _compact(value: Any) -> str:
+    return escape_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _as_json(data: Any) -> list[Line]:
+    if isinstance(data, str):
+        return _whole(data)
+    return _whole(json.dumps(data, ensure_ascii=False, indent=2))
+
+
+def _whole(source: str, style: Callable[[str], str] = lambda _: "") -> list[Line]:
+    """Text that is copied as it stands: its lines are never broken."""
+    return [
+        Line((Span(INDENT * 2), Span(row, style(row))), whole=True) if row else EMPTY
+        for row in escape_text(source.removesuffix("\n")).split("\n")
+    ]
+
+
+def _attachment(attachment: Attachment, say: Words) -> str:
+    size = f", {say('{count} bytes', count=attachment.size)}" if attachment.size is not None else ""
+    path = f" {say('at {path}', path=escape_line(attachment.path))}" if attachment.path else ""
+    return f"[{say.enum(attachment.type)}: {escape_line(attachment.name)}{size}{path}]"

@@ -1,0 +1,251 @@
+"""Compares two conversations: what of one stands beside what of the other, and where it differs.
+
+Two are the same where their canonical forms are, but for the numbers of chains, turns and replies,
+and the sums that are made of others. Nothing is drawn here (`differences` does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from arena_cli.reports.diff import model, text
+from arena_cli.reports.diff.model import (
+    Changed,
+    Compared,
+    Conversation,
+    ConversationDiff,
+    Difference,
+    Entry,
+    EntryDiff,
+    Fields,
+    Parted,
+    ReplyDiff,
+    Side,
+    Told,
+    TurnDiff,
+)
+
+# A recording keeps no estimates, and failures in another form; what was shown is hashed there
+# without what its scenario ignores. A session has no inputs.
+_OF_ONE_KIND = frozenset(
+    {
+        *("input_hash", "input_tokens", "usage", "error", "failure", "earlier_attempts"),
+        *(f"input.{name}" for name in (*model.OF_INPUT, "messages")),
+    }
+)
+_HEARD = frozenset({"content", "structured", "attachments", "status"})
+_PARTING = ("must", "deferred", "asked")
+
+
+def between(
+    a: Compared, b: Compared, ours: Sequence[Conversation], theirs: Sequence[Conversation]
+) -> Difference:
+    """Conversations beside those of the same case and session; a single one beside a single one."""
+    passed_over = frozenset() if a.kind == b.kind else _OF_ONE_KIND
+    if len(ours) == len(theirs) == 1:
+        found = [_conversations(ours[0], theirs[0], passed_over)]
+    else:
+        left = {(one.case, one.session): one for one in ours}
+        right = {(one.case, one.session): one for one in theirs}
+        found = [
+            _conversations(left.get(key), right.get(key), passed_over)
+            for key in dict.fromkeys([*left, *right])
+        ]
+    return Difference(a=a, b=b, conversations=found)
+
+
+def changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Changed]:
+    """The fields that differ, in the order of both."""
+    return [
+        Changed(field=name, a=a.get(name), b=b.get(name))
+        for name in dict.fromkeys([*a, *b])
+        if a.get(name) != b.get(name)
+    ]
+
+
+def _conversations(
+    a: Conversation | None, b: Conversation | None, passed_over: frozenset[str]
+) -> ConversationDiff:
+    there = a or b
+    assert there is not None
+    told = {"case": there.case, "session": there.session, "a": _told(a), "b": _told(b)}
+    if a is None or b is None:
+        return ConversationDiff(**told, only="a" if a else "b")
+    comparing = _Comparing(passed_over)
+    found = list(comparing.entries(a.entries, b.entries))
+    return ConversationDiff(
+        **told,
+        settings=list(_settings(a.settings, b.settings, mixed=bool(passed_over))),
+        parted=comparing.parted,
+        entries=found,
+    )
+
+
+def _told(one: Conversation | None) -> Told | None:
+    if one is None:
+        return None
+    return Told(chains=one.chains, turns=one.turns, replies=one.replies, usage=one.usage)
+
+
+def _settings(a: Fields, b: Fields, *, mixed: bool) -> Iterator[Changed]:
+    """Those of members and agents that both sides know of."""
+    owners = [{_owner(place) for place in side} for side in (a, b)]
+    for one in changed(a, b):
+        owner = _owner(one.field)
+        of_agent = one.field.startswith("agents[")
+        if owner and not all(owner in known for known in owners):
+            continue
+        if not (mixed and of_agent and not one.field.endswith(".adapter.type")):
+            yield one
+
+
+def _owner(place: str) -> str:
+    """`members[tester]` of `members[tester].name`; nothing for what is the team's."""
+    before, bracket, _ = place.partition("]")
+    return before if bracket else ""
+
+
+class _Comparing:
+    """Compares entries in order; `parted` is the first place where a chain went another way.
+
+    `passed_over` are fields of replies and chains that the kinds of both sides do not share.
+    """
+
+    def __init__(self, passed_over: frozenset[str]) -> None:
+        self._passed_over = passed_over
+        self._heard_alike = True
+        self.parted: Parted | None = None
+
+    def entries(self, a: Sequence[Entry], b: Sequence[Entry]) -> Iterator[EntryDiff]:
+        """The entries that differ, beside each other by what opened them."""
+        keys = [[entry.key for entry in side] for side in (a, b)]
+        for left, right in text.pairs(*keys):
+            one = a[left] if left is not None else None
+            other = b[right] if right is not None else None
+            if one and other and one.kind == other.kind:
+                if one.text != other.text:
+                    yield from self._pair(one, other)
+                continue
+            if one:
+                yield self._alone(one, "a")
+            if other:
+                yield self._alone(other, "b")
+
+    def _alone(self, entry: Entry, side: Side) -> EntryDiff:
+        if entry.kind != "judge":
+            self._heard_alike = False
+        content = entry.content()
+        told: Fields = {"kind": entry.kind, side: entry.chain, "only": side}
+        if entry.kind != "chain":
+            return EntryDiff(**told, opening=_opening(content), fields=self._of(side, content))
+        return EntryDiff(
+            **told,
+            opening=_opening(content["opening"]),
+            fields=self._of(side, _of_chain(content)),
+            turns=[self._turn_alone(turn, side) for turn in content["turns"]],
+        )
+
+    def _turn_alone(self, turn: Fields, side: Side) -> TurnDiff:
+        replies = [
+            ReplyDiff(agent=agent, only=side, fields=self._of(side, reply))
+            for agent, reply in turn["replies"].items()
+        ]
+        fields = self._of(side, _of_turn(turn))
+        return TurnDiff(turn=turn["turn"], only=side, fields=fields, replies=replies)
+
+    def _pair(self, one: Entry, other: Entry) -> Iterator[EntryDiff]:
+        a, b = one.content(), other.content()
+        told: Fields = {"kind": one.kind, "a": one.chain, "b": other.chain}
+        if one.kind != "chain":
+            fields = self._changed(a, b)
+            self._hear(fields, heard=one.kind == "message")
+            if fields:
+                yield EntryDiff(**told, opening=_opening(a), fields=fields)
+            return
+        fields = self._changed(_of_chain(a), _of_chain(b))
+        self._hear(fields)
+        turns = list(self._turns(a["turns"], b["turns"]))
+        if fields or turns:
+            if self.parted is None and one.chain and other.chain:
+                self.parted = _parted(one.chain, other.chain, a, b)
+            yield EntryDiff(**told, opening=_opening(a["opening"]), fields=fields, turns=turns)
+
+    def _turns(self, a: Sequence[Fields], b: Sequence[Fields]) -> Iterator[TurnDiff]:
+        ours, theirs = ({turn["turn"]: turn for turn in side} for side in (a, b))
+        for number in sorted({*ours, *theirs}):
+            one, other = ours.get(number), theirs.get(number)
+            if one is None or other is None:
+                self._heard_alike = False
+                yield self._turn_alone(one or other or {}, "a" if one else "b")
+                continue
+            fields = self._changed(_of_turn(one), _of_turn(other))
+            replies = list(self._replies(one["replies"], other["replies"]))
+            if fields or replies:
+                yield TurnDiff(turn=number, fields=fields, replies=replies)
+
+    def _replies(self, a: Mapping[str, Fields], b: Mapping[str, Fields]) -> Iterator[ReplyDiff]:
+        """Phase by phase: nobody heard what was said in the same one."""
+        for phase in ("A", "B", None):
+            found = []
+            for agent in dict.fromkeys([*a, *b]):
+                one, other = a.get(agent), b.get(agent)
+                if (one or other or {}).get("phase") == phase:
+                    found.append(self._reply(agent, one, other))
+            yield from (diff for diff in found if diff)
+            for diff in filter(None, found):
+                self._hear(diff.fields, heard=True)
+
+    def _reply(self, agent: str, one: Fields | None, other: Fields | None) -> ReplyDiff | None:
+        if one is None or other is None:
+            side: Side = "a" if one is not None else "b"
+            return ReplyDiff(agent=agent, only=side, fields=self._of(side, one or other or {}))
+        fields = self._changed(one, other)
+        if not fields:
+            return None
+        otherwise = self._heard_alike and any(one.field == "input_hash" for one in fields)
+        return ReplyDiff(agent=agent, shown_otherwise=otherwise, fields=fields)
+
+    def _hear(self, fields: Iterable[Changed], *, heard: bool = True) -> None:
+        """From now on everybody is shown something else, where what was said differs."""
+        if heard and any(one.field in _HEARD for one in fields):
+            self._heard_alike = False
+
+    def _changed(self, a: Fields, b: Fields) -> list[Changed]:
+        return [one for one in changed(a, b) if one.field not in self._passed_over]
+
+    def _of(self, side: Side, fields: Fields) -> list[Changed]:
+        """All fields of what the other side does not have."""
+        return self._changed(fields, {}) if side == "a" else self._changed({}, fields)
+
+
+def _opening(message: Fields) -> str:
+    return str(message.get("content", ""))
+
+
+def _of_chain(chain: Fields) -> Fields:
+    """What opened it, what the system said in it, and its end."""
+    messages = [message.get("content", "") for message in chain["messages"]]
+    told = {"messages": messages} if messages else {}
+    return {**chain["opening"], **told, **chain["end"]}
+
+
+def _of_turn(turn: Fields) -> Fields:
+    return {name: value for name, value in turn.items() if name not in ("turn", "replies")}
+
+
+def _parted(number: int, other: int, a: Fields, b: Fields) -> Parted | None:
+    ours, theirs = ({turn["turn"]: turn for turn in side["turns"]} for side in (a, b))
+    for turn in sorted({*ours, *theirs}):
+        fields = changed(_way(ours.get(turn, {})), _way(theirs.get(turn, {})))
+        if fields:
+            return Parted(a=number, b=other, turn=turn, fields=fields)
+    fields = changed(*({"end": one["end"].get("end")} for one in (a, b)))
+    return Parted(a=number, b=other, turn=None, fields=fields) if fields else None
+
+
+def _way(turn: Fields) -> Fields:
+    """Who had to reply, who was asked, who was passed over."""
+    told = {name: turn[name] for name in _PARTING if name in turn}
+    passed_over = turn.get("passed_over")
+    return {**told, "passed_over": sorted(passed_over)} if passed_over else told

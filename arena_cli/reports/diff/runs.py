@@ -1,0 +1,365 @@
+"""How two results of `arena run` differ, scenario by scenario.
+
+Two results are the same where what was checked is: statuses, failures, drift, and each expectation
+with its verdict. What an agent said otherwise, within what is expected, or used otherwise, is kept
+beside that. Times, paths of sessions, and lines of files are not compared. Nothing is drawn here
+(`rundifferences` does).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError, computed_field
+
+from arena_cli.errors import UsageError
+from arena_cli.protocol import Shape, Usage
+from arena_cli.reports import columns, lines
+from arena_cli.reports.diff import compare
+from arena_cli.reports.diff.model import Changed, Compared, Side
+from arena_cli.reports.lines import BETWEEN, EMPTY, INDENT, Line, Span, Words, line
+from arena_cli.util.text import escape_line
+
+VERSION = 1
+
+_DRIFT = "drift"
+_UNCHECKED = frozenset(
+    ("reason", "mode", "unkept", "usage", "judges_usage", "kind", "name", "session", "end")
+)
+
+
+class _Check(Shape):
+    field: str
+    status: str
+    expected: str = ""
+    actual: str = ""
+
+
+class _Failure(Shape):
+    agent: str
+    turn: int
+    status: str
+    error: str = ""
+
+
+class _Step(Shape):
+    number: int
+    kind: str = "send"
+    name: str = ""
+    session: str | None = None
+    status: str
+    end: str = ""
+    error: str | None = None
+    usage: Usage | None = None
+    checks: list[_Check] = []
+    failures: list[_Failure] = []
+
+
+class _Drift(Shape):
+    kind: str
+    agent: str | None = None
+    field: str
+    before: str = ""
+    after: str = ""
+    step: int | None = None
+    turn: int | None = None
+    follows: bool = False
+
+
+class _Scenario(Shape):
+    scenario: str
+    case: str | None = None
+    file: str
+    status: str
+    reason: str | None = None
+    error: str | None = None
+    mode: str | None = None
+    unkept: str = ""
+    steps: list[_Step] = []
+    checks: list[_Check] = []
+    drift: list[_Drift] = []
+    usage: Usage | None = None
+    judges_usage: Usage | None = None
+
+
+class Run(Shape):
+    """A result as far as it is compared."""
+
+    version: int
+    scenarios: list[_Scenario]
+
+
+class StepChanged(Changed):
+    """A field that differs. `step` counts from 1, None: over the whole scenario.
+
+    `checked`: it is a difference in what was checked, so that the results are not the same.
+    """
+
+    step: int | None = None
+    checked: bool = True
+
+
+class ScenarioDiff(Shape):
+    """One scenario, or case; `only`: it is in one of the results.
+
+    Of an expectation, by its place below `expect`, `status`, `expected` and `actual` stand on each
+    side; of drift `before` and `after`, and `follows` where it follows from another one.
+    """
+
+    scenario: str
+    case: str | None
+    file: str
+    only: Side | None = None
+    fields: list[StepChanged] = []
+
+
+class RunTold(Shape):
+    """What a result comes to: scenarios by status, and what their agents and judges used."""
+
+    counts: dict[str, int]
+    usage: Usage | None
+
+
+class RunDifference(Shape):
+    """Two results; `scenarios` are those that differ, `same` whether what was checked does not."""
+
+    version: int = 1
+    a: Compared
+    b: Compared
+    a_told: RunTold
+    b_told: RunTold
+    scenarios: list[ScenarioDiff]
+
+    @computed_field  # type: ignore[prop-decorator]  # as pydantic's documentation has it
+    @property
+    def same(self) -> bool:
+        return not any(
+            one.only or any(field.checked for field in one.fields) for one in self.scenarios
+        )
+
+
+def read(document: Any, shown: str) -> Run:
+    """A result as `arena run --json` printed it. Raises UsageError."""
+    try:
+        found = Run.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"{shown}: is no result: {place}: {first['msg']}",
+            "write it with `arena run --json > FILE`",
+        ) from error
+    if found.version != VERSION:
+        raise UsageError(
+            f"{shown}: is a result of version {found.version}; this arena reads version {VERSION}"
+        )
+    return found
+
+
+def between(a: Compared, b: Compared, ours: Run, theirs: Run) -> RunDifference:
+    """Scenario by scenario, by file and case; a file of another name by its title."""
+    found = []
+    for one, other in _beside(ours.scenarios, theirs.scenarios):
+        there = one or other
+        assert there is not None
+        only: Side | None = None if one and other else "a" if one else "b"
+        fields = list(_changed(one, other)) if one and other else []
+        if only or fields:
+            told = {"scenario": there.scenario, "case": there.case, "file": there.file}
+            found.append(ScenarioDiff(**told, only=only, fields=fields))
+    return RunDifference(a=a, b=b, a_told=_told(ours), b_told=_told(theirs), scenarios=found)
+
+
+def _beside(
+    ours: Sequence[_Scenario], theirs: Sequence[_Scenario]
+) -> Iterator[tuple[_Scenario | None, _Scenario | None]]:
+    left = {(one.file, one.case): one for one in theirs}
+    pairs = [(one, left.pop((one.file, one.case), None)) for one in ours]
+    by_title = {(one.scenario, one.case): key for key, one in left.items()}
+    for one, other in pairs:
+        key = by_title.pop((one.scenario, one.case), None) if other is None else None
+        yield one, other if key is None else left.pop(key)
+    yield from ((None, other) for other in left.values())
+
+
+def _changed(one: _Scenario, other: _Scenario) -> Iterator[StepChanged]:
+    a, b = _flat(one), _flat(other)
+    for step, field in sorted(dict.fromkeys([*a, *b]), key=_in_order):
+        was, now = a.get((step, field)), b.get((step, field))
+        if was != now:
+            checked = field not in _UNCHECKED and not _both_held(was, now)
+            yield StepChanged(step=step, field=field, a=was, b=now, checked=checked)
+
+
+def _both_held(was: Any, now: Any) -> bool:
+    """Return whether one expectation passed on both sides, by other values."""
+    sides = (was, now)
+    if not all(isinstance(side, dict) and side.get("status") == "passed" for side in sides):
+        return False
+    return bool(was["expected"] == now["expected"])
+
+
+Place = tuple[int | None, str]
+
+
+def _in_order(place: Place) -> tuple[int, int]:
+    """What is said of the whole scenario, then step by step: its status, its drift, the rest."""
+    step, field = place
+    return step or 0, (0 if field == "status" else 1 if field.startswith(_DRIFT) else 2)
+
+
+def _flat(one: _Scenario) -> dict[Place, Any]:
+    """All that is compared of a scenario, by its step and field."""
+    told: dict[Place, Any] = {}
+    dumped = one.model_dump(mode="json")
+    for name in ("status", "reason", "error", "mode", "unkept", "usage", "judges_usage"):
+        told[None, name] = dumped[name]
+    told.update(_drift(one.drift))
+    told.update(_checks(None, one.checks))
+    for step in one.steps:
+        dumped = step.model_dump(mode="json")
+        for name in ("status", "kind", "name", "session", "end", "error", "usage"):
+            told[step.number, name] = dumped[name]
+        told[step.number, "failures"] = [
+            f"{failed.agent}, turn {failed.turn}: {failed.status}: {failed.error}"
+            for failed in step.failures
+        ]
+        told.update(_checks(step.number, step.checks))
+    return {place: value for place, value in told.items() if value not in (None, "", [])}
+
+
+def _drift(found: Iterable[_Drift]) -> dict[Place, Any]:
+    count = Counter[Place]()
+    told: dict[Place, Any] = {}
+    for drift in found:
+        turn = f", turn {drift.turn}" if drift.turn is not None else ""
+        place = (
+            drift.step,
+            f"{_DRIFT}: {drift.kind}: {drift.agent or 'team'}: {drift.field}{turn}",
+        )
+        follows = {"follows": True} if drift.follows else {}
+        told[_numbered(place, count)] = {"before": drift.before, "after": drift.after, **follows}
+    return told
+
+
+def _checks(step: int | None, checks: Iterable[_Check]) -> dict[Place, Any]:
+    count = Counter[Place]()
+    return {
+        _numbered((step, check.field), count): {
+            "status": check.status,
+            "expected": check.expected,
+            "actual": check.actual,
+        }
+        for check in checks
+    }
+
+
+def _numbered(place: Place, count: Counter[Place]) -> Place:
+    """The second of one place is another one."""
+    count[place] += 1
+    return place if count[place] == 1 else (place[0], f"{place[1]} ({count[place]})")
+
+
+def _told(run: Run) -> RunTold:
+    usages = [
+        usage
+        for one in run.scenarios
+        for usage in (one.usage, one.judges_usage)
+        if usage is not None
+    ]
+    counts = Counter(one.status for one in run.scenarios)
+    return RunTold(
+        counts=dict(sorted(counts.items())), usage=Usage.total(usages) if usages else None
+    )
+
+
+_FOLLOWS = frozenset({"usage", "judges_usage"})
+_NOT_RUN = "not_run"
+
+
+def drawn(difference: RunDifference, say: Words, *, width: int) -> Iterator[Line]:
+    """The lines for all of it; what stands in columns for so wide a screen."""
+    for what, told, side in (
+        (difference.a, difference.a_told, "a"),
+        (difference.b, difference.b_told, "b"),
+    ):
+        counts = [f"{count} {say.enum(status)}" for status, count in told.counts.items()]
+        facts_told = [say(", ").join(counts)] if counts else []
+        if told.usage:
+            facts_told.append(lines.tokens(told.usage))
+        heading = compare.compared(what, "a" if side == "a" else "b", say)
+        spans = [span for fact in facts_told for span in (BETWEEN, Span(fact, "dim"))]
+        yield line(heading.spans, spans, hang=3)
+    left_out: dict[str, None] = {}
+    for one in difference.scenarios:
+        yield from _scenario(one, say, width, left_out)
+    if left_out:
+        yield EMPTY
+        yield compare.left_out(left_out, say)
+    if difference.same:
+        yield EMPTY
+        beside = say("no difference in what was checked")
+        yield line(Span(beside if difference.scenarios else say("no difference"), "strong"))
+
+
+def _scenario(
+    one: ScenarioDiff, say: Words, width: int, left_out: dict[str, None]
+) -> Iterator[Line]:
+    unplayed = {field.step for field in one.fields if _NOT_RUN in (field.a, field.b)}
+    fields = []
+    for field in one.fields:
+        if field.field in _FOLLOWS or _follows(field):
+            left_out[field.field.partition(":")[0]] = None
+        elif isinstance(field.a, Mapping) and not field.checked:
+            left_out["actual"] = None
+        elif field.step not in unplayed or field.field == "status":
+            fields.append(field)
+    if not fields and not one.only:
+        return
+    title = f"{one.scenario} [{one.case}]" if one.case else one.scenario
+    place = Span(escape_line(one.file), "dim")
+    only = compare.only(one.only, say)
+    yield EMPTY
+    yield line(Span(escape_line(title), "strong"), BETWEEN, place, only, hang=2)
+    for field in fields:
+        yield from _field(field, say, width)
+
+
+def _follows(one: StepChanged) -> bool:
+    """Whether it is drift that follows from another one, which is told."""
+    sides = [side for side in (one.a, one.b) if side is not None]
+    return all(isinstance(side, Mapping) and side.get("follows") for side in sides)
+
+
+def _field(one: StepChanged, say: Words, width: int) -> Iterator[Line]:
+    step = f"{lines.step(one.step, '', say)}{say(': ')}" if one.step is not None else ""
+    there = one.a if one.a is not None else one.b
+    if not isinstance(there, Mapping):
+        named = Changed(field=step + one.field, a=one.a, b=one.b)
+        yield from compare.fields([named], say, indent=INDENT)
+        return
+    side: Side | None = "b" if one.a is None else "a" if one.b is None else None
+    name = Span(step + escape_line(one.field), "dim")
+    yield line(INDENT, name, compare.only(side, say), hang=4)
+    for value in (one.a, one.b):
+        if value is not None and "before" in value:
+            drifted = Changed(field="content", a=value["before"], b=value["after"])
+            yield from compare.fields([drifted], say, indent=INDENT * 2)
+    if "status" in there:
+        yield from _check(one, say, width)
+
+
+def _check(one: StepChanged, say: Words, width: int) -> Iterator[Line]:
+    """An expectation as it was on each side."""
+    sides = [value for value in (one.a, one.b) if value is not None]
+    is_edited = len(sides) == 2 and sides[0]["expected"] != sides[1]["expected"]
+    for side, value in (("A", one.a), ("B", one.b)):
+        if value is None:
+            continue
+        style = compare.STYLES["a" if side == "A" else "b"]
+        yield line(INDENT * 2, Span(f"{side} {say.enum(value['status'])}", style), hang=6)
+        if is_edited or value["status"] != "passed":
+            texts = str(value["expected"]), str(value["actual"])
+            yield from columns.drawn(*texts, say, width=width, indent=INDENT * 3)

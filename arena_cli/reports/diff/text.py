@@ -1,0 +1,338 @@
+"""What became of a text: `-` a line that is gone, `+` one that is new, `~` one that was changed.
+
+A changed line is told once, as `the {-old-}{+new+} words`. Words are compared where a script puts
+spaces between them, characters elsewhere. What agents said is escaped.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Hashable, Iterator, Sequence
+from functools import cache
+from itertools import zip_longest
+from typing import NamedTuple
+
+from arena_cli.reports.lines import Line, Span, Words, line
+from arena_cli.util.text import cut_text, escape_line
+from arena_cli.workspace import visible_text
+from arena_cli.workspace.visible_text import CharKind
+
+# A table of an alignment takes one bit for each pair of what is aligned: 50 MB.
+MOST_PAIRS = 400_000_000
+
+
+class Block(NamedTuple):
+    """`a[a1:a2]` stands where `b[b1:b2]` does; `same`: it is equal to it."""
+
+    same: bool
+    a1: int
+    a2: int
+    b1: int
+    b2: int
+
+
+def blocks(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Block]:
+    """The longest common subsequence of both, as blocks that cover both in order.
+
+    What is too much to align, between an equal beginning and end, is one block that differs.
+    """
+    start, a_end, b_end = _middle(a, b)
+    found = [Block(True, 0, start, 0, start)]
+    if (a_end - start) * (b_end - start) > MOST_PAIRS:
+        found.append(Block(False, start, a_end, start, b_end))
+    else:
+        found += _common(a, b, start, a_end, b_end)
+    found.append(Block(True, a_end, len(a), b_end, len(b)))
+    return list(_joined(found))
+
+
+def pairs(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[tuple[int | None, int | None]]:
+    """Index beside index, so that as few as can be are changed, or stand on one side only (None).
+
+    By Levenshtein's distance: one that was changed is beside what it became.
+    """
+    from rapidfuzz.distance import Levenshtein  # noqa: PLC0415 - where they differ only
+
+    start, a_end, b_end = _middle(a, b)
+    yield from ((at, at) for at in range(start))
+    left, right = _numbered(a[start:a_end], b[start:b_end])
+    for op in Levenshtein.opcodes(left, right):
+        ours = range(start + op.src_start, start + op.src_end)
+        theirs = range(start + op.dest_start, start + op.dest_end)
+        if op.tag in ("equal", "replace"):
+            yield from zip(ours, theirs, strict=True)
+        else:
+            yield from ((at, None) for at in ours)
+            yield from ((None, at) for at in theirs)
+    yield from zip(range(a_end, len(a)), range(b_end, len(b)), strict=True)
+
+
+def _middle(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int, int]:
+    """Where an equal beginning ends, and where an equal end begins in each."""
+    shorter = min(len(a), len(b))
+    start = next((at for at in range(shorter) if a[at] != b[at]), shorter)
+    a_end, b_end = len(a), len(b)
+    while min(a_end, b_end) > start and a[a_end - 1] == b[b_end - 1]:
+        a_end, b_end = a_end - 1, b_end - 1
+    return start, a_end, b_end
+
+
+def _common(
+    a: Sequence[Hashable], b: Sequence[Hashable], start: int, a_end: int, b_end: int
+) -> Iterator[Block]:
+    from rapidfuzz.distance import Indel  # noqa: PLC0415 - where texts differ only
+
+    left, right = _numbered(a[start:a_end], b[start:b_end])
+    for op in Indel.opcodes(left, right):
+        ours = start + op.src_start, start + op.src_end
+        yield Block(op.tag == "equal", *ours, start + op.dest_start, start + op.dest_end)
+
+
+def _numbered(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[list[int], list[int]]:
+    """Equal things as equal numbers, so that no two hashes are taken for one."""
+    known: dict[Hashable, int] = {}
+    left, right = ([known.setdefault(one, len(known)) for one in part] for part in (a, b))
+    return left, right
+
+
+def _joined(found: Sequence[Block]) -> Iterator[Block]:
+    """Without empty blocks; neighbours of one kind are one."""
+    last: Block | None = None
+    for one in found:
+        if one.a1 == one.a2 and one.b1 == one.b2:
+            continue
+        if last is not None and last.same == one.same:
+            last = Block(last.same, last.a1, one.a2, last.b1, one.b2)
+        else:
+            if last is not None:
+                yield last
+            last = one
+    if last is not None:
+        yield last
+
+
+GONE, NEW, CHANGED, STAYED = "- ", "+ ", "~ ", "  "
+OLD_STYLE, NEW_STYLE = "removed", "added"
+
+CONTEXT = 1
+LONGEST_SAME = 60
+_SAME_AT_EACH_END = 24
+
+# Of two lines, how much of the longer one is in both, where one is told as the other, changed.
+_ENOUGH_IN_COMMON = 0.4
+# So many pairs of lines, and of their characters, are looked at for what they have in common: a
+# tenth of a second.
+_MOST_LOOKS = 10_000
+_MOST_WORK = 500_000_000
+_UNSEEN = re.compile("[\u200c\u200d\ufe00-\ufe0f]")
+
+
+class Change(NamedTuple):
+    """What both texts have, and what stands behind it in the one and in the other."""
+
+    same: str
+    old: str
+    new: str
+
+
+def drawn(before: str, after: str, say: Words, *, indent: str) -> Iterator[Line]:
+    """The lines that changed, and one on each side of them that did not."""
+    if before == after:
+        return
+    old, new = _lines(before), _lines(after)
+    found = blocks(old, new)
+    for number, block in enumerate(found):
+        rows = old[block.a1 : block.a2]
+        if block.same:
+            ends = (number == 0, number == len(found) - 1)
+            yield from _stayed(rows, *ends, say, indent)
+            continue
+        for left, right in _beside(rows, new[block.b1 : block.b2]):
+            yield from _changed(left, right, indent)
+
+
+def marked(text: str, mark: str, *, indent: str) -> Iterator[Line]:
+    """Every line of a text that only one side has."""
+    style = OLD_STYLE if mark == GONE else NEW_STYLE
+    for row in text.split("\n"):
+        yield line(indent, Span(mark + escape_line(row), style), hang=len(indent) + len(mark))
+
+
+def _lines(text: str) -> list[str]:
+    return text.split("\n") if text else []
+
+
+def _stayed(
+    rows: Sequence[str], first: bool, last: bool, say: Words, indent: str
+) -> Iterator[Line]:
+    """The rows next to a change; how many lie between."""
+    above = [] if first else rows[:CONTEXT]
+    rest = rows[len(above) :]
+    below = [] if last else rest[max(len(rest) - CONTEXT, 0) :]
+    left_out = len(rest) - len(below)
+    yield from (_row(STAYED, [Span(escape_line(row), "dim")], indent) for row in above)
+    if left_out == 1:
+        yield _row(STAYED, [Span(escape_line(rest[0]), "dim")], indent)
+    elif left_out:
+        yield _row(STAYED, [Span(say("({count} equal lines)", count=left_out), "dim")], indent)
+    yield from (_row(STAYED, [Span(escape_line(row), "dim")], indent) for row in below)
+
+
+def _row(mark: str, spans: list[Span], indent: str) -> Line:
+    return line(indent, mark, spans, hang=len(indent) + len(mark))
+
+
+def _beside(old: Sequence[str], new: Sequence[str]) -> list[tuple[str | None, str | None]]:
+    """Each line beside what it became, by how much both have in common; None: it became nothing.
+
+    Where there are too many to compare them all, each is beside the one in its place.
+    """
+    if sum(map(len, old)) * sum(map(len, new)) > _MOST_WORK or len(old) * len(new) > _MOST_LOOKS:
+        return list(zip_longest(old, new))
+    alike = [[_alike(one, other) for other in new] for one in old]
+    # What the lines from there on have in common, at most, where their order is kept.
+    best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i in reversed(range(len(old))):
+        for j in reversed(range(len(new))):
+            best[i][j] = max(alike[i][j] + best[i + 1][j + 1], best[i + 1][j], best[i][j + 1])
+    found: list[tuple[str | None, str | None]] = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        if alike[i][j] and best[i][j] == alike[i][j] + best[i + 1][j + 1]:
+            found.append((old[i], new[j]))
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            found.append((old[i], None))
+            i += 1
+        else:
+            found.append((None, new[j]))
+            j += 1
+    return [*found, *((one, None) for one in old[i:]), *((None, one) for one in new[j:])]
+
+
+def _alike(one: str, other: str) -> float:
+    from rapidfuzz.distance import Indel  # noqa: PLC0415 - where texts differ only
+
+    alike = Indel.normalized_similarity(one, other, score_cutoff=_ENOUGH_IN_COMMON)
+    return alike or float(_looks(one) == _looks(other))
+
+
+def _changed(old: str | None, new: str | None, indent: str) -> Iterator[Line]:
+    changes = changes_of(old, new) if old is not None and new is not None else None
+    if changes is not None:
+        yield _row(CHANGED, list(_spans(changes)), indent)
+        return
+    gone, came = (old, new) if old is None or new is None else _apart(old, new)
+    if gone is not None:
+        yield from marked(gone, GONE, indent=indent)
+    if came is not None:
+        yield from marked(came, NEW, indent=indent)
+
+
+def changes_of(old: str, new: str) -> list[Change] | None:
+    """What became of a line, readably; None where it is another one."""
+    left, right = _tokens(old), _tokens(new)
+    changes: list[Change] = []
+    same = ""
+    for block in blocks(left, right):
+        text = "".join(left[block.a1 : block.a2])
+        if block.same:
+            same = text
+        else:
+            changes.append(Change(same, text, "".join(right[block.b1 : block.b2])))
+            same = ""
+    changes.append(Change(same, "", ""))
+    changes = _readable(changes)
+    in_both = sum(len(change.same) for change in changes)
+    return changes if in_both >= _ENOUGH_IN_COMMON * max(len(old), len(new)) else None
+
+
+def _readable(changes: Sequence[Change]) -> list[Change]:
+    """Two changes are one where what they have in common between them is shorter than both."""
+    kept = [changes[0]]
+    for change in changes[1:]:
+        last = kept[-1]
+        around = min(_size(last), _size(change))
+        if len(change.same) <= around:
+            kept[-1] = Change(
+                last.same, last.old + change.same + change.old, last.new + change.same + change.new
+            )
+        else:
+            kept.append(change)
+    return kept
+
+
+def _size(change: Change) -> int:
+    return max(len(change.old), len(change.new))
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    return re.compile(rf"\d+(?:[.,]\d+)+|{visible_text.SPACED_WORD}+|.", re.DOTALL)
+
+
+def _tokens(text: str) -> list[str]:
+    """Words, numbers and single characters, each with the marks that belong to it."""
+    found = _token().findall(text)
+    if text.isascii():
+        return found
+    tokens: list[str] = []
+    for one in found:
+        belongs = visible_text.classify_char(one[0]) is CharKind.EXTEND
+        goes_on = tokens and _goes_on(tokens[-1], one[0])
+        if tokens and (belongs or goes_on):
+            tokens[-1] += one
+        else:
+            tokens.append(one)
+    return tokens
+
+
+def _goes_on(before: str, char: str) -> bool:
+    """Whether it is one with what ends in a joiner, or a word's next letter behind a mark."""
+    if before[-1] == "\u200d":
+        return True
+    if visible_text.classify_char(before[-1]) is not CharKind.EXTEND:
+        return False
+    return (
+        visible_text.classify_char(before[0]) is CharKind.SPACED
+        and visible_text.classify_char(char) is CharKind.SPACED
+    )
+
+
+def _spans(changes: Sequence[Change]) -> Iterator[Span]:
+    last = len(changes) - 1
+    for number, change in enumerate(changes):
+        whole = number == last and not (change.old or change.new)
+        same = _shortened(change.same, begins=number == 0, ends=whole)
+        if same:
+            yield Span(escape_line(same))
+        # Not in brackets: `##[` would begin a command of some CI runners.
+        old, new = _apart(change.old, change.new)
+        if old:
+            yield Span(f"{{-{escape_line(old)}-}}", OLD_STYLE)
+        if new:
+            yield Span(f"{{+{escape_line(new)}+}}", NEW_STYLE)
+
+
+def _apart(old: str, new: str) -> tuple[str, str]:
+    """Both, by their code points where nobody could see what differs."""
+    if _looks(old) == _looks(new):
+        return ascii(old)[1:-1], ascii(new)[1:-1]
+    return old, new
+
+
+def _looks(text: str) -> str:
+    return unicodedata.normalize("NFC", _UNSEEN.sub("", text))
+
+
+def _shortened(text: str, *, begins: bool, ends: bool) -> str:
+    """The parts of a stretch that are next to a change."""
+    if len(text) <= LONGEST_SAME:
+        return text
+    start = len(text) - _SAME_AT_EACH_END
+    while start < len(text) and visible_text.classify_char(text[start]) is CharKind.EXTEND:
+        start += 1
+    before = "" if begins else cut_text(text, _SAME_AT_EACH_END) + " "
+    after = "" if ends else " " + text[start:]
+    return f"{before}…{after}"

@@ -1,0 +1,402 @@
+"""How replays differ from their recordings: a line in each scenario, and each cause once.
+
+Makes lines of pieces (`report.spans`). What agents said is escaped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from arena_cli.reports import lines as lines_module
+from arena_cli.reports.diff.text import drawn
+from arena_cli.reports.lines import BETWEEN, EMPTY, INDENT, Line, Span, Words
+from arena_cli.reports.lines import line as lines_line
+from arena_cli.scenarios import select
+from arena_cli.scenarios.result import (
+    DRIFTED,
+    DRIFTED_AND_NEW,
+    Cause,
+    CheckResult,
+    Drift,
+    FileProblem,
+    RunResult,
+    ScenarioResult,
+    StepResult,
+)
+from arena_cli.util.text import escape_line
+
+LIVE = "live"
+_KEPT = {"live": LIVE, "replay": "replayed", "record": "recorded", "update": "updated"}
+_UNKEPT = {"record": "not recorded", "update": "not updated"}
+
+
+def word(result: ScenarioResult) -> str:
+    """How it was played; empty where it was not."""
+    if result.mode is None:
+        return ""
+    if why_unkept(result, Words()):
+        return _UNKEPT[result.mode]
+    nothing_new = result.mode == "update" and not result.written
+    return _KEPT["replay" if nothing_new else result.mode]
+
+
+def counted(whole: RunResult) -> dict[str, int]:
+    """How many scenarios were played how."""
+    found = Counter(map(word, whole.scenarios))
+    return {one: found[one] for one in (*_KEPT.values(), *_UNKEPT.values()) if found[one]}
+
+
+def why_unkept(result: ScenarioResult, say: Words) -> str:
+    """Why its recording was not written, though that was wanted."""
+    if result.mode not in _UNKEPT:
+        return ""
+    if result.status == "interrupted" or not result.unkept:
+        return say("it was cut short") if result.status == "interrupted" else ""
+    if not result.unkept_agents:
+        return say(result.unkept)
+    agents = escape_line(", ".join(result.unkept_agents))
+    stays = say("{recording} stays as it was", recording=escape_line(result.recording or ""))
+    return f"{say(result.unkept)} ({agents}){say(': ')}{stays}"
+
+
+MOST_CAUSES = 30
+MOST_SCENARIOS = 3
+MOST_NAMES = 5
+MOST_LINES = 24
+SHORT = 60  # characters of both values together that stand in the line itself
+
+
+_CALLS = ("left_over", "miss")
+_OPTIONS = ("--update", "--record", "--record=missing")
+_ENGLISH = Words()
+_KEEPING = {DRIFTED: "--update", DRIFTED_AND_NEW: "--record"}
+
+
+def where(drift: Drift, say: Words) -> str:
+    """`step 2, turn 1: `, as far as it is in one."""
+    parts = []
+    if drift.step:
+        parts.append(lines_module.step(drift.step, "", say))
+    if drift.turn is not None:
+        parts.append(say("turn {turn}", turn=drift.turn))
+    return f"{say(', ').join(parts)}{say(': ')}" if parts else ""
+
+
+def describe_drift(drift: Drift | Cause, say: Words) -> str:
+    """What differs, in one line; with both values where they are short."""
+    agents = drift.agents if isinstance(drift, Cause) else [drift.agent] if drift.agent else []
+    who = _listed([escape_line(agent) for agent in agents], say)
+    field = escape_line(drift.field)
+    match drift.kind:
+        case "left_over" if drift.field == "case":
+            return say("the file has no case {case} any more", case=escape_line(drift.before))
+        case "left_over":
+            return say("{who} is not called any more", who=who)
+        case "miss" if drift.field == "case":
+            case_id = escape_line(drift.after)
+            return say("the file has a case {case} that was not recorded", case=case_id)
+        case "miss":
+            return say("{who} is called, and no record is left for it", who=who)
+        case "input" if who and drift.field == "rubric":
+            told = say("the judge {who} is asked by another rubric", who=who)
+        case "input" if len(agents) > 1:
+            told = say("{who} are shown another {field}", who=who, field=field)
+        case "input" if who:
+            told = say("{who} is shown another {field}", who=who, field=field)
+        case "input":
+            told = say("another message is sent")
+        case "settings":
+            told = _setting(drift.field, field, who, len(agents), say)
+        case _:
+            told = say(
+                "{field} is not what it was", field=f"{who}{say(': ')}{field}" if who else field
+            )
+    return f"{told}{say(': ')}{_values(drift, say)}" if _is_short(drift) else told
+
+
+def _setting(name: str, field: str, who: str, agents: int, say: Words) -> str:
+    """What has another setting: agents, the scenario, `arena.yaml`, or the team."""
+    if agents > 1:
+        return say("{who} have another {field}", who=who, field=field)
+    if agents:
+        return say("{who} has another {field}", who=who, field=field)
+    if name.startswith("ignore["):
+        return say("the scenario has another {field}", field=field)
+    if name.startswith(("models.", "memory.")):
+        return say("arena.yaml has another {field}", field=field)
+    return say("the team has another {field}", field=field)
+
+
+def _is_short(drift: Drift | Cause) -> bool:
+    texts = drift.before, drift.after
+    return any(texts) and sum(map(len, texts)) <= SHORT and not any("\n" in one for one in texts)
+
+
+def _values(drift: Drift | Cause, say: Words) -> str:
+    before, after = (escape_line(one) or say("nothing") for one in (drift.before, drift.after))
+    return f"{before} → {after}"
+
+
+def row(drift: Drift, result: ScenarioResult, say: Words) -> Line:
+    """`scenarios/a.yaml:12: step 2, turn 1: dev is shown another role_prompt (2 calls)`."""
+    place = escape_line(f"{result.file}:{result.line_of(drift.step)}: ")
+    calls = f" ({say('{count} calls', count=drift.calls)})" if drift.calls > 1 else ""
+    return lines_line(
+        Span(place), Span(where(drift, say)), Span(describe_drift(drift, say)), Span(calls, "dim")
+    )
+
+
+def ordered(result: ScenarioResult) -> list[Drift]:
+    """What drifted in a scenario, and then what only follows from it."""
+    return sorted(result.drift, key=lambda drift: drift.follows)
+
+
+def updated(result: ScenarioResult) -> bool:
+    """Whether what drifted was written into its recording."""
+    return result.mode == "update" and result.written
+
+
+class Causes:
+    """What the drift of a run comes from, each told once for all scenarios that it touches."""
+
+    def __init__(self, whole: RunResult, say: Words) -> None:
+        self._whole = whole
+        self._say = say
+        self._results = {(one.file, one.title): one for one in whole.scenarios}
+
+    def lines(self) -> Iterator[Line]:
+        """What differs, where, and what to do about it; of those that touch most."""
+        for cause in self.ordered()[:MOST_CAUSES]:
+            yield EMPTY
+            style = "failed" if self.is_wrong(cause) else "warned"
+            told = Span(describe_drift(cause, self._say), "strong")
+            yield lines_line(Span(self._say("drift: "), style), told, hang=4)
+            yield from self.below(cause)
+        more = len(self._whole.drift) - MOST_CAUSES
+        if more > 0:
+            yield EMPTY
+            yield lines_line(Span(self._say("drift: ")), self._say("and {count} more", count=more))
+
+    def ordered(self) -> list[Cause]:
+        """Those that touch most first."""
+        return sorted(self._whole.drift, key=lambda one: -len(one.touches))
+
+    def is_wrong(self, cause: Cause) -> bool:
+        """Whether it makes any scenario go wrong."""
+        return any(result.drift_fails for result in self._touched(cause))
+
+    def is_accepted(self, cause: Cause) -> bool:
+        """Whether all of it was written into the recordings."""
+        return all(updated(result) for result in self._touched(cause))
+
+    def below(self, cause: Cause) -> Iterator[Line]:
+        """The lines below a cause: how it differs, where, and what to do about it."""
+        yield from difference(cause, self._say)
+        if cause.changed:
+            yield lines_line(INDENT, self.changed(cause))._replace(whole=True)
+        yield from _places(cause, self._say)
+        yield self.advice(cause)
+
+    def changed(self, cause: Cause) -> str:
+        """Return where it was changed, as a text; empty where that is not known."""
+        places = _listed([escape_line(place) for place in cause.changed], self._say)
+        return self._say("changed in {places}", places=places) if places else ""
+
+    def advice(self, cause: Cause) -> Line:
+        """What to do about it, or what was done."""
+        say = self._say
+        left = [result for result in self._touched(cause) if not updated(result)]
+        commands = _commands(left)
+        if commands:
+            listed = say(", ").join(f"`{command}`" for command in commands)
+            told = say("look at it; if it is meant: {command}", command=listed)
+            # A command is copied: it is never broken.
+            return lines_line(INDENT, told)._replace(whole=True)
+        if left:
+            why = why_unkept(left[0], say)
+            return lines_line(INDENT, say("not accepted: {why}", why=why), hang=4)
+        told = say("accepted: it was written into the recording")
+        return lines_line(INDENT, Span(told, "dim"), hang=4)
+
+    def _touched(self, cause: Cause) -> list[ScenarioResult]:
+        keys = dict.fromkeys((touch.file, touch.scenario) for touch in cause.touches)
+        return [self._results[key] for key in keys]
+
+
+def texts(drift: Drift | Cause) -> tuple[str, str]:
+    """Both texts, where they do not stand in the line itself, without a last line end of both."""
+    if drift.kind in _CALLS or _is_short(drift):
+        return "", ""
+    ends = drift.before.endswith("\n") and drift.after.endswith("\n")
+    return (drift.before[:-1], drift.after[:-1]) if ends else (drift.before, drift.after)
+
+
+def difference(drift: Drift | Cause, say: Words) -> Iterator[Line]:
+    """What changed in the texts, where they do not stand in the line itself."""
+    lines = list(drawn(*texts(drift), say, indent=INDENT * 2))
+    yield from lines[:MOST_LINES]
+    more = len(lines) - MOST_LINES
+    if more > 0:
+        yield lines_line(INDENT * 2, Span(say("and {count} more lines", count=more), "dim"))
+
+
+def _places(cause: Cause, say: Words) -> Iterator[Line]:
+    places = list(dict.fromkeys((one.file, one.line, one.scenario) for one in cause.touches))
+    calls = sum(touch.calls for touch in cause.touches)
+    count = len({(file, scenario) for file, _, scenario in places})
+    told = say("in 1 scenario") if count == 1 else say("in {count} scenarios", count=count)
+    if calls > 1:
+        told += f"{say(', ')}{say('{count} calls', count=calls)}"
+    yield lines_line(INDENT, Span(told, "dim"), hang=4)
+    for file, number, scenario in places[:MOST_SCENARIOS]:
+        title = Span(escape_line(scenario), "dim")
+        yield lines_line(INDENT * 2, Span(escape_line(f"{file}:{number}")), BETWEEN, title, hang=6)
+    more = len(places) - MOST_SCENARIOS
+    if more > 0:
+        yield lines_line(INDENT * 2, Span(say("and {count} more", count=more), "dim"))
+
+
+def _commands(left: Iterable[ScenarioResult]) -> list[str]:
+    """What to do where it is meant to be so; nothing where an update did not keep it."""
+    names: dict[str, dict[str, None]] = {option: {} for option in _OPTIONS}
+    for result in left:
+        option = _option(result)
+        if option:
+            names[option][select.run_name(result.file)] = None
+    for name in names["--record"]:  # all else is in it
+        names["--update"].pop(name, None)
+        names["--record=missing"].pop(name, None)
+    return [
+        " ".join(["arena run", option, *(found if len(found) <= MOST_NAMES else [])])
+        for option, found in names.items()
+        if found
+    ]
+
+
+def _option(result: ScenarioResult) -> str:
+    """What takes over the drift of one scenario: what no record answers is to be recorded.
+
+    What is missing is recorded alone only where nothing else drifted but what is new.
+    """
+    misses = [one for one in result.drift if one.kind == "miss"]
+    if not misses:
+        return _KEEPING.get(result.unkept, "") if why_unkept(result, _ENGLISH) else "--update"
+    steps = {one.step for one in misses}
+    is_new = any(one.field == "case" for one in misses)
+    others = (one for one in result.drift if one.kind != "miss")
+    alone = all(not one.before and (is_new or one.step in steps) for one in others)
+    return (
+        "--record=missing" if alone and not any(one.is_followed for one in misses) else "--record"
+    )
+
+
+def _listed(names: list[str], say: Words) -> str:
+    """The first few."""
+    told = say(", ").join(names[:MOST_SCENARIOS])
+    more = len(names) - MOST_SCENARIOS
+    return f"{told} {say('and {count} more', count=more)}" if more > 0 else told
+
+
+Kind = Literal[
+    "expectation", "drift", "agent", "judge", "check", "arena", "file", "interrupted", "warning"
+]
+
+
+class Finding(NamedTuple):
+    """One of them. `kind` says whose: an expectation that did not hold, drift, or who failed.
+
+    `step` is None where it is in none. `title` is one line, `text` what is told below it. Both are
+    as they came: whoever prints them escapes them. `aside`: it is as its `xfail` has it, or an
+    agent failed only because no record was left for it, which the drift tells.
+    """
+
+    kind: Kind
+    file: str
+    line: int
+    step: int | None
+    title: str
+    text: str = ""
+    aside: bool = False
+
+    @property
+    def place(self) -> str:
+        """Return its file and, where that is known, its line."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+def was_to_fail(result: ScenarioResult) -> bool:
+    """Whether what did not hold in it is as its `xfail` has it; it may still fail by its drift."""
+    return result.status == "xfailed" or (result.drift_fails and result.reason is not None)
+
+
+def missed(result: ScenarioResult) -> set[tuple[int | None, str | None]]:
+    """(step, agent) of all who failed only because no record was left for them."""
+    return {(one.step, one.agent) for one in result.drift if one.kind == "miss"}
+
+
+def of(result: ScenarioResult, say: Words) -> Iterator[Finding]:
+    """What went wrong, and what warned, in the order of the file; the drift last."""
+    missing, to_fail = missed(result), was_to_fail(result)
+    for step in result.steps:
+        yield from _of_failures(step, missing)
+        for check in step.checks:
+            yield from _of_check(check, step.number, say, to_fail=to_fail)
+    for check in result.checks:
+        yield from _of_check(check, None, say, to_fail=to_fail)
+    for fault in result.faults:
+        yield Finding("file", fault.file, fault.line, None, _of_fault(fault), fault.hint)
+    if result.error and not result.faults:
+        passed_anyway = result.status == "failed" and result.reason is not None and not to_fail
+        kind: Kind = "expectation" if passed_anyway else "arena"
+        first, _, more = result.error.partition("\n")
+        yield Finding(kind, result.file, result.line, None, first, more)
+    if result.status == "interrupted":
+        title = say("it was cut short")
+        yield Finding("interrupted", result.file, result.line, None, title)
+    for one in ordered(result):
+        line = result.line_of(one.step)
+        what = f"{where(one, say)}{describe_drift(one, say)}"
+        yield Finding("drift", result.file, line, one.step, what)
+
+
+def _of_fault(fault: FileProblem) -> str:
+    return f"{fault.field}: {fault.what}" if fault.field else fault.what
+
+
+def wrong(result: ScenarioResult, say: Words) -> list[Finding]:
+    """Those that made it go wrong: what did not hold, then who failed, then the drift."""
+    order = {"expectation": 0, "drift": 2}
+    found = [one for one in of(result, say) if one.kind != "warning"]
+    return sorted(found, key=lambda one: 3 if one.aside else order.get(one.kind, 1))
+
+
+def _of_failures(
+    step: StepResult, missing: Container[tuple[int | None, str | None]]
+) -> Iterator[Finding]:
+    if step.error:
+        file, line = step.place()
+        first, _, more = step.error.partition("\n")
+        yield Finding("arena", file, line, step.number, first, more)
+    for failure in step.failures:
+        file, line = step.place()
+        title = f"{failure.agent}: {failure.status}"
+        aside = (step.number, failure.agent) in missing
+        yield Finding("agent", file, line, step.number, title, failure.error, aside)
+
+
+def _of_check(
+    check: CheckResult, step: int | None, say: Words, *, to_fail: bool
+) -> Iterator[Finding]:
+    if check.status == "passed":
+        return
+    kind: Kind = "expectation"
+    if check.status == "warned":
+        kind = "warning"
+    elif check.status == "error":
+        kind = "judge" if check.judge else "check"
+    sides = ((say("expected: "), check.expected), (say("actual:   "), check.actual))
+    text = "\n".join(f"{label}{side}" for label, side in sides if side)
+    aside = to_fail and kind == "expectation"
+    yield Finding(kind, check.file, check.line, step, check.field, text, aside)

@@ -1,0 +1,397 @@
+"""`arena run --explain` as text: the reasons of each step, term by term."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from arena_cli.protocol import Message
+from arena_cli.reports import lines
+from arena_cli.reports.lines import INDENT, Line, Span, Words, line
+from arena_cli.scenarios.result import ScenarioResult, StepResult
+from arena_cli.transcript.events import Candidates, Event, MessageEvent, ReplyFinished, TurnStarted
+from arena_cli.transcript.state import ChainState, Fold
+from arena_cli.util.text import cut_text, escape_line
+from arena_cli.workspace import mentions
+from arena_cli.workspace.mentions import Everybody, MentionSpot, Opener, Somebody
+from arena_cli.workspace.models import Member, Team
+from arena_cli.workspace.relevance import Haystack, find_hits, score_hits
+
+HIDDEN = {
+    "code": "it stands in code",
+    "quote": "it stands in a quoted line",
+    "address": "it stands in an address",
+    "word": "it stands straight after a letter or digit",
+}
+NOBODY = "no member has this name"
+OWN_NAME = "it is its author's own"
+UNDER = "under its threshold"
+ALL = "everyone"
+ADDED = "named in next_mentions"
+
+
+@dataclass(frozen=True)
+class Named:
+    """What came of an `@`. `ids` are whom it names, `by` which of their names it is.
+
+    Where it names nobody, `why` says why not; `count` is how often it stands there.
+    """
+
+    written: str
+    ids: list[str]
+    by: str
+    why: str
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Naming:
+    """A message and whom it names. `calls` are the agents whom a reply calls after all limits,
+    `refused` those whom it may not call, with the reason; None: it is no reply.
+
+    `added` are whom only the `next_mentions` of a reply's output name; an id, or as it is written
+    there where nobody has that name.
+    """
+
+    message: str
+    author: str
+    content: str
+    planted: bool
+    names: list[Named]
+    calls: list[str] | None = None
+    refused: dict[str, str] = field(default_factory=dict)
+    added: list[Named] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Called:
+    """Who had to reply in a turn: named by whom, else `why`. `turn` counts over the chain."""
+
+    turn: int
+    must: dict[str, list[str]]
+    why: str
+    deferred: list[str]
+
+
+@dataclass(frozen=True)
+class FoundWord:
+    """A word of a member that was found, and in which messages."""
+
+    word: str
+    kind: str
+    messages: list[str]
+
+
+@dataclass(frozen=True)
+class Other:
+    """A member that did not have to reply: what was found of it, and what came of it.
+
+    `decision` is `asked`, `passed over` or `no candidate`; `relevance` None: it was not measured.
+    """
+
+    agent: str
+    decision: str
+    why: str = ""
+    relevance: float | None = None
+    threshold: float | None = None
+    found: list[FoundWord] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Others:
+    """How everyone else in a turn was judged, the nearest first, by the messages `searched`."""
+
+    turn: int
+    selection: str
+    searched: list[str]
+    others: list[Other]
+
+
+Told = Naming | Called | Others
+
+
+def of(step: StepResult, team: Team) -> list[Told]:
+    """The step's messages and turns, in the order of the transcript."""
+    return list(_told(step.events, team))
+
+
+def document(result: ScenarioResult) -> list[list[dict[str, Any]]]:
+    """The same of each step, as JSON."""
+    return [[dataclasses.asdict(one) for one in of(step, result.team)] for step in result.steps]
+
+
+def _told(events: Iterable[Event], team: Team) -> Iterator[Told]:
+    """The chain is the fold's, as the engine has it."""
+    fold = Fold()
+    for event in events:
+        chain = fold.open
+        match event:
+            case MessageEvent():
+                yield _message(event, team)
+            case ReplyFinished(message=Message() as message) if chain:
+                names = _names(message, chain.opening.message.author_id, team)
+                yield _reasons_naming(
+                    message,
+                    names,
+                    calls=event.next_mentions,
+                    refused=event.refused,
+                    added=_reasons_added(event, message, names, team),
+                )
+            case Candidates() if chain and chain.turns:
+                yield _reasons_others(event, chain, team)
+            case _:
+                pass
+        fold.apply(event)
+        if isinstance(event, TurnStarted) and fold.open:
+            yield _reasons_called(event, fold.open, team)
+
+
+def _message(event: MessageEvent, team: Team) -> Naming:
+    message = event.message
+    opener = "user" if event.chain is None else message.author_id
+    return _reasons_naming(message, _names(message, opener, team), planted=event.planted)
+
+
+def _reasons_naming(message: Message, names: list[Named], **more: Any) -> Naming:
+    more = {"planted": False, **more}
+    return Naming(
+        message=message.id,
+        author=message.author_id,
+        content=message.content,
+        names=names,
+        **more,
+    )
+
+
+def _names(message: Message, opener: str, team: Team) -> list[Named]:
+    """What came of each `@`, the same ones together."""
+    spots = mentions.find_mention_spots(message.content, mentions.build_roster(team))
+    return [
+        dataclasses.replace(_reasons_named(spot, message.author_id, opener, team), count=count)
+        for spot, count in Counter(spots).items()
+    ]
+
+
+def _reasons_added(
+    event: ReplyFinished, message: Message, names: list[Named], team: Team
+) -> list[Named]:
+    """Whom the text of a reply does not account for."""
+    in_text = {one for named in names for one in named.ids}
+    # Everyone at once calls nobody where that is not allowed.
+    calling = team.config.agents_may_mention_all
+    callable_ = {one for named in names if calling or named.by != ALL for one in named.ids}
+    added = [one for one in event.next_mentions if one not in callable_]
+    added += [one for one in (*event.refused, *message.mentions) if one not in in_text]
+    unknown = {mentions.fold_name(named.written) for named in names if named.why == NOBODY}
+    return [
+        *(Named("", [one], ADDED, "") for one in dict.fromkeys(added)),
+        *(
+            Named(name, [], ADDED, NOBODY)
+            for name in event.unresolved
+            if mentions.fold_name(name) not in unknown
+        ),
+    ]
+
+
+def _reasons_named(spot: MentionSpot, author: str, opener: str, team: Team) -> Named:
+    """Whom it names, by which name, or why nobody."""
+    if spot.hidden is not None:
+        return Named(spot.written, [], "", HIDDEN[spot.hidden])
+    match spot.target:
+        case Everybody():
+            ids, by = [member.id for member in team.members], ALL
+        case Opener():
+            ids, by = [opener], "who opened the chain"
+        case Somebody(id=one):
+            ids, by = [one], _which_name(spot.written, one, team)
+        case None:
+            return Named(spot.written, [], "", NOBODY)
+    others = [one for one in ids if one != author]
+    return Named(spot.written, others, by, "") if others else Named(spot.written, [], by, OWN_NAME)
+
+
+def _which_name(written: str, one: str, team: Team) -> str:
+    folded = mentions.fold_name(written)
+    if folded == mentions.fold_name(one):
+        return "id"
+    member = team.member(one)
+    aliases = member.profile.aliases if member else ()
+    return "alias" if folded in map(mentions.fold_name, aliases) else "name"
+
+
+def _reasons_called(event: TurnStarted, chain: ChainState, team: Team) -> Called:
+    must = {agent: event.mentioned_by.get(agent, []) for agent in event.must}
+    why = ""
+    if must and not chain.opening.message.mentions and event.depth == 0:
+        why = "default_responders" if team.config.default_responders else "the only member"
+    return Called(event.depth + 1, must, why, event.deferred)
+
+
+def _reasons_others(event: Candidates, chain: ChainState, team: Team) -> Others:
+    """Everyone who did not have to reply."""
+    turn = chain.turns[-1]
+    names = mentions.build_roster(team)
+    messages = chain.new_messages(turn)
+    whole = Haystack([one.content for one in messages], names)
+    parts = {one.id: Haystack([one.content], names) for one in messages}
+    order = {agent: place for place, agent in enumerate((*event.asked, *event.passed_over))}
+    judged = [
+        _reasons_judged(member, event, whole, parts)
+        if member.id in order
+        else Other(member.id, "no candidate", _why_none(member, chain, team))
+        for member in team.members
+        if member.id not in turn.started.must
+    ]
+    judged.sort(key=lambda one: order.get(one.agent, len(order)))
+    return Others(turn.started.depth + 1, team.config.selection, list(parts), judged)
+
+
+def _reasons_judged(
+    member: Member, event: Candidates, whole: Haystack, parts: dict[str, Haystack]
+) -> Other:
+    found = [
+        FoundWord(hit.word, hit.kind, [name for name, part in parts.items() if hit.is_in(part)])
+        for hit in find_hits(whole, member)
+    ]
+    over = event.passed_over.get(member.id)
+    return Other(
+        agent=member.id,
+        decision="passed over" if over else "asked",
+        why=(over.reason or UNDER) if over else "",
+        relevance=score_hits(len(found)),
+        threshold=member.profile.response.threshold,
+        found=found,
+    )
+
+
+def _why_none(member: Member, chain: ChainState, team: Team) -> str:
+    if member.id in chain.turns[-1].started.deferred:
+        return "deferred to the next turn"
+    if member.id in chain.called:
+        return "called in this chain already"
+    return "selection: none" if team.config.selection == "none" else "auto_respond: false"
+
+
+EXCERPT = 60  # characters of a message that tell which one it is
+
+
+def drawn(result: ScenarioResult, say: Words) -> Iterator[Line]:
+    """The lines for every step of a scenario in which something was said."""
+    for step in result.steps:
+        told = of(step, result.team)
+        if not told:
+            continue
+        title = lines.step(step.number, step.name, say)
+        yield line(INDENT, Span(say("why, in {step}", step=title), "dim"))
+        for one in told:
+            match one:
+                case Naming():
+                    yield from _naming(one, result.team, say)
+                case Called():
+                    yield from _called(one, say)
+                case Others():
+                    yield from _others(one, say)
+
+
+def _naming(said: Naming, team: Team, say: Words) -> Iterator[Line]:
+    text = escape_line(cut_text(said.content, EXCERPT)) + (
+        "…" if len(said.content) > EXCERPT else ""
+    )
+    planted = f" ({say('planted')})" if said.planted else ""
+    head = Span(f"{said.message} {escape_line(said.author)}{planted}{say(': ')}", "strong")
+    yield line(INDENT * 2, head, text, hang=6)
+    for one in said.names:
+        yield _named(one, say)
+    for one in said.added:
+        yield _added(one, say)
+    named = [one for at in (*said.names, *said.added) for one in at.ids]
+    agents = dict.fromkeys(one for one in named if team.member(one))
+    if said.calls is not None and said.calls != list(agents):
+        yield line(INDENT * 3, say("so it calls: {who}", who=_listed(said.calls, say)), hang=8)
+    for agent, reason in said.refused.items():
+        who, why = escape_line(agent), escape_line(reason)
+        yield line(INDENT * 3, say("may not call {who}: {reason}", who=who, reason=why), hang=8)
+
+
+def _named(one: Named, say: Words) -> Line:
+    times = f" ×{one.count}" if one.count > 1 else ""
+    why = f"{say(': ')}{say(one.why)}" if one.why else f" ({say(one.by)})"
+    at = f"@{escape_line(one.written)}{times} "
+    spans = (Span("→ ", "dim"), Span(_listed(one.ids, say)), Span(why, "dim"))
+    return line(INDENT * 3, at, spans, hang=8)
+
+
+def _added(one: Named, say: Words) -> Line:
+    written = f"{escape_line(one.written)} " if one.written else ""
+    why = f"{say(': ')}{say(one.why)}" if one.why else ""
+    spans = (
+        Span("→ ", "dim"),
+        Span(_listed(one.ids, say)),
+        Span(f"{why} ({say(one.by)})", "dim"),
+    )
+    return line(INDENT * 3, written, spans, hang=8)
+
+
+def _called(called: Called, say: Words) -> Iterator[Line]:
+    who = say(", ").join(
+        _must(agent, by, called.why, say) for agent, by in called.must.items()
+    ) or say("nobody")
+    told = say("must reply: {who}", who=who)
+    yield line(INDENT * 2, _turn(called.turn, say), f" · {told}", hang=6)
+    if called.deferred:
+        deferred = _listed(called.deferred, say)
+        yield line(INDENT * 3, say("deferred to the next turn: {who}", who=deferred), hang=8)
+
+
+def _must(agent: str, by: Sequence[str], why: str, say: Words) -> str:
+    named = say("named by {who}", who=_listed(by, say)) if by else say(why)
+    return f"{escape_line(agent)} ({named})" if named else escape_line(agent)
+
+
+def _others(others: Others, say: Words) -> Iterator[Line]:
+    if not others.others:
+        return
+    searched = say("who may reply, judged by {messages}", messages=say(", ").join(others.searched))
+    yield line(INDENT * 2, _turn(others.turn, say), f" · {searched}", hang=6)
+    not_asked: dict[str, list[str]] = {}
+    for one in others.others:
+        if one.relevance is None:
+            not_asked.setdefault(one.why, []).append(one.agent)
+            continue
+        yield _judged(one, one.relevance, others.selection, say)
+        for found in one.found:
+            where = say("in {messages}", messages=say(", ").join(found.messages))
+            told = Span(f"({say(found.kind)}) {where}", "dim")
+            yield line(INDENT * 4, f"{escape_line(found.word)} ", told, hang=10)
+    for why, agents in not_asked.items():
+        told = Span(f"{say('no candidate')} · {say(why)}", "dim")
+        yield line(INDENT * 3, f"{_listed(agents, say)}{say(': ')}", told, hang=8)
+
+
+def _judged(one: Other, relevance: float, selection: str, say: Words) -> Line:
+    decision = Span(say(one.decision), "added" if one.decision == "asked" else "dim")
+    told = f" · {_sum(one, relevance, selection, say)}"
+    if one.why and one.why != UNDER:
+        told += f" · {say(one.why)}"
+    return line(INDENT * 3, f"{escape_line(one.agent)}{say(': ')}", decision, told, hang=8)
+
+
+def _sum(one: Other, relevance: float, selection: str, say: Words) -> str:
+    """`3 hits: 1 - 0.6^3 = 0.784 >= 0.6`."""
+    count = len(one.found)
+    hits = say("1 hit") if count == 1 else say("{count} hits", count=count)
+    told = f"{hits}{say(': ')}1 - 0.6^{count} = {relevance:g}"
+    if selection != "relevance" or one.threshold is None:
+        return f"{told} (selection: {selection})"
+    return f"{told} {'>=' if relevance >= one.threshold else '<'} {one.threshold:g}"
+
+
+def _turn(turn: int, say: Words) -> Span:
+    return Span(say("turn {turn}", turn=turn), "strong")
+
+
+def _listed(names: Sequence[str], say: Words) -> str:
+    return say(", ").join(map(escape_line, names)) or say("nobody")

@@ -1,0 +1,208 @@
+"""The result of a run for GitHub Actions: annotations of lines, and a summary of the step.
+
+An annotation is a workflow command, whose escapes are those of GitHub's own toolkit: `%`, CR and
+LF, in properties `:` and `,` too. GitHub shows ten of each type of a step, so there are never more,
+the most telling first. The summary is markdown of HTML blocks: what stands escaped in them is read
+neither as markdown nor as HTML. A step's summary may have 1 MiB, else GitHub shows none of it.
+"""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from arena_cli.reports import drift, results
+from arena_cli.reports.lines import Line, Words
+from arena_cli.scenarios.result import WRONG, Cause, RunResult, ScenarioResult
+from arena_cli.util.text import cut_text, escape_line, escape_text
+
+MOST = 10
+"""https://docs.github.com/actions/reference/limits: annotations of a type that a step shows."""
+
+MOST_BYTES = 1024 * 1024
+"""https://docs.github.com/actions/reference/workflow-commands: of a step's summary."""
+
+LONGEST_MESSAGE = 2000
+MOST_ROWS = 200
+LONGEST_DETAILS = 60_000
+_LEFT = 200  # bytes for the line that says what was left out
+
+
+class Note(NamedTuple):
+    """One annotation; `level` is `error` or `warning`."""
+
+    level: str
+    file: str
+    line: int
+    title: str
+    text: str
+
+
+def commands(
+    whole: RunResult, say: Words, path: Callable[[str], str], error: str = ""
+) -> list[str]:
+    """The annotations, a line each. `path` gives a file as its repository knows it.
+
+    `error` is why the run ended before it was over, if it did.
+    """
+    notes = [Note("error", "", 0, "arena", error)] if error else []
+    notes += [*_of_causes(whole, say), *_of_scenarios(whole, say), *_of_files(whole)]
+    lines: list[str] = []
+    for level in ("error", "warning"):
+        found = [note for note in notes if note.level == level]
+        kept = found if len(found) <= MOST else found[: MOST - 1]
+        lines += [_command(note, path) for note in kept]
+        if len(found) > len(kept):
+            rest = say("and {count} more, which the log tells", count=len(found) - len(kept))
+            lines.append(_command(Note(level, "", 0, "arena", rest), path))
+    return lines
+
+
+def _of_causes(whole: RunResult, say: Words) -> Iterator[Note]:
+    """One for each cause of drift, those that touch most first."""
+    causes = drift.Causes(whole, say)
+    for cause in causes.ordered():
+        if causes.is_accepted(cause):
+            continue
+        first = cause.touches[0]
+        title = f"{say('drift: ')}{drift.describe_drift(cause, say)}"
+        text = _plain(causes.below(cause))
+        level = "error" if causes.is_wrong(cause) else "warning"
+        yield Note(level, first.file, first.line, title, text)
+
+
+def _of_scenarios(whole: RunResult, say: Words) -> Iterator[Note]:
+    """The first of each scenario, then the second of each, and so on."""
+    each = [
+        [note for one in drift.of(result, say) if (note := _note(one, result))]
+        for result in whole.scenarios
+        if result.status not in ("xfailed", "skipped")
+    ]
+    for rank in zip_longest(*each):
+        yield from (note for note in rank if note)
+
+
+def _of_files(whole: RunResult) -> Iterator[Note]:
+    """One for each warning of a file."""
+    for one in whole.warnings:
+        title = f"{one.field}: {one.what}" if one.field else one.what
+        yield Note("warning", one.file, one.line, title, f"{title}\n{one.hint}".strip())
+
+
+def _note(one: drift.Finding, result: ScenarioResult) -> Note | None:
+    if one.kind == "drift" or one.aside:
+        return None
+    level = "warning" if one.kind == "warning" else "error"
+    text = f"{one.title}\n{one.text}" if one.text else one.title
+    return Note(level, one.file, one.line, result.title, text)
+
+
+def _command(note: Note, path: Callable[[str], str]) -> str:
+    """`::error file=a.yaml,line=3,title=...::...`."""
+    line = f"line={note.line}," if note.line else ""
+    place = f"file={_property(path(note.file))},{line}" if note.file else ""
+    title = _property(cut_text(note.title, LONGEST_MESSAGE))
+    return f"::{note.level} {place}title={title}::{_data(cut_text(note.text, LONGEST_MESSAGE))}"
+
+
+def _data(text: str) -> str:
+    return escape_text(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(escape_line(text)).replace(":", "%3A").replace(",", "%2C")
+
+
+def summary(whole: RunResult, say: Words, room: int = MOST_BYTES, error: str = "") -> str:
+    """The step's summary, in at most so many bytes of UTF-8; empty where there is no room."""
+    wrong = [one for one in whole.scenarios if one.status in WRONG]
+    parts = [_head(whole, say)]
+    if error:
+        parts.append(_pre(error))
+    if wrong:
+        parts.append(_table(wrong, say))
+    causes = drift.Causes(whole, say)
+    parts += [_cause(cause, causes, say) for cause in causes.ordered()]
+    parts += [_details(one, say) for one in wrong]
+    return _fitting(parts, say, room)
+
+
+def _fitting(parts: Sequence[str], say: Words, room: int) -> str:
+    """Those of the parts that fit, whole, and how many do not."""
+    kept: list[str] = []
+    left = room - _LEFT
+    for place, part in enumerate(parts):
+        left -= len(part.encode()) + 2
+        if left < 0:
+            rest = len(parts) - place
+            kept.append(_text(say("and {count} more, which the log tells", count=rest)))
+            break
+        kept.append(part)
+    return "\n\n".join(kept) + "\n" if room > _LEFT else ""
+
+
+def _head(whole: RunResult, say: Words) -> str:
+    return f"### arena: {_text(results.summary(whole, say))}"
+
+
+def _table(wrong: Sequence[ScenarioResult], say: Words) -> str:
+    rows = [_row(one, say) for one in wrong[:MOST_ROWS]]
+    more = len(wrong) - len(rows)
+    if more:
+        rows.append(f"<tr><td>{_text(say('and {count} more', count=more))}</td></tr>")
+    return "\n".join(["<table>", *rows, "</table>"])
+
+
+def _row(result: ScenarioResult, say: Words) -> str:
+    cells = [f"<td><b>{results.LABELS[result.status]}</b></td>"]
+    found = drift.wrong(result, say)
+    place = found[0].place if found else result.file
+    what = found[0].title if found else ""
+    cells += [f"<td><code>{_text(one)}</code></td>" for one in (result.title, place, what)]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _cause(cause: Cause, causes: drift.Causes, say: Words) -> str:
+    title = f"{say('drift: ')}{drift.describe_drift(cause, say)}"
+    return _folded(title, _plain(causes.below(cause)), is_open=True)
+
+
+def _details(result: ScenarioResult, say: Words) -> str:
+    report = results.Report(result, say)
+    return _folded(result.title, _plain(report.lines()))
+
+
+def _plain(lines: Iterable[Line]) -> str:
+    return textwrap.dedent("\n".join(line.text for line in lines))
+
+
+def _folded(title: str, text: str, *, is_open: bool = False) -> str:
+    """A line that opens. The blank lines let `<pre>` begin a block that may have some itself."""
+    begins = "<details open>" if is_open else "<details>"
+    summed = f"{begins}<summary><code>{_text(title)}</code></summary>"
+    return f"{summed}\n\n{_pre(text)}\n\n</details>"
+
+
+def _pre(text: str) -> str:
+    kept = text if len(text) <= LONGEST_DETAILS else cut_text(text, LONGEST_DETAILS) + "\n…"
+    return f"<pre>\n{html.escape(escape_text(kept))}\n</pre>"
+
+
+def _text(text: str) -> str:
+    return html.escape(escape_line(text))
+
+
+def in_repository(root: Path, environ: Mapping[str, str]) -> Callable[[str], str]:
+    """Gives a file of a workspace by its path in the repository, where it lies in one."""
+    repository = environ.get("GITHUB_WORKSPACE")
+    base = Path(repository).resolve() if repository else None
+
+    def path(file: str) -> str:
+        whole = (root / file).resolve()
+        return whole.relative_to(base).as_posix() if base and whole.is_relative_to(base) else file
+
+    return path

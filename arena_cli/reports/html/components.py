@@ -1,0 +1,202 @@
+"""Lines of a report as blocks of a page: prose and code, and what of a long text is folded away."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from arena_cli.protocol import Usage
+from arena_cli.reports.lines import INDENT, Line, Span, avatar
+from arena_cli.reports.timeline import AGENT_STYLES
+from arena_cli.transcript.events import (
+    Candidates,
+    Event,
+    ReplyFinished,
+    ReplyStarted,
+    SessionEvent,
+    TurnStarted,
+)
+from arena_cli.util.text import cut_text, escape_line, escape_text
+
+LONGEST = 1800  # characters that a text may have before its end is folded away
+MOST_LINES = 30  # and lines
+KEPT = 1000  # what then stands there unfolded
+KEPT_LINES = 14
+
+
+class Block(NamedTuple):
+    """Pieces of text, line ends among them; `code` is to be shown as it is written."""
+
+    code: bool
+    pieces: list[Span]
+
+
+class Text(NamedTuple):
+    """A text; `more` is what is folded away, so many characters of it."""
+
+    first: list[Block]
+    more: list[Block]
+    characters: int = 0
+
+
+class _Row(NamedTuple):
+    code: bool
+    spans: list[Span]
+
+    @property
+    def length(self) -> int:
+        return sum(len(span.text) for span in self.spans)
+
+
+def of_lines(lines: Iterable[Line]) -> Text:
+    """The lines that a terminal would show, without the indent that all of them have."""
+    rows: list[_Row] = []
+    for one in lines:
+        spans = [span for span in _outdented(one) if span.text]
+        # An empty line belongs to what stands above it.
+        code = one.whole if spans or not rows else rows[-1].code
+        rows.append(_Row(code, spans))
+    length = sum(row.length for row in rows)
+    if length <= LONGEST and len(rows) <= MOST_LINES:
+        return Text(_blocks(rows), [])
+    first, more = _parted(rows)
+    return Text(_blocks(first), _blocks(more), sum(row.length for row in more))
+
+
+def of_text(text: str) -> Text:
+    """A text of several lines, made harmless."""
+    return of_lines(Line((Span(INDENT + row),)) for row in escape_text(text).split("\n"))
+
+
+def _outdented(one: Line) -> Iterable[Span]:
+    for place, span in enumerate(one.spans):
+        yield span._replace(text=span.text.removeprefix(INDENT)) if place == 0 else span
+
+
+def _parted(rows: list[_Row]) -> tuple[list[_Row], list[_Row]]:
+    """Where a long text is folded: between two lines, or within one that is too long."""
+    room = KEPT
+    for place, row in enumerate(rows):
+        if place == KEPT_LINES:
+            return rows[:place], rows[place:]
+        if row.length > room:
+            first, more = _cut(row, room)
+            return [*rows[:place], first], [more, *rows[place + 1 :]]
+        room -= row.length
+    return rows, []
+
+
+def _cut(row: _Row, room: int) -> tuple[_Row, _Row]:
+    first: list[Span] = []
+    more: list[Span] = []
+    for span in row.spans:
+        kept = "" if more else cut_text(span.text, room)
+        room -= len(kept)
+        if kept:
+            first.append(span._replace(text=kept))
+        if len(kept) < len(span.text):
+            more.append(span._replace(text=span.text[len(kept) :]))
+    return _Row(row.code, first), _Row(row.code, more)
+
+
+def _blocks(rows: Iterable[_Row]) -> list[Block]:
+    """Lines of one kind in one block, pieces of one style in one piece."""
+    blocks: list[Block] = []
+    for row in rows:
+        if not blocks or blocks[-1].code != row.code:
+            blocks.append(Block(row.code, []))
+            spans = row.spans
+        else:
+            spans = [Span("\n"), *row.spans]
+        pieces = blocks[-1].pieces
+        for span in spans:
+            if pieces and (pieces[-1].style == span.style or span.text == "\n"):
+                pieces[-1] = pieces[-1]._replace(text=pieces[-1].text + span.text)
+            else:
+                pieces.append(span)
+    return blocks
+
+
+class Who(NamedTuple):
+    """An agent as a page shows it; `colour` is a number below `AGENT_STYLES`."""
+
+    id: str
+    name: str
+    face: str = ""
+    role: str = ""
+    colour: int = 0
+
+
+class Lane(NamedTuple):
+    """A column of a timeline: an agent, how often it replied, and what that used."""
+
+    who: Who
+    replies: int = 0
+    usage: Usage | None = None
+
+
+class Cast:
+    """Everybody in a session, as its `session` events tell. `avatars` by agent id."""
+
+    def __init__(self, sessions: Iterable[SessionEvent], avatars: Mapping[str, str]) -> None:
+        self._avatars = avatars
+        self._everybody: dict[str, Who] = {}
+        self.config: dict[str, object] = {}
+        for session in sessions:
+            self.config = session.config
+            for place, member in enumerate(session.members):
+                self._everybody[member.id] = self._who(
+                    member.id, member.name, member.role, place % AGENT_STYLES
+                )
+
+    @property
+    def members(self) -> list[Who]:
+        """In team order."""
+        return list(self._everybody.values())
+
+    def who(self, agent: str) -> Who:
+        """A member, or somebody who is none any more."""
+        known = self._everybody.get(agent)
+        return known or self._who(agent, agent, "", zlib.crc32(agent.encode()) % AGENT_STYLES)
+
+    def is_member(self, agent: str) -> bool:
+        """Whether an id is that of an agent, and not of a human."""
+        return agent in self._everybody
+
+    def _who(self, agent: str, name: str, role: str, colour: int) -> Who:
+        face = avatar(self._avatars.get(agent, ""))
+        return Who(escape_line(agent), escape_line(name), face, escape_line(role), colour)
+
+    def lanes(self, events: Iterable[Event]) -> dict[str, Lane]:
+        """Those who were called, or might have been, in team order."""
+        seen: dict[str, None] = {}
+        replies: Counter[str] = Counter()
+        usage: dict[str, list[Usage]] = {}
+        for event in events:
+            seen.update(dict.fromkeys(_concerned(event)))
+            if isinstance(event, ReplyFinished):
+                replies[event.agent] += event.status == "success"
+                if event.usage:
+                    usage.setdefault(event.agent, []).append(event.usage)
+        ordered = [one for one in self._everybody if one in seen]
+        ordered += [one for one in seen if one not in self._everybody]
+        return {
+            one: Lane(
+                self.who(one), replies[one], Usage.total(usage[one]) if one in usage else None
+            )
+            for one in ordered
+        }
+
+
+def _concerned(event: Event) -> Iterable[str]:
+    match event:
+        case TurnStarted():
+            return (*event.must, *event.deferred)
+        case Candidates():
+            return (*event.asked, *event.passed_over)
+        case ReplyStarted() | ReplyFinished():
+            return (event.agent,)
+        case _:
+            return ()

@@ -1,0 +1,194 @@
+"""A run, or a session, as one HTML page that needs nothing beside itself.
+
+All that agents, people and files said is text in it (jinja2 escapes it), never markup, attribute or
+script. A content security policy lets run what arena itself wrote, by its hash, and fetch nothing.
+The page can be read without its script, which only filters and searches; what it filters by are
+attributes of what stands there.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from arena_cli import __version__, errors
+from arena_cli.protocol import Usage
+from arena_cli.reports import drift, lines
+from arena_cli.reports.html import components, results, session
+from arena_cli.reports.html.components import Cast
+from arena_cli.reports.html.session import Talk
+from arena_cli.reports.lines import Words
+from arena_cli.scenarios.result import RunResult
+from arena_cli.transcript.events import (
+    ChainFinished,
+    Compacted,
+    Event,
+    Extracted,
+    MessageEvent,
+    ReplyFinished,
+)
+from arena_cli.util.text import escape_line
+
+_HERE = "arena_cli.reports.html"
+_LANE_REM, _TURN_REM = 15, 7.5
+_USING = (ReplyFinished, Compacted, Extracted)
+_RESULTS = {
+    0: "passed",
+    errors.EXIT_NOT_HELD: "failed",
+    errors.EXIT_FAILED: "error",
+    errors.EXIT_INTERRUPTED: "interrupted",
+}
+
+
+def page(whole: RunResult, say: Words) -> str:
+    """The page of a run."""
+    views = results.of(whole, say)
+    began = min((one.opening.ts for one in whole.scenarios if one.opening), default="")
+    used = [one.usage for one in whole.scenarios if one.usage]
+    talks = [step.talk for view in views for step in view.steps if step.talk]
+    return _rendered(
+        "run.html",
+        talks,
+        say,
+        whole=whole,
+        result=_RESULTS.get(whole.exit_code, "error"),
+        began=_date(began),
+        tokens=lines.tokens(Usage.total(used)) if used else "",
+        mode_counts=drift.counted(whole),
+        causes=results.causes(whole, say),
+        scenarios=views,
+        warnings=[components.of_text(one.text) for one in whole.warnings],
+        modes=sorted({view.mode for view in views if view.mode}),
+        tags=sorted({tag for view in views for tag in view.tags}),
+    )
+
+
+def session_page(
+    title: str, events: Iterable[Event], avatars: Mapping[str, str], say: Words
+) -> str:
+    """The page of one session, or of a part of it.
+
+    `events` begin with the `session` event that holds there. `avatars` by agent id.
+    """
+    told = list(events)
+    cast = Cast(session.sessions(told), avatars)
+    lanes = cast.lanes(told)
+    chains = [
+        (part, session.of(part, cast, lanes, say)) for part in _chains(told) if _is_told(part)
+    ]
+    used = [one.usage for one in told if isinstance(one, _USING) and one.usage]
+    opening = next(iter(session.sessions(told)), None)
+    return _rendered(
+        "session.html",
+        [found for _, found in chains],
+        say,
+        title=escape_line(title),
+        team=escape_line(opening.team or "") if opening else "",
+        scenario=escape_line(opening.scenario or "") if opening else "",
+        began=_date(told[0].ts if told else ""),
+        tokens=lines.tokens(Usage.total(used)) if used else "",
+        replies=sum(isinstance(one, ReplyFinished) for one in told),
+        lanes=list(lanes.values()),
+        chains=[_Chain(number, part, found) for number, (part, found) in enumerate(chains, 1)],
+    )
+
+
+class _Chain:
+    """One chain of a session: a part of the page that a filter takes or leaves."""
+
+    def __init__(self, number: int, part: Sequence[Event], found: Talk) -> None:
+        self.id = f"c{number}"
+        self.talk = found
+        self.agents = list(
+            dict.fromkeys(escape_line(one.agent) for one in part if isinstance(one, ReplyFinished))
+        )
+        ends = [one.end for one in part if isinstance(one, ChainFinished)]
+        self.end = ends[-1] if ends else "open"
+        self.number = next((one.chain for one in part if isinstance(one, MessageEvent)), None)
+
+
+def _chains(events: Iterable[Event]) -> list[list[Event]]:
+    """The events from each message that opened a chain to the next."""
+    parts: list[list[Event]] = [[]]
+    for event in events:
+        if isinstance(event, MessageEvent) and event.chain is not None:
+            parts.append([])
+        parts[-1].append(event)
+    return parts
+
+
+def _is_told(part: Sequence[Event]) -> bool:
+    return any(event.type != "session" for event in part)
+
+
+def _date(ts: str) -> str:
+    """Date and time, in the zone of whoever makes the page, which is said."""
+    try:
+        return f"{datetime.fromisoformat(ts).astimezone():%Y-%m-%d %H:%M:%S %z}"
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def _rendered(name: str, talks: Iterable[Talk], say: Words, **values: Any) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(_HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals.update(say=say, tokens_of=lines.tokens)
+    style = _file("style.css") + _widths({len(found.lanes) for found in talks})
+    script = _file("script.js")
+    return environment.get_template(name).render(
+        **values,
+        language=say.language,
+        version=__version__,
+        policy=_policy(style, script),
+        # Both are arena's own: what a page says is never in them.
+        style=Markup(style),
+        script=Markup(script),
+    )
+
+
+def _file(name: str) -> str:
+    return (resources.files(_HERE) / "templates" / name).read_text(encoding="utf-8")
+
+
+def _widths(lanes: Iterable[int]) -> str:
+    """How wide a table with so many lanes is at least, where there is room for lanes.
+
+    What stands beside it goes below where both do not fit.
+    """
+    rules = []
+    for count in sorted(lanes):
+        width = f"{_TURN_REM + _LANE_REM * count}rem"
+        rules.append(f".lanes-{count}{{min-width:{width}}}.of-{count}{{flex-basis:{width}}}")
+    return f"@media screen and (min-width:48.01rem){{{''.join(rules)}}}\n"
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing may be loaded; only this style and this script count (CSP Level 3, by hash)."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src {_hash(style)}",
+            f"script-src {_hash(script)}",
+            "img-src data:",  # the icon, which a browser else asks the server for
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

@@ -1,0 +1,386 @@
+"""Scenarios and causes of drift as a page shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Literal, NamedTuple
+
+from arena_cli.protocol import Usage
+from arena_cli.reports import lines as lines_module
+from arena_cli.reports.diff.text import blocks, changes_of
+from arena_cli.reports.drift import (
+    Causes,
+    describe_drift,
+    missed,
+    ordered,
+    texts,
+    where,
+    why_unkept,
+    word,
+)
+from arena_cli.reports.html import components
+from arena_cli.reports.html import session as session_module
+from arena_cli.reports.html.components import Cast, Text
+from arena_cli.reports.html.session import Talk
+from arena_cli.reports.lines import Words
+from arena_cli.scenarios.result import (
+    WRONG,
+    Cause,
+    CheckResult,
+    Drift,
+    Failure,
+    RunResult,
+    ScenarioResult,
+    StepResult,
+    Touched,
+)
+from arena_cli.util.text import escape_line, escape_text
+
+Kind = Literal["same", "removed", "added", "left_out"]
+
+CONTEXT = 2  # lines that stay around what differs
+LONGEST_SAME = 240  # characters that are alike, within a line that differs, before they are cut
+
+
+class Part(NamedTuple):
+    """A piece of a line; `differs`: the other line has not got it."""
+
+    text: str
+    differs: bool = False
+
+
+class Row(NamedTuple):
+    """A line of one of the texts, or of both; `left_out`: so many lines that
+    are the same."""
+
+    kind: Kind
+    parts: list[Part]
+    left_out: int = 0
+
+
+def of_diffs(before: str, after: str) -> list[Row]:
+    """The rows of a diff; both texts are made harmless."""
+    old, new = (escape_text(text).split("\n") if text else [] for text in (before, after))
+    rows: list[Row] = []
+    found = blocks(old, new)
+    for place, block in enumerate(found):
+        lines = old[block.a1 : block.a2]
+        if block.same:
+            rows += _same(lines, begins=place == 0, ends=place == len(found) - 1)
+        else:
+            rows += _changed(lines, new[block.b1 : block.b2])
+    return rows
+
+
+def _same(lines: Sequence[str], *, begins: bool, ends: bool) -> Iterator[Row]:
+    """The lines next to a change; how many others there are."""
+    above = 0 if begins else CONTEXT
+    below = 0 if ends else CONTEXT
+    left_out = len(lines) - above - below
+    if left_out < 2:  # to say so takes a line too
+        yield from (Row("same", [Part(one)]) for one in lines)
+        return
+    yield from (Row("same", [Part(one)]) for one in lines[:above])
+    yield Row("left_out", [], left_out)
+    yield from (Row("same", [Part(one)]) for one in lines[len(lines) - below :])
+
+
+def _changed(went: Sequence[str], came: Sequence[str]) -> Iterator[Row]:
+    """First all that went; lines in the same place are marked where they differ."""
+    added: list[Row] = []
+    for old, new in zip_longest(went, came):
+        both = _within(old, new) if old is not None and new is not None else None
+        if old is not None:
+            yield Row("removed", both[0] if both else [Part(old)])
+        if new is not None:
+            added.append(Row("added", both[1] if both else [Part(new)]))
+    yield from added
+
+
+def _within(old: str, new: str) -> tuple[list[Part], list[Part]] | None:
+    changes = changes_of(old, new)
+    if changes is None:
+        return None
+    sides: tuple[list[Part], list[Part]] = ([], [])
+    for place, change in enumerate(changes):
+        same = _shortened(change.same, begins=place == 0, ends=place == len(changes) - 1)
+        for side, differs in zip(sides, (change.old, change.new), strict=True):
+            side += [one for one in (Part(same), Part(differs, True)) if one.text]
+    return sides
+
+
+def _shortened(text: str, *, begins: bool, ends: bool) -> str:
+    """The parts of a long stretch that are next to a change."""
+    if len(text) <= LONGEST_SAME:
+        return text
+    half = LONGEST_SAME // 2
+    return f"{'' if begins else text[:half]} […] {'' if ends else text[-half:]}"
+
+
+# The number of a scenario on the page, and its steps, by title and file.
+_Targets = dict[tuple[str, str], tuple[int, set[int]]]
+
+# The numbers of causes, with their agents, by what they have in common with their drift.
+_Causes = dict[tuple[str, str, str, str], list[tuple[int, list[str]]]]
+
+
+BRIEF = 200  # characters of what was expected, and held, that stand in its line
+
+
+@dataclass(frozen=True)
+class Check:
+    """One expectation; both texts are numbered by line where they have several."""
+
+    status: str
+    place: str
+    field: str
+    expected: Text | None
+    actual: Text
+    brief: str
+    judge: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A call that failed and that nobody expected."""
+
+    agent: str
+    turn: int
+    status: str
+    error: Text
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Drifted:
+    """One difference in one scenario; `cause` is the number of the cause that tells more, None
+    where it `follows` from another one.
+    """
+
+    told: str
+    calls: int
+    cause: int | None
+    follows: bool
+
+
+@dataclass(frozen=True)
+class Link:
+    """A place on the page, or only its name where the page has not got it."""
+
+    text: str
+    target: str
+    place: str
+    calls: int
+
+
+@dataclass(frozen=True)
+class CauseView:
+    """One cause of drift, the scenarios that it touches, and what to do about it."""
+
+    told: str
+    diff: list[Row]
+    todo: str
+    touches: list[Link]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step with its expectations and its conversation."""
+
+    id: str
+    title: str
+    kind: str
+    session: str
+    status: str
+    place: str
+    end: str
+    error: Text | None
+    tokens: str
+    failures: list[Failed]
+    checks: list[Check]
+    talk: Talk | None
+
+
+@dataclass(frozen=True)
+class ScenarioView:
+    """One scenario. `opened` ones are shown unfolded."""
+
+    id: str
+    title: str
+    status: str
+    opened: bool
+    place: str
+    tags: list[str]
+    mode: str
+    facts: list[str]
+    reason: str
+    error: Text | None
+    recording: str
+    written: bool
+    unkept: str
+    sessions: list[str]
+    warned: int
+    drift: list[Drifted]
+    steps: list[Step]
+    checks: list[Check]
+
+
+def of(whole: RunResult, say: Words) -> list[ScenarioView]:
+    """The scenarios of a run, in its order."""
+    numbers: _Causes = {}
+    for number, cause in enumerate(Causes(whole, say).ordered(), 1):
+        numbers.setdefault(_alike(cause), []).append((number, cause.agents))
+    return [
+        _scenario(result, number, numbers, say) for number, result in enumerate(whole.scenarios, 1)
+    ]
+
+
+def causes(whole: RunResult, say: Words) -> list[CauseView]:
+    """The causes of its drift, with links into the page."""
+    targets = {
+        (result.title, result.file): (number, {step.number for step in result.steps})
+        for number, result in enumerate(whole.scenarios, 1)
+    }
+    causes = Causes(whole, say)
+    return [_cause(cause, causes, targets, say) for cause in causes.ordered()]
+
+
+def _cause(cause: Cause, causes: Causes, targets: _Targets, say: Words) -> CauseView:
+    return CauseView(
+        told=describe_drift(cause, say),
+        diff=of_diffs(*texts(cause)),
+        todo=" · ".join(filter(None, [causes.changed(cause), causes.advice(cause).text.strip()])),
+        touches=[_link(touched, targets) for touched in cause.touches],
+    )
+
+
+def _link(touched: Touched, targets: _Targets) -> Link:
+    number, steps = targets.get((touched.scenario, touched.file), (0, set()))
+    target = f"s{number}" if number else ""
+    if number and touched.step in steps:
+        target = f"s{number}-{touched.step}"
+    return Link(
+        text=escape_line(touched.scenario),
+        target=target,
+        place=escape_line(f"{touched.file}:{touched.line}"),
+        calls=touched.calls,
+    )
+
+
+def _scenario(result: ScenarioResult, number: int, causes: _Causes, say: Words) -> ScenarioView:
+    steps = _Steps(result, number, say)
+    skipped = result.status == "skipped"
+    told = [] if skipped else [say("{seconds} s", seconds=f"{result.seconds:.2f}")]
+    if result.usage:
+        told.append(lines_module.tokens(result.usage))
+    if result.judges_usage:
+        told.append(say("judges: {tokens}", tokens=lines_module.tokens(result.judges_usage)))
+    return ScenarioView(
+        id=f"s{number}",
+        title=escape_line(result.title),
+        status=result.status,
+        opened=result.status in WRONG,
+        place=escape_line(f"{result.file}:{result.line}"),
+        tags=[escape_line(tag) for tag in result.tags],
+        mode=word(result),
+        facts=told,
+        reason=escape_line(result.reason or ""),
+        error=components.of_text(result.error) if result.error else None,
+        recording=escape_line(result.recording or ""),
+        written=result.written,
+        unkept=why_unkept(result, say),
+        sessions=[escape_line(name) for name in result.sessions],
+        warned=sum(check.status == "warned" for check in result.all_checks()),
+        drift=[_drifted(one, causes, say) for one in ordered(result)],
+        steps=[steps.view(step) for step in result.steps],
+        checks=[_check(check) for check in result.checks],
+    )
+
+
+def _drifted(one: Drift, causes: _Causes, say: Words) -> Drifted:
+    told = f"{where(one, say)}{describe_drift(one, say)}"
+    causing = (
+        number
+        for number, agents in causes.get(_alike(one), ())
+        if one.agent is None or one.agent in agents
+    )
+    cause = None if one.follows else next(causing, None)
+    return Drifted(told, one.calls, cause, one.follows)
+
+
+def _alike(one: Drift | Cause) -> tuple[str, str, str, str]:
+    """What a cause and its drift have in common, their agent apart (see `result.causes`)."""
+    return (one.kind, one.field.partition("[")[0], one.before, one.after)
+
+
+class _Steps:
+    """The steps of one scenario, whose conversations have the same lanes."""
+
+    def __init__(self, result: ScenarioResult, number: int, say: Words) -> None:
+        self._say = say
+        self._id = f"s{number}"
+        self._result = result
+        events = [event for step in result.steps for event in step.events]
+        opening = [result.opening] if result.opening else []
+        members = result.team.members if result.team else ()
+        avatars = {member.id: member.profile.avatar for member in members}
+        self._cast = Cast([*opening, *session_module.sessions(events)], avatars)
+        self._lanes = self._cast.lanes(events)
+
+    def view(self, step: StepResult) -> Step:
+        """One step."""
+        file, line = step.place()
+        return Step(
+            id=f"{self._id}-{step.number}",
+            title=lines_module.step(step.number, step.name, self._say),
+            kind=step.kind,
+            session=escape_line(step.session or ""),
+            status=step.status,
+            place=escape_line(f"{file}:{line}"),
+            end=step.end,
+            error=components.of_text(step.error) if step.error else None,
+            tokens=_tokens(step.usage),
+            failures=[self._failed(failure, step) for failure in step.failures],
+            checks=[_check(check) for check in step.checks],
+            talk=session_module.of(step.events, self._cast, self._lanes, self._say)
+            if step.events
+            else None,
+        )
+
+    def _failed(self, failure: Failure, step: StepResult) -> Failed:
+        agent = escape_line(failure.agent)
+        is_missed = (step.number, failure.agent) in missed(self._result)
+        return Failed(
+            agent=agent,
+            turn=failure.turn,
+            status=failure.status,
+            error=components.of_text(failure.error),
+            remedy="" if is_missed else f"expect outcome: {{{agent}: {failure.status}}}",
+        )
+
+
+def _tokens(usage: Usage | None) -> str:
+    return lines_module.tokens(usage) if usage else ""
+
+
+def _check(check: CheckResult) -> Check:
+    wanted, there = check.expected.splitlines(), check.actual.splitlines()
+    numbered = max(len(wanted), len(there)) > 1
+    # As in `report.columns`: a last line in parentheses tells of all of it.
+    note = there.pop() if numbered and there and there[-1].startswith("(") else ""
+    sides = [_numbered(rows) if numbered else "\n".join(rows) for rows in (wanted, there)]
+    return Check(
+        status=check.status,
+        place=escape_line(f"{check.file}:{check.line}"),
+        field=escape_line(check.field),
+        expected=components.of_text(sides[0]) if sides[0] else None,
+        actual=components.of_text("\n".join([sides[1], note]).strip("\n")),
+        brief=escape_line(wanted[0]) if len(wanted) == 1 and len(wanted[0]) < BRIEF else "",
+        judge=escape_line(check.judge or ""),
+    )
+
+
+def _numbered(rows: list[str]) -> str:
+    return "\n".join(f"{number}. {row}" for number, row in enumerate(rows, 1))

@@ -1,0 +1,272 @@
+"""The result of a run as JUnit XML, as Jenkins, GitLab and GitHub's reporters show it well.
+
+A suite is a scenario, or a case of one; a test case is a step, and one each is all that is expected
+over the steps, and what drifted. A test case has at most one failure or error, since the readers
+show one, with all that is told of it; its timeline is its output. Jenkins and GitLab group by
+`classname`, which is the file's path with dots; with the name, which is English always, it stays
+the same from run to run. A reason to skip is the element's text and no attribute, and test cases
+have no properties: of the schemas in use (Jenkins' `junit-4.xsd` and `junit-10.xsd`) each then
+takes it.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from arena_cli.protocol import Usage
+from arena_cli.reports import drift, results
+from arena_cli.reports.drift import Finding
+from arena_cli.reports.lines import Line, Words
+from arena_cli.scenarios import select
+from arena_cli.scenarios.result import WRONG, FileProblem, RunResult, ScenarioResult, StepResult
+from arena_cli.util.text import cut_text, escape_line, escape_text
+
+if TYPE_CHECKING:
+    from junitparser import TestCase, TestSuite
+
+
+WIDTH = 100
+LONGEST_MESSAGE = 500
+LONGEST_OUTPUT = 100_000  # characters of a timeline; Jenkins keeps no more
+
+NAME = "arena"
+WHOLE = "over all steps"
+DRIFT = "as recorded"
+
+_ENGLISH = Words()
+# Plugins of Jenkins and GitLab attach the file that such a mark in an output names.
+_MARK = re.compile(r"\[(?=\[\s*[A-Za-z]+\s*\|)")
+
+
+def document(whole: RunResult, say: Words | None = None, error: str = "") -> bytes:
+    """The XML, UTF-8. `error` is why the run ended before it was over, if it did."""
+    from junitparser.xunit2 import JUnitXml  # noqa: PLC0415 - for this report only
+
+    say = say or _ENGLISH
+    xml = JUnitXml(NAME)
+    suites = [_suite(result, say) for result in whole.scenarios]
+    if error:
+        suites.append(_ended(error))
+    if whole.warnings:
+        suites.append(_warnings(whole.warnings))
+    xml.extend(suites)  # type: ignore[no-untyped-call]  # it has no types there
+    xml.update_statistics()  # type: ignore[no-untyped-call]  # as above
+    for suite, result in zip(suites, whole.scenarios, strict=False):
+        suite.time = result.seconds
+    xml.time = whole.seconds
+    written = io.BytesIO()
+    xml.write(written)
+    return written.getvalue()
+
+
+def _suite(result: ScenarioResult, say: Words) -> TestSuite:
+    from junitparser import TestSuite  # noqa: PLC0415 - for this report only
+
+    suite = TestSuite(_line(result.title))
+    if result.opening:
+        suite.timestamp = result.opening.ts
+    for name, value in _properties(result):
+        suite.add_property(name, _line(value))
+    suite.add_testcases(list(_cases(result, say)))
+    return suite
+
+
+def _properties(result: ScenarioResult) -> Iterator[tuple[str, str]]:
+    yield "file", f"{result.file}:{result.line}"
+    yield "status", result.status
+    if result.tags:
+        yield "tags", ", ".join(result.tags)
+    if result.mode:
+        yield "mode", result.mode
+    if result.recording:
+        yield "recording", result.recording
+    if why := drift.why_unkept(result, _ENGLISH):
+        yield "unkept", why
+    yield from _usage("", result.usage)
+    yield from _usage("judges_", result.judges_usage)
+
+
+def _usage(whose: str, usage: Usage | None) -> Iterator[tuple[str, str]]:
+    if usage is None:
+        return
+    sent = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    yield f"{whose}input_tokens", str(sent)
+    yield f"{whose}output_tokens", str(usage.output_tokens)
+    if usage.cost_usd is not None:
+        yield f"{whose}cost_usd", f"{usage.cost_usd:g}"
+
+
+def _cases(result: ScenarioResult, say: Words) -> Iterator[TestCase]:
+    if result.status == "skipped":
+        yield _case(result, WHOLE, skipped=result.reason or "skipped")
+        return
+    found = list(drift.of(result, say))
+    report = results.Report(result, say, WIDTH)
+    for step in result.steps:
+        yield _of_step(step, result, report, found)
+    if result.mode in ("replay", "update") or result.drift:
+        yield _of_drift(result, say, found)
+    whole = [one for one in found if one.step is None and one.kind not in ("drift", "warning")]
+    if result.checks or whole:
+        yield _of_whole(result, say, report, whole)
+
+
+def _of_step(
+    step: StepResult, result: ScenarioResult, report: results.Report, found: Sequence[Finding]
+) -> TestCase:
+    name = results.step_title(step, _ENGLISH)
+    if step.status == "not_run":
+        return _case(result, name, skipped="not run: a step before it did not pass")
+    why = _text(report.reasons(step))
+    if step.status not in WRONG:
+        return _case(result, name, time=_seconds(step), output=why)
+    own = [one for one in found if one.step == step.number and one.kind not in ("drift", "warning")]
+    return _case(
+        result,
+        name,
+        time=_seconds(step),
+        wrong=own,
+        is_error=step.status == "error",
+        text=why,
+        output=_text(report.timelines(step)),
+    )
+
+
+def _of_drift(result: ScenarioResult, say: Words, found: Sequence[Finding]) -> TestCase:
+    told: list[Line] = []
+    for one in drift.ordered(result):
+        told.append(drift.row(one, result, say))
+        told += () if one.follows else drift.difference(one, say)
+    if not result.drift_fails:
+        return _case(result, DRIFT, output=_text(told))
+    return _case(
+        result, DRIFT, wrong=[one for one in found if one.kind == "drift"], text=_text(told)
+    )
+
+
+def _of_whole(
+    result: ScenarioResult, say: Words, report: results.Report, wrong: Sequence[Finding]
+) -> TestCase:
+    told = [_text(report.checks(result.checks)), result.error or ""]
+    if result.status == "interrupted":
+        told.append(say("it was cut short"))
+    text = "\n".join(filter(None, told))
+    if not wrong:
+        return _case(result, WHOLE, output=text)
+    timelines = [_text(report.timeline(step)) for step in result.steps]
+    return _case(
+        result,
+        WHOLE,
+        wrong=wrong,
+        is_error={one.kind for one in wrong} != {"expectation"},
+        text=text,
+        output="\n".join(filter(None, timelines)),
+    )
+
+
+def _case(
+    result: ScenarioResult,
+    name: str,
+    *,
+    time: float = 0.0,
+    skipped: str = "",
+    wrong: Sequence[Finding] = (),
+    is_error: bool = False,
+    text: str = "",
+    output: str = "",
+) -> TestCase:
+    """A test case; `wrong` is what makes it fail, `text` all that is told of it."""
+    from junitparser import (  # noqa: PLC0415 - for this report only
+        Error,
+        Failure,
+        Skipped,
+        TestCase,
+    )
+
+    place = f"[{result.case}] " if result.case else ""
+    case = TestCase(_line(f"{place}{name}"), _class_name(result.file), round(time, 3))
+    if wrong and all(one.aside and one.kind == "expectation" for one in wrong):
+        skipped, output = f"xfail: {result.reason}", "\n".join(filter(None, (text, output)))
+    if skipped:
+        told = Skipped()
+        told.text = _line(skipped)
+        case.result = told
+    elif wrong:
+        kind = Error if is_error else Failure
+        made = kind(_message(wrong), wrong[0].kind)
+        made.text = _defused(escape_text(text))
+        case.result = made
+    if output:
+        case.system_out = _defused(_shortened(output))
+    return case
+
+
+def _class_name(file: str) -> str:
+    """`scenarios/team/gdpr.yaml` as `scenarios.team.gdpr`: packages and a class."""
+    return _line(select.stem(file).strip("/").replace("/", "."))
+
+
+def _message(wrong: Sequence[Finding]) -> str:
+    first = wrong[0]
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    told = ", ".join(one for one in first.text.split("\n")[:2] if one)
+    what = f"{first.title}: {told}" if told else first.title
+    return _line(cut_text(f"{first.place}: {what}", LONGEST_MESSAGE)) + more
+
+
+def _ended(error: str) -> TestSuite:
+    """A suite for what ended the run before it was over."""
+    from junitparser import Error, TestCase, TestSuite  # noqa: PLC0415 - for this report only
+
+    first = error.partition("\n")[0] or NAME
+    made = Error(_line(cut_text(first, LONGEST_MESSAGE)), "arena")
+    made.text = _defused(escape_text(error))
+    case = TestCase("the run", NAME, 0.0)
+    case.result = made
+    suite = TestSuite(NAME)
+    suite.add_testcases([case])
+    return suite
+
+
+def _warnings(warnings: Sequence[FileProblem]) -> TestSuite:
+    """A suite for what is suspicious in files: it passes, and its output tells."""
+    from junitparser import TestCase, TestSuite  # noqa: PLC0415 - for this report only
+
+    case = TestCase("warnings", NAME, 0.0)
+    case.system_out = _defused(escape_text("\n".join(one.text for one in warnings)))
+    suite = TestSuite(f"{NAME} warnings")
+    suite.add_testcases([case])
+    return suite
+
+
+def _seconds(step: StepResult) -> float:
+    """From the first of its events to the last; 0 where they were not kept."""
+    times = [event.ts for event in step.events]
+    if not times:
+        return 0.0
+    first, last = (datetime.fromisoformat(ts) for ts in (times[0], times[-1]))
+    return max((last - first).total_seconds(), 0.0)
+
+
+def _text(lines: Iterable[Line]) -> str:
+    return textwrap.dedent("\n".join(one.text for one in lines))
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= LONGEST_OUTPUT:
+        return text
+    kept = cut_text(text, LONGEST_OUTPUT)
+    return f"{kept}\n({len(text) - len(kept)} more characters)"
+
+
+def _line(text: str) -> str:
+    return _defused(escape_line(text))
+
+
+def _defused(text: str) -> str:
+    return _MARK.sub(r"[\\", text)

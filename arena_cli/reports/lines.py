@@ -1,0 +1,182 @@
+"""Lines of a report as data: pieces of text, and what each of them is. No colours here."""
+
+from __future__ import annotations
+
+import os
+import string
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from arena_cli.protocol import COST_NOT_TAKEN, Usage
+from arena_cli.reports import locale_zh
+from arena_cli.transcript.events import PassedOver
+from arena_cli.util.text import escape_line
+from arena_cli.workspace.models import Language
+
+
+class Span(NamedTuple):
+    """A piece of a line, harmless text. `style` says what it is (`terminal.STYLES`)."""
+
+    text: str
+    style: str = ""
+
+
+class Line(NamedTuple):
+    """One line. In a narrow terminal its further rows begin `hang` columns in.
+
+    `hang` None: as far in as its own text. `whole` lines are never broken: they run on, so that
+    what is copied is what was written.
+    """
+
+    spans: tuple[Span, ...]
+    hang: int | None = None
+    whole: bool = False
+
+    @property
+    def text(self) -> str:
+        """The line as plain text, without a line end."""
+        if len(self.spans) == 1:
+            return self.spans[0].text
+        return "".join([span.text for span in self.spans])
+
+
+EMPTY = Line(())
+INDENT = "  "
+BETWEEN = Span(" · ", "dim")
+
+
+def line(*parts: str | Span | Iterable[Span], hang: int | None = None) -> Line:
+    """A line of texts, spans and lists of spans."""
+    spans: list[Span] = []
+    for part in parts:
+        if isinstance(part, Span):
+            spans.append(part)
+        elif isinstance(part, str):
+            spans.append(Span(part))
+        else:
+            spans.extend(part)
+    return Line(tuple(spans), hang)
+
+
+_WINDOWS_CHINESE = 0x04
+_WINDOWS_PRIMARY = 0x3FF
+
+
+class Words:
+    """Fixed words in one language."""
+
+    def __init__(self, language: Language = "en") -> None:
+        self.language: Language = language
+        self._table: Mapping[str, str] = locale_zh.TEXTS if language == "zh" else {}
+        self._beside: Mapping[str, str] = locale_zh.BESIDE if language == "zh" else {}
+
+    def __call__(self, text: str, /, **values: object) -> str:
+        """The text in this language, `{name}` filled in."""
+        said = self._table.get(text, text)
+        return said.format(**values) if values else said
+
+    def enum(self, word: str) -> str:
+        """A word that stands in files: itself, and beside it what it means."""
+        meaning = self._beside.get(word)
+        return f"{word}（{meaning}）" if meaning else word
+
+    def spans(
+        self, text: str, /, style: str = "", **values: str | int | list[Span]
+    ) -> Iterator[Span]:
+        """The same as pieces of a line; a value may be pieces with styles of their own."""
+        for literal, name, _, _ in string.Formatter().parse(self._table.get(text, text)):
+            if literal:
+                yield Span(literal, style)
+            if name is not None:
+                value = values[name]
+                if isinstance(value, list):
+                    yield from value
+                else:
+                    yield Span(str(value), style)
+
+
+def language(environ: Mapping[str, str]) -> Language:
+    """`ARENA_LANG` (zh, or English), else the locale, else on Windows that of its windows."""
+    asked = environ.get("ARENA_LANG")
+    if asked:
+        return _of(asked)
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        if environ.get(name):
+            return _of(environ[name])
+    return _windows() if sys.platform == "win32" else "en"
+
+
+def here() -> Words:
+    """The words in the language that this process was asked to speak."""
+    return Words(language(os.environ))
+
+
+def _of(tag: str) -> Language:
+    return "zh" if tag.casefold().startswith("zh") else "en"
+
+
+def _windows() -> Language:
+    import ctypes  # noqa: PLC0415 - there is no other way on Windows, and no need elsewhere
+
+    try:
+        tag = ctypes.windll.kernel32.GetUserDefaultUILanguage()  # type: ignore[attr-defined,unused-ignore]  # on Windows only
+    except (AttributeError, OSError):
+        return "en"
+    return "zh" if tag & _WINDOWS_PRIMARY == _WINDOWS_CHINESE else "en"
+
+
+LONGEST_AVATAR = 12
+
+
+def clock(ts: str) -> str:
+    """The time of day, in the zone of whoever looks."""
+    try:
+        return f"{datetime.fromisoformat(ts).astimezone():%H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return "--:--:--"
+
+
+def avatar(text: str) -> str:
+    """A profile's `avatar` as it may stand before a name; empty for the address of a picture."""
+    told = escape_line(text.strip())
+    return "" if len(told) > LONGEST_AVATAR or "/" in told or "." in told else told
+
+
+def tokens(usage: Usage) -> str:
+    """Tokens in and out; `~` before an estimate; the cost where it is known."""
+    about = "~" if usage.estimated else ""
+    cost = f" · ${usage.cost_usd:.4f}" if usage.cost_usd is not None else ""
+    sent = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    return f"{about}{sent} → {about}{usage.output_tokens} tokens{cost}"
+
+
+def cost_not_taken(metadata: Mapping[str, Any], say: Words) -> str:
+    """Return the words for a cost that nobody believes; empty where there is none."""
+    cost = metadata.get(COST_NOT_TAKEN)
+    return "" if cost is None else say("cost not counted: {cost} USD", cost=escape_line(str(cost)))
+
+
+def passed_over(why: PassedOver, say: Words) -> str:
+    """Why a candidate was not asked."""
+    relevance = f"{why.relevance:g}"
+    if why.threshold is not None:
+        threshold = f"{why.threshold:g}"
+        return say("relevance {relevance} < {threshold}", relevance=relevance, threshold=threshold)
+    reason = escape_line(why.reason or "")
+    return say("relevance {relevance}, {reason}", relevance=relevance, reason=reason)
+
+
+def joined(parts: Iterable[list[Span]], between: str) -> list[Span]:
+    """The parts one after the other."""
+    spans: list[Span] = []
+    for part in parts:
+        spans += [Span(between, "dim"), *part] if spans else part
+    return spans
+
+
+def step(number: int, name: str, say: Words, kind: str = "") -> str:
+    """`step 2: the name that its file gives it`; `kind` stands behind the number."""
+    named = f"{say(': ')}{escape_line(name)}" if name else ""
+    return f"{say('step {number}', number=number)}{kind}{named}"

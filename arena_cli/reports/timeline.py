@@ -1,0 +1,369 @@
+"""The timeline: who spoke, when, why, at what cost; who was passed over.
+
+A reader of events, whether they come live or from a file. It makes lines of pieces
+(`report.spans`), which a pipe gets as text (`lines`) and a terminal in colour
+(`report.terminal`). Text of agents is escaped.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+
+from arena_cli.notes.lifecycle import RULES
+from arena_cli.protocol import Message
+from arena_cli.reports import content, lines
+from arena_cli.reports.lines import BETWEEN, EMPTY, INDENT, Line, Span, Words, line
+from arena_cli.transcript.events import (
+    Candidates,
+    ChainFinished,
+    Compacted,
+    ContextUsage,
+    Deviation,
+    Event,
+    Extracted,
+    MessageEvent,
+    NoteEvent,
+    Recovered,
+    ReplyFinished,
+    ReplyStarted,
+    Resumed,
+    SessionEvent,
+    TurnFinished,
+    TurnStarted,
+)
+from arena_cli.util.text import escape_line
+
+Who = Callable[[str], "list[Span] | str"]
+"""An agent, or somebody else, by id, as a timeline names them."""
+
+
+def line_of(event: Event, say: Words, who: Who) -> Line | None:
+    """The line for one event; None if it is no such event, or tells nothing beside the notes."""
+    match event:
+        case NoteEvent(act="refused"):
+            told = _refused(event, say, who)
+        case NoteEvent():
+            told = _note(event, say, who)
+        case ContextUsage():
+            said = "the window of {who} is {share} % full"
+            share = f"{event.usage_ratio * 100:.0f}"
+            told = line(INDENT, say.spans(said, "dim", who=who(event.agent), share=share))
+        case Compacted():
+            told = _compacted(event, say, who)
+        case Deviation():
+            told = _deviation(event, say, who)
+        case Extracted(error=str(why)):
+            said = "{who} looked for notes: {why}"
+            spans = say.spans(said, "dim", who=who(event.by), why=escape_line(why))
+            told = line(INDENT, spans, hang=4)
+        case _:
+            return None
+    return told
+
+
+def _note(event: NoteEvent, say: Words, who: Who) -> Line:
+    title = escape_line(f"{event.title} ({event.reason})" if event.reason else event.title)
+    told = say.spans(
+        "note {note} {act} by {who}: {title}",
+        "dim",
+        note=escape_line(event.note),
+        act=say.enum(event.act),
+        who=say("rules") if event.by == RULES else who(event.by),
+        title=title,
+    )
+    return line(INDENT, told)
+
+
+def _refused(event: NoteEvent, say: Words, who: Who) -> Line:
+    facts = {"message": escape_line(event.message or ""), "why": escape_line(event.reason)}
+    said = "notes in {message} by {who}: {why}"
+    return line(INDENT, say.spans(said, "dim", who=who(event.by), **facts), hang=4)
+
+
+def _compacted(event: Compacted, say: Words, who: Who) -> Line:
+    told: dict[str, int | str | list[Span]] = {"count": event.messages, "who": who(event.by)}
+    if event.rolled_back:
+        said = "summary of {count} messages by {who} rolled back: {why}"
+        told["why"] = escape_line(event.rolled_back)
+    else:
+        said = "summary of {count} messages by {who}: {before} → {after} tokens"
+        told.update(before=event.tokens_before, after=event.tokens_after)
+    return line(INDENT, say.spans(said, "dim", **told))
+
+
+def _deviation(event: Deviation, say: Words, who: Who) -> Line:
+    style = "failed" if event.level == "replan_required" else "warned"
+    spans = say.spans(
+        "{level}: {who} did not heed {note}: {reason}",
+        level=[Span(say.enum(event.level), style)],
+        who=who(event.agent),
+        note=escape_line(event.note),
+        reason=escape_line(event.reason),
+    )
+    return line(INDENT, spans, hang=4)
+
+
+AGENT_STYLES = 10
+
+_HEADING = 3
+_UNDER_THE_NAME = len("00:00:00  ")
+
+
+class Timeline:
+    """Turns each event into the lines that tell of it; keeps only what later lines need.
+
+    `avatars` by agent id, as profiles have them; what is no short text, an address of a picture
+    say, is not shown.
+    """
+
+    def __init__(self, say: Words | None = None, avatars: Mapping[str, str] | None = None) -> None:
+        self._say = say or Words()
+        self._avatars = {agent: lines.avatar(one) for agent, one in (avatars or {}).items()}
+        self._names: dict[str, str] = {}
+        self._styles: dict[str, str] = {}
+        self._config: dict[str, object] = {}
+        self._session_name: str | None = None
+        self._new_chain()
+
+    def _new_chain(self) -> None:
+        self._chain_turn = 0
+        self._turn = 0
+        self._in_turn = False
+        self._is_loose = False  # something stands there that no blank line ends
+        self._tried_before: set[int] = set()
+        self._why: dict[str, str] = {}
+
+    def goes_on(self, session: SessionEvent, turns: int) -> Iterator[Line]:
+        """Take up a session whose earlier events are not told; its open chain has so many turns."""
+        yield from self._session(session)
+        self._chain_turn = turns
+
+    def drawn(self, event: Event) -> Iterator[Line]:
+        """The lines for one event; none for what is not shown."""
+        if self._is_loose and isinstance(event, (MessageEvent, ChainFinished)):
+            self._is_loose = False
+            yield EMPTY
+        yield from self._drawn(event)
+
+    def _drawn(self, event: Event) -> Iterator[Line]:
+        match event:
+            case SessionEvent():
+                yield from self._session(event)
+            case MessageEvent():
+                yield from self._message(event)
+            case TurnStarted():
+                self._in_turn = True
+                yield from self._turn_started(event)
+            case ReplyStarted():
+                yield from self._reply_started(event)
+            case ReplyFinished():
+                yield from self._reply_finished(event)
+            case Candidates():
+                yield from self._candidates(event)
+            case TurnFinished():
+                self._in_turn = False
+                yield EMPTY
+            case ChainFinished():
+                yield from self._chain_finished(event)
+            case Recovered():
+                yield from self._recovered(event)
+            case Resumed():
+                said = {"chain": event.chain, "seq": event.after_seq}
+                yield line(self._say("resumed chain {chain} after event {seq}", **said))
+                yield EMPTY
+            case _:
+                told = line_of(event, self._say, self._who)
+                if told is not None:
+                    self._is_loose = not self._in_turn
+                    yield told
+
+    def named(self, agent: str) -> list[Span]:
+        """An agent's avatar and name."""
+        return [*self._face(agent), self._short(agent)]
+
+    def _session(self, event: SessionEvent) -> Iterator[Line]:
+        if event.session != self._session_name:  # each session counts its replies from 1
+            self._session_name = event.session
+            self._new_chain()
+        self._names = {member.id: member.name for member in event.members}
+        self._styles = {
+            member.id: f"agent{place % AGENT_STYLES}" for place, member in enumerate(event.members)
+        }
+        self._config = event.config
+        team = (
+            self._say("team {name}", name=escape_line(event.team))
+            if event.team
+            else self._say("every agent")
+        )
+        session = self._say("session {name}", name=escape_line(event.session))
+        yield line(Span(session, "strong"), BETWEEN, Span(team, "dim"))
+        yield EMPTY
+
+    def _message(self, event: MessageEvent) -> Iterator[Line]:
+        message = event.message
+        if event.chain is not None:
+            self._new_chain()
+        planted = [Span(self._say("planted"))] if event.planted else []
+        yield _heading(event.ts, self._author(message), planted)
+        yield from content.drawn(message, self._say)
+        yield from self._unresolved(event.unresolved)
+        yield EMPTY
+
+    def _turn_started(self, event: TurnStarted) -> Iterator[Line]:
+        self._chain_turn = event.depth + 1
+        self._turn = event.turn
+        must = lines.joined((self._called(agent, event) for agent in event.must), self._say(", "))
+        yield self._phase("must reply: {who}", must or [Span(self._say("nobody"))])
+        if event.deferred:
+            who = self._list(event.deferred)
+            yield line(INDENT, self._say.spans("deferred to the next turn: {who}", who=who))
+
+    def _phase(self, what: str, who: list[Span]) -> Line:
+        turn = self._say("turn {turn}", turn=self._chain_turn)
+        if self._turn != self._chain_turn:
+            turn = f"{turn} (t{self._turn})"
+        said = self._say.spans(what, who=who)
+        return line(Span("── ", "rule"), Span(turn, "strong"), BETWEEN, said, hang=_HEADING)
+
+    def _called(self, agent: str, event: TurnStarted) -> list[Span]:
+        by = event.mentioned_by.get(agent)
+        who = [self._short(agent)]
+        if not by or event.depth == 0:
+            return who
+        return [*self._say.spans("{who} (mentioned by {by})", "dim", who=who, by=self._list(by))]
+
+    def _reply_started(self, event: ReplyStarted) -> Iterator[Line]:
+        if event.reply in self._tried_before:
+            who = [self._name(event.agent)]
+            said = self._say.spans("{who}: attempt {count}", "dim", who=who, count=event.attempt)
+            yield line(INDENT, said)
+        self._tried_before.add(event.reply)
+
+    def _reply_finished(self, event: ReplyFinished) -> Iterator[Line]:
+        say = self._say
+        told = [
+            Span(say("turn {turn} {phase}", turn=self._chain_turn, phase=event.phase), "dim"),
+            Span(say("{seconds} s", seconds=f"{event.latency_ms / 1000:.1f}"), "dim"),
+        ]
+        if event.usage:
+            told.append(Span(lines.tokens(event.usage), "dim"))
+        if refused := lines.cost_not_taken(event.metadata, say):
+            told.append(Span(refused, "failed"))
+        if event.status != "success":
+            style = "dim" if event.status == "declined" else "failed"
+            told.append(Span(say.enum(event.status), style))
+            self._why[event.agent] = say.enum(event.status)
+        if event.attempts > 1:
+            told.append(Span(say("{count} attempts", count=event.attempts), "dim"))
+        yield _heading(event.ts, [*self._face(event.agent), self._name(event.agent)], told)
+        yield from content.text(event.error or "", style="failed")
+        if event.message:
+            yield from content.drawn(event.message, say)
+        if event.next_mentions:
+            yield line(INDENT, Span("→ ", "dim"), self._list(event.next_mentions), hang=4)
+        for agent, reason in event.refused.items():
+            yield line(
+                INDENT,
+                say.spans(
+                    "may not call {who}: {reason}",
+                    who=[self._short(agent)],
+                    reason=escape_line(reason),
+                ),
+            )
+        yield from self._unresolved(event.unresolved)
+
+    def _candidates(self, event: Candidates) -> Iterator[Line]:
+        told = []
+        for agent, why in event.passed_over.items():
+            self._why[agent] = lines.passed_over(why, self._say)
+            told.append([self._short(agent), Span(f" ({self._why[agent]})", "dim")])
+        if told:
+            who = lines.joined(told, self._say(", "))
+            yield line(INDENT, self._say.spans("passed over: {who}", "dim", who=who))
+        if event.asked:
+            yield EMPTY
+            yield self._phase("may reply: {who}", self._list(event.asked))
+
+    def _chain_finished(self, event: ChainFinished) -> Iterator[Line]:
+        say = self._say
+        end = Span(say.enum(event.end), "failed" if event.end == "failed" else "strong")
+        awaits = f"{say(': ')}{say(', ').join(map(escape_line, event.awaits))}"
+        ended = [end, Span(awaits)] if event.end == "awaiting_human" else [end]
+        counts = Span(self._counts(event), "dim")
+        tokens = Span(lines.tokens(event.usage), "dim")
+        yield line(Span("══ ", "rule"), ended, BETWEEN, counts, BETWEEN, tokens, hang=_HEADING)
+        if event.end == "no_reply":
+            for agent in self._names:
+                why = f"{say(': ')}{self._why.get(agent) or self._unasked()}"
+                yield line(INDENT, self._name(agent), why, hang=4)
+            first = f"@{escape_line(next(iter(self._names), 'id'))}"
+            yield line(INDENT, say("To call one, name it in the message: {name}", name=first))
+        yield EMPTY
+
+    def _counts(self, event: ChainFinished) -> str:
+        say = self._say
+        replies = (
+            say("1 reply") if event.replies == 1 else say("{count} replies", count=event.replies)
+        )
+        turns = say("1 turn") if event.turns == 1 else say("{count} turns", count=event.turns)
+        return say("{replies} in {turns}", replies=replies, turns=turns)
+
+    def _unasked(self) -> str:
+        if self._config.get("selection") == "none":
+            return self._say("not asked (selection: none)")
+        return self._say("not asked (it answers only when it is named)")
+
+    def _who(self, by: str) -> list[Span] | str:
+        return [self._short(by)] if by in self._names else escape_line(by)
+
+    def _recovered(self, event: Recovered) -> Iterator[Line]:
+        told: dict[str, object] = {"what": escape_line(event.what), "bytes": event.bytes}
+        what = (
+            self._say(
+                "{what} ({bytes} bytes set aside, kept in {place})",
+                **told,
+                place=escape_line(event.kept_in),
+            )
+            if event.kept_in
+            else self._say("{what} ({bytes} bytes set aside)", **told)
+        )
+        yield line(self._say("recovered: {what}", what=what))
+
+    def _unresolved(self, names: list[str]) -> Iterator[Line]:
+        if names:
+            said = self._say(", ").join(f"@{escape_line(name)}" for name in names)
+            yield line(INDENT, self._say("nobody is called {names}", names=said))
+
+    def _author(self, message: Message) -> list[Span]:
+        if message.author_type == "agent":
+            return [self._name(message.author_id)]
+        style = "human" if message.author_type == "human" else "strong"
+        return [Span(escape_line(message.author_name), style)]
+
+    def _name(self, agent: str) -> Span:
+        name = self._names.get(agent, agent)
+        text = f"{name} ({agent})" if name != agent else agent
+        return Span(escape_line(text), self._style(agent))
+
+    def _face(self, agent: str) -> list[Span]:
+        avatar = self._avatars.get(agent)
+        return [Span(f"{avatar} ")] if avatar else []
+
+    def _short(self, agent: str) -> Span:
+        return Span(escape_line(self._names.get(agent, agent)), self._style(agent))
+
+    def _style(self, agent: str) -> str:
+        """By its place in the team; the same in every session of that team."""
+        known = self._styles.get(agent)
+        return known or f"agent{zlib.crc32(agent.encode()) % AGENT_STYLES}"
+
+    def _list(self, agents: list[str]) -> list[Span]:
+        return lines.joined(([self._short(agent)] for agent in agents), self._say(", "))
+
+
+def _heading(ts: str, author: list[Span], more: list[Span]) -> Line:
+    spans = [Span(f"{lines.clock(ts)}  ", "dim"), *author]
+    for fact in more:
+        spans += [BETWEEN, fact]
+    return Line(tuple(spans), _UNDER_THE_NAME)

@@ -1,0 +1,256 @@
+"""What agents used, added up by agent, model, day or scenario, and its table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from arena_cli.protocol import Usage
+from arena_cli.reports.columns import fit, width_of
+from arena_cli.reports.lines import Line, Span, Words, line
+from arena_cli.transcript.events import (
+    FREE_KINDS,
+    Compacted,
+    Event,
+    Extracted,
+    ReplyFinished,
+    ReplyStarted,
+    SessionEvent,
+)
+from arena_cli.util.text import escape_line
+
+By = Literal["agent", "model", "day", "scenario"]
+
+_NARROWEST_NAME = 12
+_GAP = "  "
+_COUNTS = ("input", "cache read", "cache write", "output")
+
+
+@dataclass
+class Row:
+    """What one agent, model, day or scenario used; `name` None: none is known.
+
+    `memory` is work for the team's memory: summaries, and looking for notes. `failed` are those of
+    the `calls` that ended as an error, late or cancelled. Of `uncounted` calls no tokens are known,
+    of `unpriced` ones no cost; `cost_usd` is the sum of the others. `estimated` says that some of
+    the tokens are.
+    """
+
+    name: str | None
+    memory: bool = False
+    calls: int = 0
+    failed: int = 0
+    uncounted: int = 0
+    unpriced: int = 0
+    estimated: bool = False
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+    @property
+    def tokens(self) -> list[int]:
+        """Input, what the cache gave and took, output."""
+        return [
+            self.input_tokens,
+            self.cache_read_tokens,
+            self.cache_write_tokens,
+            self.output_tokens,
+        ]
+
+    def add(self, usage: Usage | None, *, failed: bool, free: bool) -> None:
+        """Take in one call with all its attempts."""
+        self.calls += 1
+        self.failed += failed
+        if usage is None:
+            self.uncounted += not free
+            self.unpriced += not free
+            return
+        self.estimated |= usage.estimated
+        self.input_tokens += usage.input_tokens
+        self.cache_read_tokens += usage.cache_read_tokens
+        self.cache_write_tokens += usage.cache_write_tokens
+        self.output_tokens += usage.output_tokens
+        if usage.cost_usd is not None:
+            self.cost_usd = round(self.cost_usd + usage.cost_usd, 10)
+        else:
+            self.unpriced += not free
+
+    def document(self) -> dict[str, Any]:
+        """The row as JSON; `cost_usd` null where no call's cost is known."""
+        told = dict(vars(self))
+        if self.calls and self.unpriced == self.calls:
+            told["cost_usd"] = None
+        return told
+
+
+@dataclass
+class Ledger:
+    """Rows by name, of the events of any number of sessions; `session` begins with each."""
+
+    by: By
+    sessions: int = 0
+    total: Row = field(default_factory=lambda: Row(None))
+    _rows: dict[tuple[str | None, bool], Row] = field(default_factory=dict)
+    _scenario: str | None = None
+    _kinds: dict[int, str] = field(default_factory=dict)
+    _models: dict[str, str] = field(default_factory=dict)
+
+    def session(self) -> None:
+        """The events that follow are another session's."""
+        self.sessions += 1
+        self._scenario = None
+        self._kinds.clear()
+        self._models.clear()
+
+    def apply(self, event: Event) -> None:
+        """Take one event in."""
+        match event:
+            case SessionEvent():
+                self._scenario = event.scenario or self._scenario
+            case ReplyStarted():
+                self._kinds[event.reply] = event.adapter
+            case ReplyFinished():
+                kind = self._kinds.pop(event.reply, "")
+                self._models[event.agent] = _model(event, kind)
+                failed = event.status not in ("success", "declined")
+                free = kind in FREE_KINDS
+                self._add(event, event.agent, event.usage, failed=failed, free=free)
+            case Compacted() if event.usage is not None or event.is_by_agent:
+                self._remembered(event, failed=bool(event.rolled_back))
+            case Extracted():
+                self._remembered(event, failed=event.error is not None and not event.notes)
+            case _:
+                pass
+
+    def rows(self) -> list[Row]:
+        """The most expensive first, then those of the most tokens."""
+        return sorted(
+            self._rows.values(),
+            key=lambda row: (-row.cost_usd, -sum(row.tokens), row.name or "", row.memory),
+        )
+
+    def document(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        return {
+            "by": self.by,
+            "sessions": self.sessions,
+            "rows": [row.document() for row in self.rows()],
+            "total": self.total.document(),
+        }
+
+    def _remembered(self, event: Compacted | Extracted, *, failed: bool) -> None:
+        """Take in what an agent did for the team's memory, which no reply tells of."""
+        kind = str(event.metadata.get("adapter", ""))
+        self._models[event.by] = _model(event, kind) or self._models.get(event.by, "")
+        free = is_free(event)
+        self._add(event, event.by, event.usage, failed=failed, memory=True, free=free)
+
+    def _add(
+        self,
+        event: Event,
+        agent: str,
+        usage: Usage | None,
+        *,
+        failed: bool,
+        memory: bool = False,
+        free: bool = False,
+    ) -> None:
+        names = {
+            "agent": agent,
+            "model": self._models.get(agent) or None,
+            "day": event.ts[:10],
+            "scenario": self._scenario,
+        }
+        key = (names[self.by], memory)
+        row = self._rows.setdefault(key, Row(*key))
+        row.add(usage, failed=failed, free=free)
+        self.total.add(usage, failed=failed, free=free)
+
+
+def is_free(event: Compacted | Extracted) -> bool:
+    """Whether that was the work of no model: of a library, or of a script."""
+    by_library = isinstance(event, Compacted) and not event.is_by_agent
+    return by_library or event.metadata.get("adapter") in FREE_KINDS
+
+
+def _model(event: ReplyFinished | Compacted | Extracted, kind: str) -> str:
+    """The model that answered; where nobody told it, the kind of agent in parentheses."""
+    model = event.metadata.get("model")
+    if isinstance(model, str) and model:
+        return model
+    raw = event.metadata.get("raw")
+    answered = raw.get("model") if isinstance(raw, dict) else None
+    if isinstance(answered, str) and answered:
+        return answered
+    return f"({kind})" if kind else ""
+
+
+def drawn(ledger: Ledger, say: Words, width: int) -> Iterator[Line]:
+    """The table, in `width` columns; each row below its name where it is too narrow for that."""
+
+    rows = ledger.rows()
+    total = ledger.total
+    names = [*(_name(row, ledger.by, say) for row in rows), say("total")]
+    figures = [_figures(row, say) for row in (*rows, total)]
+    heads = [say("calls ").strip(), *(say(name) for name in _COUNTS), say("cost")]
+    columns = list(zip(heads, *figures, strict=True))
+    widths = [max(map(width_of, column)) for column in columns]
+    room = width - sum(widths) - len(_GAP) * len(widths)
+    if room < _NARROWEST_NAME:
+        yield from _stacked(names, figures, heads)
+    else:
+        head = say(ledger.by)
+        name_width = min(room, max(map(width_of, (head, *names))))
+        table = zip((head, *names), (heads, *figures), strict=True)
+        for at, (name, row) in enumerate(table):
+            cut = fit(name, name_width)
+            padded = cut + " " * (name_width - width_of(cut))
+            told = [" " * (w - width_of(one)) + one for w, one in zip(widths, row, strict=True)]
+            text = _GAP.join((padded, *told)).rstrip()
+            yield line(Span(text, "" if at else "dim"))._replace(whole=True)
+    yield from _remarks(total, say)
+
+
+def _stacked(names: list[str], figures: list[list[str]], heads: list[str]) -> Iterator[Line]:
+    for name, row in zip(names, figures, strict=True):
+        yield line(Span(name, "strong"))
+        told = " · ".join(f"{head} {one}" for head, one in zip(heads, row, strict=True))
+        yield line("  ", told, hang=2)
+
+
+def _name(row: Row, by: By, say: Words) -> str:
+    name = escape_line(row.name) if row.name else say(_NAMELESS[by])
+    return say("{name} (memory)", name=name) if row.memory else name
+
+
+_NAMELESS = {
+    "agent": "(unknown)",
+    "model": "(unknown)",
+    "day": "(unknown)",
+    "scenario": "(no scenario)",
+}
+
+
+def _figures(row: Row, say: Words) -> list[str]:
+    about = "~" if row.estimated else ""
+    tokens = [f"{about if count else ''}{count:,}" for count in row.tokens]
+    cost = f"${row.cost_usd:,.4f}"
+    if row.unpriced and row.unpriced == row.calls:
+        cost = say("unknown")
+    elif row.unpriced:
+        cost = say("{cost} + unknown", cost=cost)
+    return [f"{row.calls:,}", *tokens, cost]
+
+
+def _remarks(total: Row, say: Words) -> Iterator[Line]:
+    if total.failed:
+        yield line(Span(say("calls that failed, counted too: {count}", count=total.failed), "dim"))
+    if total.uncounted:
+        told = say("calls whose tokens nobody counted: {count}", count=total.uncounted)
+        yield line(Span(told, "dim"))
+    if total.unpriced:
+        told = say("calls whose cost is not known: {count}", count=total.unpriced)
+        yield line(Span(told, "dim"))

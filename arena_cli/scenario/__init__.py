@@ -1,1 +1,0 @@
-"""Scenarios: scripted conversations and what must come of them."""

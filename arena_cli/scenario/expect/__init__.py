@@ -1,1 +1,0 @@
-"""What is expected of a conversation, and whether it holds: pure functions of its events."""

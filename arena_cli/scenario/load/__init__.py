@@ -1,1 +1,0 @@
-"""Scenario files: chosen, put together, checked; before anything runs."""

@@ -1,1 +1,0 @@
-"""Scenarios played, in sessions of their own."""

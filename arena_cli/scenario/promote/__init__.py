@@ -1,1 +1,0 @@
-"""A session that somebody had becomes a scenario with its recording."""

@@ -1,0 +1,1 @@
+"""Scenarios: load, play, check, record."""

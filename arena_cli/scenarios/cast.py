@@ -1,0 +1,136 @@
+"""Who plays: the team of a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from arena_cli import errors
+from arena_cli.errors import Fault
+from arena_cli.scenarios import lint
+from arena_cli.scenarios.expect import judge_checks, model
+from arena_cli.scenarios.expect.judge_checks import JudgeCheck
+from arena_cli.scenarios.lint import Wrong
+from arena_cli.scenarios.model import ScenarioFile, TeamPart, below, below_all, tried
+from arena_cli.workspace import models
+from arena_cli.workspace.agents import LoadedProfile
+from arena_cli.workspace.models import Member, Team
+from arena_cli.workspace.workspace import Workspace
+from arena_cli.yamlio import loader
+from arena_cli.yamlio.document import Fragment, find_holder
+from arena_cli.yamlio.nodes import Loc
+
+
+def team_of(
+    keys: Mapping[str, Any], parts: Sequence[Fragment], workspace: Workspace
+) -> tuple[Team | None, Workspace, list[Fault]]:
+    """The team, the workspace with the profiles it is made of, and what is wrong.
+
+    `keys` are those of `TeamPart`, as they stand in `parts`. Without a team and a fault, the
+    shape's faults tell why.
+    """
+    part, _ = loader.validate_merged(keys, TeamPart, parts)
+    if part is None:
+        return None, workspace, []
+    faults: list[Fault] = []
+    if part.team is not None and part.agents is not None:
+        place = find_holder(parts, ("agents",))
+        what, mend = "`team` and `agents` are both given", "take one of them out"
+        return None, workspace, [place.fault(("agents",), what, mend)]
+    changed = workspace
+    if part.profiles:
+        places = below_all(parts, ("profiles",))
+        changed = (
+            tried(
+                lambda: workspace.with_profiles(part.profiles, places), parts, ("profiles",), faults
+            )
+            or workspace
+        )
+    # The nearest has the last word.
+    rules = [below(one, ("config",)) for one in reversed(parts) if one.holds(("config",))]
+    agents, humans, name = part.agents, part.humans, part.team or workspace.file.team
+    their_part = None if humans is None else find_holder(parts, ("humans",))
+
+    def made() -> Team:
+        if agents is None:
+            return changed.team(name, overrides=rules, humans=humans, humans_part=their_part)
+        members = below(find_holder(parts, ("agents",)), ("agents",))
+        return changed.team_of(
+            agents, members, overrides=rules, humans=humans, humans_part=their_part
+        )
+
+    team = tried(made, parts, ("team",) if agents is None else ("agents",), faults)
+    if team is not None:
+        faults += _strangers(part, team, workspace, parts)
+    return team, changed, faults
+
+
+def _strangers(
+    part: TeamPart, team: Team, workspace: Workspace, parts: Sequence[Fragment]
+) -> Iterator[Fault]:
+    """New agents that nobody plays: most likely a wrong id of one that somebody does."""
+    extended = {keys.get("extends") for keys in part.profiles.values()}
+    for agent_id, keys in part.profiles.items():
+        known = models.normalize_id(agent_id) in workspace.loaded or agent_id in extended
+        if known or team.member(models.normalize_id(agent_id)) or keys.get("member") is False:
+            continue
+        members = [member.id for member in team.members]
+        near = errors.find_nearest(agent_id, members)
+        mend = f"did you mean `{near}`?" if near else "a new agent plays if `agents:` names it"
+        place = find_holder(parts, ("profiles", agent_id))
+        what = f"`{agent_id}` is no agent of the workspace, and not in the team"
+        yield place.fault(("profiles", agent_id), what, mend)
+
+
+DEFAULT = "defaults: {judge: ID}"
+
+
+def of(
+    file: ScenarioFile, team: Team, profiles: Mapping[str, LoadedProfile], default: str | None
+) -> tuple[dict[str, Member], Sequence[Wrong]]:
+    """The judges by the name that checks give them (empty: `default`), and what is wrong.
+
+    `default` is the workspace's, None where it names none.
+    """
+    judges: dict[str, Member] = {}
+    wrong: list[Wrong] = []
+    for loc, check, covers_all in _checks(file):
+        if covers_all and check.over == "step":
+            what, mend = "this covers all steps, not one", "write `over: scenario`"
+            wrong.append(((*loc, "over"), what, mend))
+        agent = check.agent or default
+        place = (*loc, "agent") if check.agent else loc
+        fault = _fault(agent, team, profiles)
+        if fault is not None:
+            wrong.append((place, *fault))
+        elif agent is not None:
+            judges[check.agent] = _member(profiles[agent])
+    return dict(sorted(judges.items())), wrong
+
+
+def _checks(file: ScenarioFile) -> Iterator[tuple[Loc, JudgeCheck, bool]]:
+    """Each judge that is asked, its place, and whether that covers all steps."""
+    for loc, expect in lint.expects(file):
+        covers_all = loc == ("expect",) or loc[-1] == "check"
+        for one in model.given(expect):
+            if one.kind == judge_checks.KIND:
+                yield (*loc, *one.loc), one.value, covers_all
+
+
+def _fault(
+    agent: str | None, team: Team, profiles: Mapping[str, LoadedProfile]
+) -> tuple[str, str] | None:
+    """(what, mend) of a judge that cannot be asked."""
+    if agent is None:
+        return "nobody is named to judge", f"name one with `agent`, or in arena.yaml: {DEFAULT}"
+    if agent not in profiles:
+        others = [name for name in profiles if team.member(name) is None]
+        return f"there is no agent `{agent}`", errors.suggest_nearest(agent, others)
+    if team.member(agent) is not None:
+        what = f"`{agent}` is a member of the team that is judged"
+        return what, "name an agent that is none, with `member: false` in its profile"
+    return None
+
+
+def _member(one: LoadedProfile) -> Member:
+    return Member(one.profile, one.profile.name or one.profile.agent_id, "", one.role_prompt)

@@ -1,0 +1,52 @@
+"""What scenarios would start or contact: their agents, their judges and the functions in checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from arena_cli.adapters import contacts
+from arena_cli.adapters.contacts import Contact
+from arena_cli.scenarios import lint
+from arena_cli.scenarios.expect import model
+from arena_cli.scenarios.model import Scenario
+from arena_cli.workspace.models import AgentProfile
+from arena_cli.workspace.workspace import Workspace
+
+
+def of(
+    workspace: Workspace,
+    live: Iterable[Scenario],
+    checked: Iterable[Scenario],
+    *,
+    dotenv: Mapping[str, str],
+) -> list[Contact]:
+    """Return the contacts of `live` scenarios, and the functions in checks of `checked` ones."""
+    live = list(live)
+    functions = dict.fromkeys(target for scenario in checked for target in _functions(scenario))
+    return contacts.merged(
+        contacts.of((), functions=functions),
+        # A scenario may have an agent of that id with another adapter.
+        *(
+            contacts.of(
+                _profiles(scenario, workspace), workspace.file.memory.embedding, dotenv=dotenv
+            )
+            for scenario in live
+        ),
+    )
+
+
+def _profiles(scenario: Scenario, workspace: Workspace) -> Iterator[AgentProfile]:
+    """Yield the profiles of every agent that the scenario may call, as they are in it."""
+    for member in (*scenario.team.members, *scenario.judges.values()):
+        yield member.profile
+    for helper in (workspace.summarizer, workspace.extractor):
+        played = scenario.as_played(helper)
+        if played is not None:
+            yield played.profile
+
+
+def _functions(scenario: Scenario) -> Iterator[str]:
+    for _, expect in lint.expects(scenario.file):
+        for check in model.given(expect):
+            if check.kind == "python":
+                yield str(check.value)

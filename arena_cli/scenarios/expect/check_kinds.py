@@ -1,0 +1,114 @@
+"""The kinds of checks on a text by the field that gives them, and how they are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from arena_cli.scenarios.expect import (
+    json_checks,
+    judge_checks,
+    plugins,
+    python_checks,
+    snapshots,
+    text_checks,
+)
+from arena_cli.scenarios.expect.conversation import Subject
+from arena_cli.scenarios.expect.model import CheckKeys
+from arena_cli.scenarios.expect.text_checks import Verdict
+
+
+class Kind(NamedTuple):
+    """A kind of check: `judge` gives a verdict on a text, `asks` says in words what it asks.
+
+    Both are given what stands at its key, and `ignore_case`.
+    """
+
+    judge: Callable[..., Verdict]
+    asks: Callable[..., str]
+
+
+def all_of(subject: Subject, given: CheckKeys, *, ignore_case: bool = False) -> Verdict:
+    """Every check that is given holds; shows the first that does not."""
+    verdicts = [one(subject, kind, given, ignore_case=ignore_case) for kind in given.kinds]
+    expected = " and ".join(verdict.expected for verdict in verdicts)
+    shown = next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
+    return Verdict(shown.holds, expected, shown.actual)
+
+
+def one(subject: Subject, kind: str, given: CheckKeys, *, ignore_case: bool = False) -> Verdict:
+    """One of the checks that are given, by its field; `ignore_case` is that of checks around it."""
+    either = given.ignore_case or ignore_case
+    return _kind(kind).judge(subject, given.given(kind), ignore_case=either)
+
+
+def wanted(given: CheckKeys, joined: str = " and ", *, ignore_case: bool = False) -> str:
+    """The checks that are given, in words."""
+    either = given.ignore_case or ignore_case
+    asked = (_kind(kind).asks(given.given(kind), ignore_case=either) for kind in given.kinds)
+    return joined.join(asked)
+
+
+def _kind(kind: str) -> Kind:
+    return KINDS.get(kind, _PLUGGED)
+
+
+def _none_of(subject: Subject, unwanted: CheckKeys, *, ignore_case: bool = False) -> Verdict:
+    expected = _no_one_of(unwanted, ignore_case=ignore_case)
+    for kind in unwanted.kinds:
+        verdict = one(subject, kind, unwanted, ignore_case=ignore_case)
+        if verdict.holds:
+            return Verdict(False, expected, f"{verdict.expected}: {verdict.actual}")
+    return Verdict(True, expected, text_checks.excerpt(subject.text))
+
+
+def _no_one_of(unwanted: CheckKeys, *, ignore_case: bool = False) -> str:
+    return f"not: {wanted(unwanted, ' nor ', ignore_case=ignore_case)}"
+
+
+def _any_of(
+    subject: Subject, choices: Sequence[CheckKeys], *, ignore_case: bool = False
+) -> Verdict:
+    verdicts = [all_of(subject, choice, ignore_case=ignore_case) for choice in choices]
+    expected = " or ".join(verdict.expected for verdict in verdicts)
+    held = next((verdict for verdict in verdicts if verdict.holds), None)
+    if held:
+        return Verdict(True, expected, held.actual)
+    return Verdict(False, expected, "; ".join(dict.fromkeys(v.actual for v in verdicts)))
+
+
+def _one_of(choices: Sequence[CheckKeys], *, ignore_case: bool = False) -> str:
+    return " or ".join(wanted(choice, ignore_case=ignore_case) for choice in choices)
+
+
+def _on_text(check: Callable[..., Verdict]) -> Kind:
+    """A check that looks at nothing but the text."""
+
+    def judge(subject: Subject, given: Any, *, ignore_case: bool = False) -> Verdict:
+        return check(subject.text, given, ignore_case=ignore_case)
+
+    def asks(given: Any, *, ignore_case: bool = False) -> str:
+        return check("", given, ignore_case=ignore_case).expected
+
+    return Kind(judge, asks)
+
+
+KINDS: dict[str, Kind] = {
+    "contains": _on_text(text_checks.contains),
+    "not_contains": _on_text(text_checks.not_contains),
+    "equals": _on_text(text_checks.equals),
+    "regex": _on_text(text_checks.regex),
+    "starts_with": _on_text(text_checks.starts_with),
+    "max_words": _on_text(text_checks.max_words),
+    "max_chars": _on_text(text_checks.max_chars),
+    "language": _on_text(text_checks.in_language),
+    "none_of": Kind(_none_of, _no_one_of),
+    "any_of": Kind(_any_of, _one_of),
+    "as_json": Kind(json_checks.judge, json_checks.asks),
+    "similar": Kind(text_checks.judge, text_checks.asks),
+    "python": Kind(python_checks.judge, python_checks.asks),
+    "snapshot": Kind(snapshots.judge, snapshots.asks),
+    "judge": Kind(judge_checks.judge, judge_checks.asks),
+}
+
+_PLUGGED = Kind(plugins.judge, plugins.asks)

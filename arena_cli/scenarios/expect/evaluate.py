@@ -1,0 +1,484 @@
+"""Judges what came of a step, or of a scenario. Pure: a conversation in, results out.
+
+A failed call of an agent is an error, unless the step's or the scenario's `expect` names it: by
+that agent's `outcome`, by a row of the timeline, or by `end: failed`. A check that crashes is an
+error too, and so is one whose judge gave no verdict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from arena_cli.scenarios.expect import (
+    check_kinds,
+    judge_checks,
+    memory,
+    model,
+    replies,
+    text_checks,
+)
+from arena_cli.scenarios.expect.conversation import FAILED, Call, Conversation, Subject
+from arena_cli.scenarios.expect.judge_checks import NOT_YET, Consulted, JudgeError, Question
+from arena_cli.scenarios.expect.model import (
+    EVERYBODY,
+    Cost,
+    Exactly,
+    Expect,
+    PassedOverBy,
+    Range,
+    Replied,
+    Row,
+)
+from arena_cli.scenarios.expect.text_checks import Check, NoVerdict, Verdict
+from arena_cli.scenarios.result import CheckResult, Failure, Status
+from arena_cli.util import text
+from arena_cli.yamlio import nodes
+from arena_cli.yamlio.nodes import Loc
+
+
+def among(wanted: Sequence[Row], told: Conversation) -> Verdict:
+    """These rows are there in this order; others may lie between."""
+    calls = told.calls()
+    place = 0
+    for index, row in enumerate(wanted):
+        found = next(
+            (at for at in range(place, len(calls)) if not _against(row, calls[at], told)), None
+        )
+        if found is None:
+            why = _nearest(row, calls[place:], told)
+            return _verdict(wanted, calls, index, f"no row {index + 1}{why}")
+        place = found + 1
+    return _verdict(wanted, calls)
+
+
+def exactly(wanted: Sequence[Row], told: Conversation) -> Verdict:
+    """These rows are there in this order, and no other."""
+    calls = told.calls()
+    for index, (row, call) in enumerate(zip(wanted, calls, strict=False)):
+        against = _against(row, call, told)
+        if against:
+            return _verdict(wanted, calls, index, f"row {index + 1}: {against}")
+    if len(calls) > len(wanted):
+        return _verdict(wanted, calls, None, f"so many calls: {len(calls)}, not {len(wanted)}")
+    if len(calls) < len(wanted):
+        return _verdict(wanted, calls, len(calls), f"no row {len(calls) + 1}")
+    return _verdict(wanted, calls)
+
+
+def _verdict(
+    wanted: Sequence[Row], calls: Sequence[Call], at: int | None = None, why: str = ""
+) -> Verdict:
+    expected = "\n".join(_shown(row) for row in wanted) or "no call"
+    actual = "\n".join(_told(call) for call in calls) or "no call"
+    return Verdict(not why, expected, f"{actual}\n({why})" if why else actual, _rows_at(at))
+
+
+def _rows_at(index: int | None) -> tuple[int, ...]:
+    return () if index is None else (index,)
+
+
+def _against(row: Row, call: Call, told: Conversation) -> str:
+    """What speaks against a call being this row; empty if it is."""
+    given = row.model_fields_set
+    done = call.done
+    facts = {"turn": call.turn, "phase": done.phase, "agent": done.agent, "status": done.status}
+    for key, actual in facts.items():
+        if key in given and getattr(row, key) != actual:
+            return f"{key} is {actual}"
+    if done.message is None and (row.kinds or "mentions" in given):
+        return f"said nothing: {done.status}"
+    mentions = done.message.mentions if done.message else []
+    if "mentions" in given and not _mentions(row.mentions, mentions):
+        return f"mentions {', '.join(mentions) or 'nobody'}"
+    if row.kinds:
+        verdict = check_kinds.all_of(Subject(call.text, told, call), row)
+        return "" if verdict.holds else verdict.actual
+    return ""
+
+
+def _mentions(wanted: Sequence[str] | Exactly, actual: Sequence[str]) -> bool:
+    """Return whether a message mentions these; an empty list is nobody, as in every list."""
+    if isinstance(wanted, Exactly):
+        return set(wanted.exactly) == set(actual)
+    return set(wanted) <= set(actual) if wanted else not actual
+
+
+def _nearest(row: Row, calls: Sequence[Call], told: Conversation) -> str:
+    """Why the calls of the row's agent are not that row."""
+    own = [call for call in calls if call.agent == row.agent]
+    return "".join(
+        f"; {call.agent} in turn {call.turn}: {_against(row, call, told)}" for call in own
+    )
+
+
+def _shown(row: Row) -> str:
+    """A row as it is expected, in words."""
+    given = row.model_fields_set
+    facts = []
+    if {"turn", "phase"} & given:
+        turn = f"turn {row.turn}" if "turn" in given else "a turn"
+        facts.append(f"{turn} {row.phase}" if "phase" in given else turn)
+    facts.append(row.agent or "somebody")
+    if "status" in given:
+        facts.append(row.status)
+    if isinstance(row.mentions, Exactly):
+        facts.append(f"→ exactly {', '.join(row.mentions.exactly) or 'nobody'}")
+    elif "mentions" in given:
+        facts.append(f"→ {', '.join(row.mentions) or 'nobody'}")
+    if row.kinds:
+        facts.append(check_kinds.wanted(row))
+    return " · ".join(facts)
+
+
+def _told(call: Call) -> str:
+    facts = [f"turn {call.turn} {call.done.phase}", call.agent, call.done.status]
+    if call.message and call.message.mentions:
+        facts.append(f"→ {', '.join(call.message.mentions)}")
+    if call.text:
+        facts.append(text_checks.excerpt(call.text))
+    return " · ".join(facts)
+
+
+Checks = Iterable[Check]
+
+
+def checks_of(expect: Expect) -> Checks:
+    """Every check of an `expect`."""
+    for key in Expect.model_fields:
+        if key in expect.model_fields_set:
+            for check in _KEYS[key](getattr(expect, key)):
+                yield check._replace(loc=(key, *check.loc))
+
+
+def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
+    """Every agent id that an `expect` names, with its place below it."""
+    replied = expect.replied
+    if isinstance(replied, Replied):
+        yield from _at(("replied", "include"), replied.include)
+        yield from _at(("replied", "exclude"), replied.exclude)
+    else:
+        yield from _at(("replied",), replied)
+    for index, agents in enumerate(expect.must):
+        yield from _at(("must", index), agents)
+    yield from _at(("asked",), expect.asked)
+    yield from _at(("silent",), expect.silent)
+    for key in ("outcome", "passed_over", "replies", "shown", "shown_notes"):
+        for agent in getattr(expect, key):
+            if agent != EVERYBODY:
+                yield (key, agent), agent
+    for key in ("timeline", "timeline_exact", "structured", "attachments", "deviations"):
+        parts = getattr(expect, key)
+        for index, part in enumerate(parts if isinstance(parts, list) else ()):
+            if getattr(part, "agent", ""):
+                yield (key, index, "agent"), part.agent
+
+
+def named_somebody(expect: Expect) -> Iterator[tuple[Loc, str]]:
+    """Every id of an agent or a human that the rows of an `expect` name as mentioned."""
+    for key in ("timeline", "timeline_exact"):
+        for index, row in enumerate(getattr(expect, key)):
+            loc: Loc = (key, index, "mentions")
+            if isinstance(row.mentions, Exactly):
+                yield from _at((*loc, "exactly"), row.mentions.exactly)
+            else:
+                yield from _at(loc, row.mentions)
+
+
+def _at(loc: Loc, agents: Sequence[str]) -> Iterator[tuple[Loc, str]]:
+    for index, agent in enumerate(agents):
+        yield (*loc, index), agent
+
+
+def _replied(expected: list[str] | Replied) -> Checks:
+    if isinstance(expected, list):
+        yield Check((), lambda told: _same(expected, _who_replied(told)))
+        return
+    if expected.include:
+        yield Check(("include",), lambda told: _includes(expected, _who_replied(told)))
+    if expected.exclude:
+        yield Check(("exclude",), lambda told: _excludes(expected.exclude, _who_replied(told)))
+
+
+def _who_replied(told: Conversation) -> list[str]:
+    return [call.agent for call in told.replies()]
+
+
+def _includes(expected: Replied, actual: list[str]) -> Verdict:
+    if expected.any_order:
+        holds = not Counter(expected.include) - Counter(actual)
+        return Verdict(holds, f"{_names(expected.include)}, in any order", _names(actual))
+    rest = iter(actual)
+    holds = all(agent in rest for agent in expected.include)
+    return Verdict(holds, f"{_names(expected.include)}, in this order", _names(actual))
+
+
+def _excludes(unwanted: list[str], actual: list[str]) -> Verdict:
+    holds = not set(unwanted) & set(actual)
+    return Verdict(holds, f"no reply of {_names(unwanted, ' or ')}", _names(actual))
+
+
+def _must(expected: list[list[str]]) -> Checks:
+    def check(told: Conversation) -> Verdict:
+        actual = [turn.must for turn in told.turns]
+        return Verdict(expected == actual, _turns_of(expected), _turns_of(actual))
+
+    yield Check((), check)
+
+
+def _asked(expected: list[str]) -> Checks:
+    yield Check((), lambda told: _same(expected, [a for turn in told.turns for a in turn.asked]))
+
+
+def _silent(expected: list[str]) -> Checks:
+    for index, agent in enumerate(expected):
+        yield Check((index,), functools.partial(_said_nothing, agent))
+
+
+def _said_nothing(agent: str, told: Conversation) -> Verdict:
+    """An agent that failed was not silent: it may have had something to say."""
+    ended = [call.done.status for call in told.calls() if call.agent == agent]
+    holds = all(status == "declined" for status in ended)
+    return Verdict(holds, f"{agent} silent", ", ".join(ended) or told.outcome(agent))
+
+
+def _outcome(expected: dict[str, str]) -> Checks:
+    for agent, status in expected.items():
+        yield Check((agent,), functools.partial(_came_of, agent, status))
+
+
+def _came_of(agent: str, expected: str, told: Conversation) -> Verdict:
+    actual = told.outcome(agent)
+    return Verdict(actual == expected, expected, actual)
+
+
+def _passed_over(expected: dict[str, PassedOverBy]) -> Checks:
+    for agent, by in expected.items():
+        yield Check((agent,), functools.partial(_was_passed_over, agent, by.relevance))
+
+
+def _was_passed_over(agent: str, wanted: float | Range | None, told: Conversation) -> Verdict:
+    expected = "passed over"
+    if wanted is not None:
+        expected += f" with relevance {model.wanted(wanted)}"
+    passings = told.passings(agent)
+    if not passings:
+        return Verdict(False, expected, told.outcome(agent))
+    holds = wanted is None or any(model.within(wanted, one.relevance) for one in passings)
+    return Verdict(holds, expected, ", ".join(f"relevance {one.relevance:g}" for one in passings))
+
+
+def _counted(
+    count: Callable[[Conversation], float | None], unit: str, expected: float | Range
+) -> Checks:
+    yield Check((), lambda told: _count(expected, count(told), unit))
+
+
+def _count(expected: float | Range, actual: float | None, unit: str) -> Verdict:
+    wanted = f"{model.wanted(expected)}{unit}"
+    if actual is None:
+        return Verdict(True, wanted, "not judged: no agent was called live")
+    return Verdict(model.within(expected, actual), wanted, f"{actual:g}{unit}")
+
+
+def _cost(expected: float | Cost) -> Checks:
+    def check(told: Conversation) -> Verdict:
+        wanted, actual = f"{model.wanted(expected)} USD", told.cost_usd()
+        if actual is None:
+            passes = isinstance(expected, Cost) and expected.unknown == "pass"
+            return Verdict(passes, wanted, "not known: an agent did not say what it cost")
+        return Verdict(model.within(expected, actual), wanted, f"{actual:g} USD")
+
+    yield Check((), check)
+
+
+def _end(expected: list[str]) -> Checks:
+    yield Check((), lambda told: _ended(expected, told.end))
+
+
+def _ended(expected: list[str], end: str) -> Verdict:
+    return Verdict(end in expected, " or ".join(expected), end or "no chain has ended")
+
+
+def _awaits(expected: list[str]) -> Checks:
+    yield Check((), lambda told: _same_set(expected, told.awaits))
+
+
+def _unresolved(expected: list[str]) -> Checks:
+    def forms(names: Iterable[str]) -> list[str]:
+        return [f"@{text_checks.form(name)}" for name in names]
+
+    yield Check((), lambda told: _same_set(forms(expected), forms(told.unresolved)))
+
+
+def _same(expected: list[str], actual: list[str]) -> Verdict:
+    return Verdict(expected == actual, _names(expected), _names(actual))
+
+
+def _same_set(expected: Iterable[str], actual: Iterable[str]) -> Verdict:
+    """Of the same names, in whatever order."""
+    wanted, there = list(expected), list(actual)
+    return Verdict(set(wanted) == set(there), _names(wanted), _names(there))
+
+
+def _names(names: Sequence[str], joined: str = ", ") -> str:
+    return joined.join(names) or "nobody"
+
+
+def _turns_of(turns: list[list[str]]) -> str:
+    return " | ".join(_names(agents) for agents in turns) or "no turn"
+
+
+_KEYS: dict[str, Callable[[Any], Checks]] = {
+    "replied": _replied,
+    "must": _must,
+    "asked": _asked,
+    "silent": _silent,
+    "outcome": _outcome,
+    "passed_over": _passed_over,
+    "turns": functools.partial(_counted, lambda told: len(told.turns), ""),
+    "replies_count": functools.partial(_counted, lambda told: len(told.replies()), ""),
+    "tokens": functools.partial(_counted, Conversation.tokens, " tokens"),
+    "cost_usd": _cost,
+    "latency_s": functools.partial(_counted, Conversation.live_s, " s"),
+    "end": _end,
+    "awaits": _awaits,
+    "unresolved": _unresolved,
+    "system": replies.system,
+    "timeline": lambda expected: [Check((), functools.partial(among, expected))],
+    "timeline_exact": lambda expected: [Check((), functools.partial(exactly, expected))],
+    "replies": replies.replies,
+    "structured": replies.structured,
+    "attachments": replies.attachments,
+    "shown": replies.shown,
+    "notes": memory.notes,
+    "shown_notes": memory.shown_notes,
+    "deviations": memory.deviations,
+    "compactions": functools.partial(_counted, lambda told: len(told.compactions), ""),
+}
+
+Locate = Callable[[Loc], tuple[str, int]]
+"""The file and the line of what stands at a place of a scenario."""
+
+
+def questions(expected: Expect, told: Conversation) -> list[Question]:
+    """What an `expect` asks of judges about a conversation that does not hold the answer yet.
+
+    With the answers there may be more: what a row says is looked at once another row did not fit.
+    """
+    places = [one.loc for one in model.given(expected) if one.kind == judge_checks.KIND]
+    consulted = Consulted(told.verdicts, instead=NOT_YET)
+    asking = replace(told, verdicts=consulted)
+    for check in checks_of(expected):
+        if any(place[: len(check.loc)] == check.loc for place in places):
+            with contextlib.suppress(Exception):  # it is told when it is checked with the answers
+                check.judge(asking)
+    return [question for question in consulted.looked if question not in told.verdicts]
+
+
+def checked(expected: Expect, told: Conversation, locate: Locate, loc: Loc) -> list[CheckResult]:
+    """Every check of an `expect`, which stands at `loc`, in the order of their lines."""
+    results = [_checked(check, told, locate, loc) for check in checks_of(expected)]
+    if any(one.status != "passed" for one in results):  # else nobody asks for their lines
+        results.sort(key=lambda one: one.line)
+    return results
+
+
+def _checked(check: Check, told: Conversation, locate: Locate, loc: Loc) -> CheckResult:
+    status: Status
+    consulted = Consulted(told.verdicts)
+    judge = None
+    try:
+        verdict = check.judge(replace(told, verdicts=consulted) if told.verdicts else told)
+    except NoVerdict as error:
+        status = "error"
+        judge = error.judge if isinstance(error, JudgeError) else None
+        verdict = Verdict(False, error.expected, str(error))
+    except Exception as error:  # noqa: BLE001  # whatever went wrong, it is no verdict
+        status = "error"
+        verdict = Verdict(False, "", f"the check itself failed: {type(error).__name__}: {error}")
+    else:
+        status = "passed" if verdict.holds else "warned" if check.warns else "failed"
+        judge = consulted.judge
+    return result(verdict, status, locate, loc, (*check.loc, *verdict.at), judge)
+
+
+def result(
+    verdict: Verdict,
+    status: Status,
+    locate: Locate,
+    loc: Loc,
+    below: Loc,
+    judge: str | None = None,
+) -> CheckResult:
+    """A verdict about what stands at `below` of what stands at `loc`; `judge` gave it, if any."""
+    return CheckResult(
+        place=functools.partial(locate, (*loc, *below)),
+        field=nodes.format_loc(below),
+        status=status,
+        expected=text.clean_text(verdict.expected)[0],
+        actual=text.clean_text(verdict.actual)[0],
+        judge=judge,
+    )
+
+
+class Rows:
+    """The rows of an `expect` that name a failed call; each names one."""
+
+    def __init__(self, expect: Expect) -> None:
+        self._left = [
+            row
+            for row in (*expect.timeline, *expect.timeline_exact)
+            if row.agent and "status" in row.model_fields_set and row.status in FAILED
+            if not row.kinds and "mentions" not in row.model_fields_set
+        ]
+
+    def name(self, call: Call, turn: int) -> bool:
+        """Whether a row that is left names that call, in that turn; it is not left then."""
+        for row in self._left:
+            actual = {"turn": turn, "phase": call.done.phase}
+            keys = actual.keys() & row.model_fields_set
+            is_there = all(getattr(row, key) == actual[key] for key in keys)
+            if is_there and (row.agent, row.status) == (call.agent, call.done.status):
+                self._left.remove(row)
+                return True
+        return False
+
+
+def unnamed(
+    told: Conversation, step: Expect, scenario: Expect, rows: Rows, before: int
+) -> list[Failure]:
+    """Return the calls that failed in a step, and that neither `expect` names.
+
+    An expectation names a failure only if its value is that failure: one that fails as well excuses
+    nothing. `rows` are the scenario's that are left, `before` the number of turns of the steps
+    before; `scenario` has no `end` where the step's chain is not the last.
+    """
+    failures = told.failures()
+    if not failures or (told.end == "failed" and "failed" in (*step.end, *scenario.end)):
+        return []
+    own = Rows(step)
+    return [
+        Failure(
+            agent=call.agent,
+            turn=call.turn,
+            status=call.done.status,
+            error=call.done.error or "",
+        )
+        for call in failures
+        if not own.name(call, call.turn)
+        and not rows.name(call, before + call.turn)
+        and call.done.status not in (one.outcome.get(call.agent) for one in (step, scenario))
+    ]
+
+
+def status_of(checks: Sequence[CheckResult], failures: Sequence[Failure]) -> Status:
+    """An error is neither a pass nor a failed expectation, whatever else came of the step."""
+    found = {check.status for check in checks}
+    if failures or "error" in found:
+        return "error"
+    return "failed" if "failed" in found else "passed"

@@ -1,0 +1,498 @@
+"""`json`: a text is JSON, by itself or in a fence; of a schema; with a value at a path."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+
+from pydantic import AfterValidator, Field
+
+from arena_cli.errors import find_nearest
+from arena_cli.scenarios.expect import text_checks
+from arena_cli.scenarios.expect.conversation import Folders, Subject
+from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
+from arena_cli.util import files
+from arena_cli.util.files import OutsideError
+from arena_cli.util.user_pattern import PatternTimeout, UserPattern
+from arena_cli.workspace.models import FileShape
+from arena_cli.yamlio.nodes import Loc
+
+if TYPE_CHECKING:
+    import jsonschema
+    from jsonschema.protocols import Validator
+
+
+Steps = tuple[str | int, ...]
+
+_STEP = re.compile(r"""\.?(?P<key>[^.\[\]'"]+)|\[(?P<index>\d+)\]|\[(["'])(?P<quoted>.+?)\3\]""")
+
+
+def steps_of(path: str) -> Steps:
+    """The keys and indexes of `items[0].file`; `["a.b"]` is a key with a dot.
+
+    Raises ValueError.
+    """
+    if path.startswith("$"):
+        raise ValueError("a path begins with a key or an index: write it without `$.`")
+    steps: list[str | int] = []
+    end = 0
+    while end < len(path):
+        step = _STEP.match(path, end)
+        if step is None or (step[0].startswith(".") != bool(step["key"] and end)):
+            raise ValueError(f"no path at `{path[end:]}`; write it like items[0].file")
+        steps.append(int(step["index"]) if step["index"] else step["key"] or step["quoted"])
+        end = step.end()
+    return tuple(steps)
+
+
+def at(value: Any, steps: Steps) -> tuple[bool, Any]:
+    """Whether something stands there, and what; else why not, at the first place that fails."""
+    for number, step in enumerate(steps):
+        if isinstance(step, int) and isinstance(value, list):
+            if step >= len(value):
+                return False, _missing(steps, number, f"has {len(value)} items")
+        elif isinstance(step, int):
+            return False, _missing(steps, number, f"is no list: {shown(value)}")
+        elif not isinstance(value, dict):
+            return False, _missing(steps, number, f"is no object: {shown(value)}")
+        elif step not in value:
+            return False, _missing(steps, number, f"has {_keys(value)}")
+        value = value[step]
+    return True, value
+
+
+def _missing(steps: Steps, number: int, why: str) -> str:
+    parent = dotted(steps[:number]) or "the whole"
+    return f"no {dotted(steps[: number + 1])}: {parent} {why}"
+
+
+def _keys(value: Mapping[str, Any]) -> str:
+    return text_checks.shortened(", ".join(value)) if value else "no keys"
+
+
+def dotted(steps: Iterable[str | int]) -> str:
+    """A path as it is written."""
+    whole = ""
+    for step in steps:
+        if isinstance(step, int):
+            whole += f"[{step}]"
+        elif _STEP.fullmatch(step):
+            whole += f".{step}" if whole else step
+        else:
+            whole += f"[{text_checks.quoted(step)}]"
+    return whole
+
+
+def shown(value: Any) -> str:
+    """A value as JSON, cut where it is long."""
+    return text_checks.shortened(json.dumps(value, ensure_ascii=False))
+
+
+def same(value: Any, wanted: Any, ignore_case: bool) -> bool:
+    """As JSON has it: 1 and 1.0 are one number, true is none. Texts are compared in NFKC."""
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        return value.keys() == wanted.keys() and all(
+            same(value[key], wanted[key], ignore_case) for key in value
+        )
+    if isinstance(value, list) and isinstance(wanted, list):
+        return len(value) == len(wanted) and all(
+            same(one, other, ignore_case) for one, other in zip(value, wanted, strict=True)
+        )
+    if isinstance(value, str) and isinstance(wanted, str):
+        return text_checks.form(value, ignore_case) == text_checks.form(wanted, ignore_case)
+    return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
+
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"  # of a schema that names none
+
+# Keywords that no validator of `jsonschema` stands for: what others read, or what only describes.
+_OTHERS = frozenset(
+    {
+        *("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"),
+        *("$comment", "$defs", "definitions", "title", "description", "default", "examples"),
+        *("deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"),
+        *("contentSchema", "then", "else", "minContains", "maxContains"),
+    }
+)
+
+
+class NotASchema(Exception):
+    """What was given as a schema is none; the message says why not."""
+
+
+class CannotTell(Exception):
+    """A value cannot be held against a schema; the message says why not."""
+
+
+def of(schema: str | Mapping[str, Any], folders: Folders) -> Validator:
+    """What checks by the schema, or by the file. Raises NotASchema, which names the file."""
+    if not isinstance(schema, str):
+        return _checked(json.dumps(schema))
+    try:
+        path = folders.located(schema)
+    except OutsideError as error:
+        raise NotASchema(error.what) from error
+    if path is None:
+        raise NotASchema(f"there is no file `{schema}`")
+    try:
+        return _checked(files.read_regular(path).decode("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        line = f"{folders.shown(path)}:{error.lineno}"
+        raise NotASchema(f"{line}: not JSON: {error.msg}") from error
+    except UnicodeDecodeError as error:
+        raise NotASchema(f"{folders.shown(path)}: is not UTF-8") from error
+    except OSError as error:
+        raise NotASchema(f"{folders.shown(path)}: cannot be read: {error.strerror}") from error
+    except (NotASchema, ValueError) as error:
+        raise NotASchema(f"{folders.shown(path)}: {error}") from error
+
+
+@lru_cache(maxsize=64)
+def _checked(text: str) -> Validator:
+    """What checks by the schema that a text is; nothing is fetched. Raises NotASchema."""
+    try:
+        return _of(json.loads(text))
+    except RecursionError as error:
+        raise NotASchema("it is nested too deep") from error
+
+
+def _of(schema: Any) -> Validator:
+    import jsonschema  # noqa: PLC0415 - few scenarios have a schema
+    from referencing import Registry  # noqa: PLC0415 - as above
+
+    if not isinstance(schema, dict):
+        raise NotASchema(f"a JSON Schema is a mapping, not {shown(schema)}")
+    dialect = _dialect(schema)
+    known = jsonschema.validators.validator_for
+    kind = known({"$schema": dialect}, default=None)  # type: ignore[arg-type]  # None is given back
+    if kind is None:
+        raise NotASchema(f"the JSON Schema of {shown(dialect)} is not known")
+    try:
+        kind.check_schema(schema)
+        _resolve(schema, dialect)
+    except jsonschema.SchemaError as error:
+        place = dotted(error.absolute_path)
+        raise NotASchema(f"no JSON Schema: {_told(place, error.message)}") from error
+    extend: Any = jsonschema.validators.extend
+    timed: type[Validator] = extend(kind, {"pattern": _pattern})
+    return timed(schema, registry=Registry())
+
+
+def _pattern(
+    _validator: Validator, pattern: str, instance: object, _schema: object
+) -> Iterator[jsonschema.ValidationError]:
+    """Check `pattern` as jsonschema does, within the time limit. Raises PatternTimeout."""
+    import jsonschema  # noqa: PLC0415 - as above
+
+    if isinstance(instance, str) and _compiled(pattern).search(instance) is None:
+        yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> UserPattern:
+    return UserPattern(pattern, where="`pattern` of the schema")
+
+
+def _check_names(schema: Any, value: Any) -> None:
+    """Look for every pattern of a property's name in every name. Raises PatternTimeout.
+
+    Several keywords do that by themselves, without a limit.
+    """
+    patterns = {name for one in _mappings(schema) for name in _names(one.get("patternProperties"))}
+    names = {name for one in _mappings(value) for name in one} if patterns else set()
+    for pattern in patterns:
+        for name in names:
+            _compiled(pattern).search(name)
+
+
+def _names(value: Any) -> Iterable[str]:
+    return value if isinstance(value, dict) else ()
+
+
+def _mappings(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield all mappings in nested data."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            yield one
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+
+
+def unknown_keywords_json_schema(validator: Validator) -> list[tuple[str, str]]:
+    """Return the keywords that nobody reads, each with the one that it may be meant for, if any.
+
+    Names that begin with `x-` are free.
+    """
+    known = {*type(validator).VALIDATORS, *_OTHERS}
+    found: dict[str, str] = {}
+    schema = validator.schema
+    assert isinstance(schema, Mapping)  # `of` takes no other
+    for resource, _ in _resources(schema, _dialect(schema)):
+        contents = resource.contents
+        for key in contents if isinstance(contents, dict) else ():
+            if key not in known and not key.startswith("x-"):
+                found[key] = find_nearest(key, known) or ""
+    return list(found.items())
+
+
+def _dialect(schema: Mapping[str, Any]) -> str:
+    return str(schema.get("$schema", _DIALECT))
+
+
+def _resolve(schema: Mapping[str, Any], dialect: str) -> None:
+    """See that every reference leads somewhere. Raises NotASchema."""
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - as above
+
+    for resource, resolver in _resources(schema, dialect):
+        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
+            target = resource.contents.get(key) if isinstance(resource.contents, dict) else None
+            if isinstance(target, str):
+                try:
+                    resolver.lookup(target)
+                except Unresolvable as error:
+                    what = f"its {key} {target} leads nowhere (nothing is fetched)"
+                    raise NotASchema(what) from error
+
+
+def _resources(schema: Mapping[str, Any], dialect: str) -> Iterator[tuple[Any, Any]]:
+    """Yield a schema and all schemas in it, each with what resolves its references."""
+    from referencing import Registry, Resource, jsonschema  # noqa: PLC0415 - as above
+
+    root = Resource.from_contents(
+        schema, default_specification=jsonschema.specification_with(dialect)
+    )
+    resources = [(root, Registry().resolver_with_root(root))]
+    for resource, resolver in resources:
+        yield resource, resolver
+        resources += [(sub, resolver.in_subresource(sub)) for sub in resource.subresources()]
+
+
+def validate_schema(value: Any, validator: Validator) -> str:
+    """What the first place of a value has against it by the schema; empty if nothing has.
+
+    Raises CannotTell.
+    """
+    from jsonschema.exceptions import best_match  # noqa: PLC0415 - few scenarios have a schema
+
+    try:
+        _check_names(validator.schema, value)
+        errors = sorted(validator.iter_errors(value), key=lambda one: _order(one.absolute_path))
+    except RecursionError as error:
+        raise CannotTell("the schema leads back to itself, or both are nested too deep") from error
+    except PatternTimeout as error:
+        raise CannotTell(str(error)) from error
+    except OverflowError as error:
+        raise CannotTell(f"a number in it is too large: {error}") from error
+    first = best_match(errors[:1])
+    return "" if first is None else _told(dotted(first.absolute_path), first.message)
+
+
+def _order(steps: Iterable[str | int]) -> list[tuple[bool, str | int]]:
+    return [(isinstance(step, int), step) for step in steps]
+
+
+def _told(place: str, message: str) -> str:
+    return f"{place}: {text_checks.shortened(message)}" if place else text_checks.shortened(message)
+
+
+# JSON begins right behind a fence and its word, or in the next line. In a span of code within a
+# line only a whole object or list counts: `true` in prose is no answer.
+_FENCE = re.compile(r"(?<![`~])(?P<run>`{3,}+|~{3,}+)(?:\w*+[ \t]*+(?=[{\[])|[^\n`]*+\n)")
+_SPAN = re.compile(r"(?<!`)(?P<run>`{1,2}+)(?=[ \t]*+[{\[])")
+_BLANK = re.compile(r"\s*+")
+_MOST = 1000  # fences that are looked at, lest the time grow with the square of the text
+
+
+class NotJson(Exception):
+    """A text is not JSON; the message says why not."""
+
+
+class _RepeatedKey(NotJson):
+    """An object has a key twice, so that each reader may take another value."""
+
+
+def _path(path: str) -> str:
+    steps_of(path)
+    return path
+
+
+class JsonCheck(FileShape):
+    """A text that is JSON, by itself or in a fence, unless that is forbidden.
+
+    The whole is of the `schema` (a file, or the schema itself); at `path` something stands, or what
+    `equals` says.
+    """
+
+    of_schema: str | dict[str, Any] | None = Field(default=None, alias="schema")
+    path: Annotated[str, AfterValidator(_path)] = ""
+    equals: Any = None
+    fenced: Literal["allow", "forbid"] = "allow"
+
+    @property
+    def compares(self) -> bool:
+        """Whether a value is asked for; it may be null."""
+        return "equals" in self.model_fields_set
+
+
+def judge(subject: Subject, given: JsonCheck, *, ignore_case: bool = False) -> Verdict:
+    """Everything that is given holds; shows the first place where it does not.
+
+    Raises NoVerdict where the schema does not say.
+    """
+    expected = asks(given, ignore_case=ignore_case)
+    try:
+        value = _value(subject, given)
+    except NotJson as error:
+        return Verdict(False, expected, f"{error}: {text_checks.excerpt(subject.text)}")
+    if given.of_schema is not None:
+        try:
+            schema = of(given.of_schema, subject.told.folders)
+            against = validate_schema(value, schema)
+        except (NotASchema, CannotTell) as error:
+            raise NoVerdict(expected, str(error)) from error
+        if against:
+            return Verdict(False, expected, against)
+    there, actual = at(value, steps_of(given.path))
+    if not there:
+        return Verdict(False, expected, actual)
+    said = f"{given.path or 'it'} is {shown(actual)}"
+    holds = not given.compares or same(actual, given.equals, ignore_case)
+    return Verdict(holds, expected, said)
+
+
+def asks(given: JsonCheck, *, ignore_case: bool = False) -> str:
+    """What is asked of the JSON, in words."""
+    facts = ["is JSON" if given.fenced == "allow" else "is JSON without a fence"]
+    if given.of_schema is not None:
+        named = isinstance(given.of_schema, str)
+        facts.append(f"of {given.of_schema}" if named else "of its schema")
+    if given.compares:
+        wanted = f"{given.path or 'it'} is {shown(given.equals)}"
+        facts.append(f"{wanted}{text_checks.case(ignore_case)}")
+    elif given.path:
+        facts.append(f"{given.path} is there")
+    return ", ".join(facts)
+
+
+def wrong(given: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
+    """What is wrong with its schema: where below it, what, and what to do."""
+    if given.of_schema is None:
+        return
+    try:
+        if isinstance(given.of_schema, str) and folders.located(given.of_schema) is None:
+            yield ("schema",), f"there is no file `{given.of_schema}`", folders.mend
+            return
+        schema = of(given.of_schema, folders)
+    except OutsideError as error:
+        yield ("schema",), error.what, error.mend
+        return
+    except NotASchema as error:
+        yield ("schema",), str(error), ""
+        return
+    for keyword, meant in unknown_keywords_json_schema(schema):
+        if meant:
+            what = f"JSON Schema has no keyword {text_checks.quoted(keyword)}"
+            yield ("schema",), what, f"did you mean `{meant}`?"
+
+
+def unknown_keywords(given: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
+    """Yield (place, problem, hint) of what a schema has and nobody reads, where `wrong` does not.
+
+    Raises NotASchema where `wrong` does.
+    """
+    if given.of_schema is None:
+        return
+    for keyword, meant in unknown_keywords_json_schema(of(given.of_schema, folders)):
+        if not meant:
+            what = f"JSON Schema has no keyword {text_checks.quoted(keyword)}, so it checks nothing"
+            yield ("schema",), what, "take it out, or write it as `x-...`"
+
+
+def _value(subject: Subject, given: JsonCheck) -> Any:
+    """What the text is as JSON; structured data is that already. Raises NotJson."""
+    if subject.part[:1] == ("structured",) and subject.call and subject.call.message:
+        data = subject.call.message.structured[int(subject.part[1]) - 1].data
+        if not isinstance(data, str):
+            return data
+    return found(subject.text, fenced=given.fenced == "allow")
+
+
+def found(text: str, *, fenced: bool = True) -> Any:
+    """The JSON that a text is; else, with `fenced`, what its first fence with JSON holds.
+
+    The end of a value is where JSON ends it, so that a fence within one of its texts ends nothing.
+    Raises NotJson.
+    """
+    text = text.removeprefix("\ufeff")
+    try:
+        return _DECODER.decode(text)
+    except _RepeatedKey:
+        raise
+    except (ValueError, RecursionError) as error:
+        why = error
+    values, wrong = _in_fences(text)
+    if values and fenced:
+        return values[0]
+    if values:
+        raise NotJson("JSON in a fence, not by itself")
+    raise NotJson(_why_not(wrong if wrong and fenced else why))
+
+
+def _in_fences(text: str) -> tuple[list[Any], Exception | None]:
+    """The values in fences and spans of code, and what is wrong with the first that is none."""
+    values = []
+    wrong: Exception | None = None
+    for pattern in (_FENCE, _SPAN):
+        for opening in itertools.islice(pattern.finditer(text), _MOST):
+            start = _behind_blanks(text, opening.end())
+            try:
+                value, end = _DECODER.raw_decode(text, start)
+                end = _behind_blanks(text, end)
+                # A fence may be left open at the end of a text, a span of code may not.
+                closed = text.startswith(opening["run"], end)
+                if not closed and (pattern is _SPAN or end < len(text)):
+                    raise json.JSONDecodeError("Extra data", text, end)
+                values.append(value)
+            except _RepeatedKey:
+                if not values:
+                    raise
+            except (ValueError, RecursionError) as error:
+                if text.startswith(("{", "["), start):
+                    wrong = wrong or error
+    return values, wrong
+
+
+def _why_not(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"no JSON: {error.msg} in line {error.lineno}, column {error.colno}"
+    return f"no JSON: {str(error) or type(error).__name__}"
+
+
+def _behind_blanks(text: str, start: int) -> int:
+    blank = _BLANK.match(text, start)
+    return blank.end() if blank else start
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no value of JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _RepeatedKey(
+                f"the key {text_checks.shortened(text_checks.quoted(key))} stands twice"
+            )
+        found[key] = value
+    return found
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)

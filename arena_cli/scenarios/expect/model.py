@@ -1,0 +1,523 @@
+"""What a scenario may expect, as shapes. A key that is left out is not checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, get_args
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from arena_cli.notes.model import Kind, Status
+from arena_cli.scenarios.expect import plugins, text_checks
+from arena_cli.scenarios.expect.json_checks import JsonCheck
+from arena_cli.scenarios.expect.judge_checks import Judged
+from arena_cli.scenarios.expect.python_checks import Target
+from arena_cli.scenarios.expect.text_checks import Similar
+from arena_cli.transcript.events import End, Phase, ReplyStatus
+from arena_cli.workspace import models
+from arena_cli.workspace.models import FileShape
+from arena_cli.yamlio.nodes import Loc
+
+
+def _wanted(text: str) -> str:
+    if not text:
+        raise ValueError("an empty text is found in every text; write what is looked for")
+    return text
+
+
+def _pattern(text: str) -> str:
+    try:
+        text_checks.compiled(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"not a regular expression: {error}; quote it with '...'") from error
+    return text
+
+
+def _can_fail(pattern: str) -> str:
+    if text_checks.holds_of_every_text(pattern):
+        raise ValueError("it matches the empty text, which is in every text; write what must stand")
+    return pattern
+
+
+def _language(code: str) -> str:
+    if not text_checks.is_code(code):
+        raise ValueError("a language is a code of ISO 639-1: zh, en, ja, ...")
+    return code
+
+
+def listed(value: Any) -> Any:
+    """A value that may stand where a list is asked, as a list."""
+    return value if isinstance(value, list) else [value]
+
+
+def _without_defaults(schema: dict[str, Any]) -> None:
+    """A key that is left out is not checked, whatever its shape has as default."""
+    for key in schema["properties"].values():
+        key.pop("default", None)
+
+
+def _with_plugged(schema: dict[str, Any]) -> None:
+    """Editors know the checks that are plugged in too."""
+    _without_defaults(schema)
+    for key in plugins.installed():
+        schema["properties"].setdefault(key, {})
+
+
+Wanted = Annotated[str, AfterValidator(_wanted)]
+WantedTexts = Annotated[
+    list[Wanted],
+    BeforeValidator(listed, json_schema_input_type=str | list[str]),
+    Field(min_length=1),
+]
+Pattern = Annotated[Wanted, AfterValidator(_pattern)]
+CheckPattern = Annotated[Pattern, AfterValidator(_can_fail)]
+
+
+class Sparse(FileShape):
+    """A mapping of which only the keys that are given count (`model_fields_set`)."""
+
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
+
+
+class CheckKeys(Sparse):
+    """Checks on one text; all that are given must hold."""
+
+    model_config = ConfigDict(json_schema_extra=_with_plugged)
+    not_built: ClassVar[frozenset[str]] = frozenset({"tool"})
+
+    contains: WantedTexts = Field(default_factory=list)
+    not_contains: WantedTexts = Field(default_factory=list)
+    equals: str = ""
+    regex: CheckPattern = ""
+    starts_with: Wanted = ""
+    max_words: int = Field(default=0, ge=0)
+    max_chars: int = Field(default=0, ge=0)
+    language: Annotated[str, AfterValidator(_language)] = ""
+    none_of: Checks = Field(default=None, alias="not")  # type: ignore[assignment]  # Sparse
+    any_of: list[Checks] = Field(default_factory=list, min_length=1)
+    as_json: JsonCheck = Field(default=None, alias="json")  # type: ignore[assignment]  # Sparse
+    similar: Similar = Field(default=None)  # type: ignore[assignment]  # Sparse
+    python: Target = ""
+    snapshot: Literal[True] = True
+    judge: Judged = Field(default=None)  # type: ignore[assignment]  # Sparse
+    ignore_case: bool = False
+    _plugged: ClassVar[Mapping[str, BaseModel]] = {}
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_those_of_others(cls, data: Any, handler: Callable[[Any], Self]) -> Self:
+        """A key that arena does not have may be that of a check that is plugged in."""
+        keys = _keys_of(cls)
+        if not isinstance(data, dict) or data.keys() <= keys:
+            return handler(data)
+        unknown = sorted(data.keys() - keys)
+        theirs = {key: data[key] for key in unknown if key in plugins.installed()}
+        for key in unknown:
+            if key not in theirs and (error := plugins.misspelt(key, sorted(keys))):
+                raise error
+        given = handler({key: value for key, value in data.items() if key not in theirs})
+        options = {key: plugins.options(key, value) for key, value in theirs.items()}
+        # As a private attribute it would double the time that reading each check takes.
+        object.__setattr__(given, "_plugged", options)
+        return given
+
+    @property
+    def kinds(self) -> list[str]:
+        """The checks that are given, in the order of this shape, then those that others plug in."""
+        own = self.model_fields_set & _KINDS.keys()
+        return [*sorted(own, key=_KINDS.__getitem__), *self._plugged]
+
+    def given(self, kind: str) -> Any:
+        """What is given for a check; for one that is plugged in with its key."""
+        return (kind, self._plugged[kind]) if kind in self._plugged else getattr(self, kind)
+
+
+_KINDS = {key: at for at, key in enumerate(CheckKeys.model_fields) if key != "ignore_case"}
+"""The fields of `CheckKeys` that are checks, and their order."""
+
+
+@cache
+def _keys_of(shape: type[CheckKeys]) -> frozenset[str]:
+    """The keys that arena itself has, built or not."""
+    fields = shape.model_fields.items()
+    return shape.not_built | {field.alias or name for name, field in fields}
+
+
+def key_of(kind: str) -> str:
+    """The key in the file of a field of `CheckKeys`."""
+    field = CheckKeys.model_fields.get(kind)
+    return (field.alias if field else None) or kind
+
+
+_NEEDS_ONE = f"needs one of {', '.join(key_of(kind) for kind in _KINDS)}"
+
+
+_CASELESS = frozenset({"max_words", "max_chars", "language", "python", "judge"})
+
+
+def _case_counts(given: CheckKeys) -> None:
+    """See that case means something to one of the checks. Raises ValueError."""
+    if given.ignore_case and not set(given.kinds) & _KINDS.keys() - _CASELESS:
+        both = " and ".join(key_of(kind) for kind in given.kinds)
+        raise ValueError(f"`ignore_case` means nothing to {both}; take it out")
+
+
+class Checks(CheckKeys):
+    """One check or several, on one text."""
+
+    @model_validator(mode="after")
+    def _is_something(self) -> Checks:
+        if not self.kinds:
+            raise ValueError(_NEEDS_ONE)
+        _case_counts(self)
+        return self
+
+
+class TextCheck(CheckKeys):
+    """One check; `ignore_case` and `level` beside it. `warn` reports and does not fail."""
+
+    level: Literal["fail", "warn"] = "fail"
+
+    @model_validator(mode="after")
+    def _is_one(self) -> TextCheck:
+        if not self.kinds:
+            raise ValueError(_NEEDS_ONE)
+        if len(self.kinds) > 1:
+            both = " and ".join(sorted(key_of(kind) for kind in self.kinds))
+            raise ValueError(f"{both} are two checks; write each as an item of its own")
+        _case_counts(self)
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The field of the check."""
+        return self.kinds[0]
+
+
+CheckKeys.model_rebuild()  # shapes of other modules inherit it, and do not know `Checks`
+
+Outcome = Literal[
+    "success", "declined", "timeout", "error", "cancelled", "passed_over", "not_called"
+]
+Structured = Literal[
+    "task_list", "code_block", "architecture_diagram", "diff", "approval_request", "note"
+]
+EVERYBODY = "*"
+
+
+def _once(value: Any) -> Any:
+    """Keys that are one id in two spellings would be one key, and the other be lost."""
+    if isinstance(value, dict):
+        seen: set[str] = set()
+        for key in value:
+            if models.normalize_id(str(key)) in seen:
+                raise ValueError(f"`{key}` stands twice, in two spellings")
+            seen.add(models.normalize_id(str(key)))
+    return value
+
+
+def _not_all(ends: list[End]) -> list[End]:
+    if set(ends) == set(get_args(End)):
+        raise ValueError("it lists all ends, so it cannot fail; name those that are right")
+    return ends
+
+
+T = TypeVar("T")
+
+
+def _distinct(names: list[T]) -> list[T]:
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if twice is not None:
+        raise ValueError(f"`{twice}` stands twice, and can be there once only")
+    return names
+
+
+AgentId = Annotated[str, AfterValidator(models.normalize_id)]
+Agents = Annotated[list[AgentId], AfterValidator(_distinct)]
+"""Agents of which each can be there once."""
+
+Ends = Annotated[
+    list[End],
+    BeforeValidator(listed, json_schema_input_type=End | list[End]),
+    AfterValidator(_not_all),
+    Field(min_length=1),
+]
+
+ByAgent = Annotated[dict[AgentId, T], BeforeValidator(_once)]
+
+
+class Range(FileShape):
+    """`{min, max}`, both included; one of them may be left out."""
+
+    min: float | None = Field(default=None, ge=0)
+    max: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _bounds_something(self) -> Range:
+        if self.min is None and self.max is None:
+            raise ValueError("needs `min` or `max`")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"min {self.min:g} is more than max {self.max:g}")
+        if not self.min and self.max is None and self.holds_of_unknown:
+            raise ValueError("every number is at least 0, so this cannot fail; raise `min`")
+        return self
+
+    @property
+    def holds_of_unknown(self) -> bool:
+        """Whether it holds where the number is not known."""
+        return True
+
+
+class Cost(Range):
+    """A range in US dollars. A cost that is not known is not free: it fails, unless `pass`."""
+
+    unknown: Literal["fail", "pass"] = "fail"
+
+    @property
+    def holds_of_unknown(self) -> bool:
+        return self.unknown == "pass"
+
+
+Count = Annotated[int, Field(ge=0)] | Range
+Amount = Annotated[float, Field(ge=0)] | Range
+
+
+class Which(Sparse):
+    """Checks on the last reply, the first, any one (which passes them all), or all of them."""
+
+    last: list[TextCheck] = Field(default_factory=list)
+    first: list[TextCheck] = Field(default_factory=list)
+    any: list[TextCheck] = Field(default_factory=list)
+    all: list[TextCheck] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _is_something(self) -> Which:
+        if not self.model_fields_set:
+            raise ValueError("needs one of last, first, any, all")
+        return self
+
+
+class Replied(FileShape):
+    """Who must be among those who replied, in this order unless `any_order`, and who must not."""
+
+    include: list[AgentId] = Field(default_factory=list)
+    exclude: Agents = Field(default_factory=list)
+    any_order: bool = False
+
+    @model_validator(mode="after")
+    def _is_something(self) -> Replied:
+        if not self.include and not self.exclude:
+            raise ValueError("needs `include` or `exclude`")
+        return self
+
+
+class PassedOverBy(FileShape):
+    """Who was not asked; `relevance` says how near it was, from 0 to 1."""
+
+    relevance: Amount | None = None
+
+
+class Exactly(FileShape):
+    """All the names, in any order, and no other."""
+
+    exactly: Agents
+
+
+class Row(CheckKeys):
+    """A row of the timeline: one call of an agent. `mentions` are among those of its message."""
+
+    turn: int = Field(default=0, ge=1)
+    phase: Phase = "A"
+    agent: AgentId = ""
+    status: ReplyStatus = "success"
+    mentions: Agents | Exactly = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _is_something(self) -> Row:
+        if not self.model_fields_set - {"ignore_case"}:
+            raise ValueError("a row needs an agent, a turn, a status, or a check")
+        return self
+
+
+class CarriedPart(CheckKeys):
+    """Structured content that a reply carried: of a type, by an agent, with checks on its data."""
+
+    type: Structured
+    agent: AgentId = ""
+
+
+class CarriedFile(CheckKeys):
+    """An attachment that a reply carried: by its name and agent, with checks on its text."""
+
+    name: Wanted
+    agent: AgentId = ""
+
+
+class NoteRow(CheckKeys):
+    """A note that was taken, or changed: what it is now, with checks on its title and text.
+
+    `note` is its id, in which `*` stands for anything; `by` did something to it.
+    """
+
+    note: Wanted = ""
+    kind: Kind = "decision"
+    title: Wanted = ""
+    status: Status = "draft"
+    by: Wanted = ""
+
+    @model_validator(mode="after")
+    def _is_something(self) -> NoteRow:
+        if not self.model_fields_set - {"ignore_case"}:
+            raise ValueError("a note needs its id, a kind, a title, a status, by whom, or a check")
+        return self
+
+
+class Noted(Sparse):
+    """How many notes there are of each kind; `exactly`: these, in any order, and no other."""
+
+    exactly: list[Kind | NoteRow] = Field(default_factory=list)
+    decision: Count = 0
+    requirement: Count = 0
+    task: Count = 0
+    issue: Count = 0
+    summary: Count = 0
+    progress: Count = 0
+    conclusion: Count = 0
+    blocker: Count = 0
+    next_action: Count = 0
+    reference: Count = 0
+    pit: Count = 0
+    pattern: Count = 0
+    solution: Count = 0
+
+    @model_validator(mode="after")
+    def _is_something(self) -> Noted:
+        if not self.model_fields_set:
+            raise ValueError("needs a kind of note, or `exactly`")
+        return self
+
+
+NoteIds = Annotated[list[Wanted], AfterValidator(_distinct)]
+
+
+class NotesShown(FileShape):
+    """Notes that an agent was shown, by id, in which `*` stands for anything; or all of them."""
+
+    include: NoteIds = Field(default_factory=list)
+    exclude: NoteIds = Field(default_factory=list)
+    exactly: NoteIds | None = None
+
+    @model_validator(mode="after")
+    def _is_something(self) -> NotesShown:
+        if self.exactly is None and not self.include and not self.exclude:
+            raise ValueError("needs `include`, `exclude`, or `exactly`")
+        if self.exactly is not None and (self.include or self.exclude):
+            raise ValueError("`exactly` says all; take `include` and `exclude` out")
+        return self
+
+
+class DeviationRow(Sparse):
+    """A note that was not heeded: by whom, which (`*` stands for anything), of what kind."""
+
+    agent: AgentId = ""
+    note: Wanted = ""
+    kind: Kind = "blocker"
+    level: Literal["replan_required", "warning"] = "warning"
+
+    @model_validator(mode="after")
+    def _is_something(self) -> DeviationRow:
+        if not self.model_fields_set:
+            raise ValueError("needs an agent, a note, a kind, or a level")
+        return self
+
+
+class Expect(Sparse):
+    """What must have come of a step, or of all steps."""
+
+    not_built: ClassVar[frozenset[str]] = frozenset(
+        {
+            "end: approval",
+            "end: budget",
+        }
+    )
+
+    replied: list[AgentId] | Replied = Field(default_factory=list)
+    must: list[list[AgentId]] = Field(default_factory=list)
+    asked: list[AgentId] = Field(default_factory=list)
+    silent: Agents = Field(default_factory=list, min_length=1)
+    outcome: ByAgent[Outcome] = Field(default_factory=dict, min_length=1)
+    passed_over: ByAgent[PassedOverBy] = Field(default_factory=dict, min_length=1)
+    turns: Count = 0
+    replies_count: Count = 0
+    tokens: Count = 0
+    cost_usd: Annotated[float, Field(ge=0)] | Cost = 0
+    latency_s: Amount = 0
+    end: Ends = Field(default_factory=list)
+    awaits: Agents = Field(default_factory=list)
+    unresolved: Annotated[list[str], AfterValidator(_distinct)] = Field(default_factory=list)
+    system: list[TextCheck] = Field(default_factory=list)
+    timeline: list[Row] = Field(default_factory=list, min_length=1)
+    timeline_exact: list[Row] = Field(default_factory=list)
+    replies: ByAgent[list[TextCheck] | Which] = Field(default_factory=dict, min_length=1)
+    structured: list[Structured | CarriedPart] | dict[Structured, list[TextCheck]] = Field(
+        default_factory=list
+    )
+    attachments: list[Wanted | CarriedFile] | dict[str, list[TextCheck]] = Field(
+        default_factory=list
+    )
+    shown: ByAgent[list[TextCheck] | Which] = Field(default_factory=dict, min_length=1)
+    notes: list[Kind | NoteRow] | Noted = Field(default_factory=list)
+    shown_notes: ByAgent[NoteIds | NotesShown] = Field(default_factory=dict, min_length=1)
+    deviations: Count | list[DeviationRow] = 0
+    compactions: Count = 0
+
+
+def within(expected: float | Range, actual: float) -> bool:
+    """Whether a number is that one, or in that range."""
+    if not isinstance(expected, Range):
+        return actual == expected
+    least, most = expected.min, expected.max
+    return (least is None or actual >= least) and (most is None or actual <= most)
+
+
+def wanted(expected: float | Range) -> str:
+    """What is expected, in words."""
+    if not isinstance(expected, Range):
+        return f"{expected:g}"
+    least, most = expected.min, expected.max
+    if least is not None and most is not None:
+        return f"{least:g} to {most:g}"
+    return f"at most {most:g}" if least is None else f"at least {least:g}"
+
+
+class Given(NamedTuple):
+    """A check: its place below `expect`, its field, and what stands there."""
+
+    loc: Loc
+    kind: str
+    value: Any
+
+
+def given(expect: Expect) -> Iterator[Given]:
+    """Every check, those within `not` and `any_of` too."""
+    yield from _in(expect, ())
+
+
+def _in(value: Any, loc: Loc) -> Iterator[Given]:
+    if isinstance(value, CheckKeys):
+        for kind in value.kinds:
+            here, given = (*loc, key_of(kind)), value.given(kind)
+            yield Given(here, kind, given)
+            yield from _in(given, here)
+    elif isinstance(value, FileShape):
+        for name in type(value).model_fields:
+            if name in value.model_fields_set:
+                yield from _in(getattr(value, name), (*loc, name))
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from _in(one, (*loc, key))
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from _in(one, (*loc, index))

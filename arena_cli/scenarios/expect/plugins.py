@@ -1,0 +1,104 @@
+"""Checks that others plug in by an entry point of the group `arena.expectations`.
+
+Its name is the key of the check, its value a pydantic model: the shape of what stands at the key,
+with a method `check(self, reply, run)`, called and answering as in `own`. A key of arena's own is
+never one of these.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from arena_cli import errors
+from arena_cli.scenarios.expect import python_checks, text_checks
+from arena_cli.scenarios.expect.conversation import Subject
+from arena_cli.scenarios.expect.text_checks import Verdict
+
+GROUP = "arena.expectations"
+
+
+def installed() -> Mapping[str, Sequence[Any]]:
+    """The entry points by name; of one that several packages have there are several."""
+    return _installed(tuple(sys.path))
+
+
+@lru_cache(maxsize=8)
+def _installed(_: tuple[str, ...]) -> Mapping[str, Sequence[Any]]:
+    from importlib.metadata import entry_points  # noqa: PLC0415  # only for keys that are not arena's
+
+    found: dict[str, list[Any]] = {}
+    for point in entry_points(group=GROUP):
+        found.setdefault(point.name, []).append(point)
+    return found
+
+
+def options(key: str, given: Any) -> BaseModel:
+    """What stands at the key of a plugged-in check, as its shape.
+
+    Raises ValidationError, each error below the key, where it does not fit, or there is no shape.
+    """
+    point, *others = installed()[key]
+    if others:
+        packages = " and ".join(sorted(one.dist.name for one in (point, *others)))
+        raise _wrong(key, f"{packages} both have a check of this name; uninstall one", given)
+    try:
+        shape = point.load()
+    except (Exception, SystemExit) as error:
+        raise _wrong(key, f"cannot be imported: {type(error).__name__}: {error}", given) from error
+    if not (isinstance(shape, type) and issubclass(shape, BaseModel) and hasattr(shape, "check")):
+        raise _wrong(key, f"{point.value} is no pydantic model with a method `check`", given)
+    try:
+        return shape.model_validate(given)
+    except ValidationError as error:
+        details = [_detail(key, one, shape) for one in error.errors(include_url=False)]
+        raise ValidationError.from_exception_data(key, details) from error
+    except Exception as error:
+        what = f"its own code failed on it: {type(error).__name__}: {error}"
+        raise _wrong(key, what, given) from error
+
+
+def misspelt(key: str, known: list[str]) -> ValidationError | None:
+    """The error of a key that nobody has, if one that is plugged in is the nearest to it."""
+    near = errors.find_nearest(key, [*known, *installed()])
+    if near is None or near in known:
+        return None
+    return _wrong(key, f"unknown key: did you mean `{near}`?", None)
+
+
+def judge(subject: Subject, given: tuple[str, BaseModel], **_: bool) -> Verdict:
+    """It says that it holds. Raises OwnCheckError where it says nothing."""
+    check = given[1].check  # type: ignore[attr-defined]  # `options` saw it
+    return python_checks.verdict(subject, check, asks(given))
+
+
+def asks(given: tuple[str, BaseModel], **_: bool) -> str:
+    """The key, and what stands at it."""
+    name, model = given
+    there = json.dumps(model.model_dump(mode="json", exclude_unset=True), ensure_ascii=False)
+    return f"{name}: {text_checks.shortened(there)}"
+
+
+def _wrong(key: str, what: str, given: Any) -> ValidationError:
+    error = PydanticCustomError("plugged", "{what}", {"what": what})
+    return ValidationError.from_exception_data(
+        key, [InitErrorDetails(type=error, loc=(key,), input=given)]
+    )
+
+
+def _detail(key: str, error: Any, shape: type[BaseModel]) -> InitErrorDetails:
+    """An error of the options, below their key; what is missing is told of what lacks it."""
+    what, loc = error["msg"].removeprefix("Value error, "), error["loc"]
+    if error["type"] == "missing":
+        what, loc = f"`{loc[-1]}` is missing", loc[:-1]
+    elif error["type"] == "extra_forbidden":
+        hint = errors.suggest_nearest(str(loc[-1]), shape.model_fields) if len(loc) == 1 else ""
+        what = f"unknown key: {hint}" if hint else "unknown key"
+    kind = PydanticCustomError("plugged", "{what}", {"what": what})
+    return InitErrorDetails(type=kind, loc=(key, *loc), input=error["input"])

@@ -1,0 +1,311 @@
+"""`python: "checks.py:names_modules"`: a function of one's own, `def f(reply, run)`."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import dis
+import functools
+import itertools
+import re
+import sys
+import threading
+import traceback
+import types
+import warnings
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+
+from arena_cli import errors
+from arena_cli.protocol import Message, Usage
+from arena_cli.scenarios.expect import text_checks
+from arena_cli.scenarios.expect.conversation import Call, Conversation, Folders, Subject
+from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
+from arena_cli.util import files
+from arena_cli.util.files import OutsideError
+from arena_cli.yamlio.nodes import Loc
+
+LIMIT_S = 10.0  # for one check, with the import of its file
+
+
+class OwnCheckError(NoVerdict):
+    """A check of one's own gave no verdict; the message says where, and what happened."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A reply: its text, who said it, in which turn (from 1 through all that is covered).
+
+    `mentions` are ids; `structured` is a tuple of (type, data), `attachments` of (name, path), the
+    path a whole one. `usage` is None where nothing was told. Of a message of the system, `agent` is
+    `system` and `turn` 0.
+    """
+
+    text: str
+    agent: str
+    turn: int
+    mentions: tuple[str, ...] = ()
+    structured: tuple[tuple[str, Any], ...] = ()
+    attachments: tuple[tuple[str, Path], ...] = ()
+    usage: Usage | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message of anybody: `kind` is `human`, `agent` or `system`."""
+
+    author: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of the step, or, in a `check` and over a whole scenario, of all steps so far.
+
+    `replies` are in order of call, `messages` are all that was said, humans and system included.
+    `end` is how the last chain ended, `awaits` the humans whom it waits for.
+    """
+
+    replies: tuple[Reply, ...]
+    messages: tuple[Said, ...]
+    turns: int
+    end: str
+    awaits: tuple[str, ...]
+    workspace: Path
+
+
+def verdict(
+    subject: Subject, check: Callable[[Reply, Run], Any], expected: str, file: Path | None = None
+) -> Verdict:
+    """What a check says of a subject; `file` is where it stands. Raises OwnCheckError."""
+    told = subject.told
+    came = _came_of(lambda: check(_reply(subject), _run(told)))
+    if came is None:
+        raise OwnCheckError(expected, f"it did not return within {LIMIT_S:g} s")
+    answer, error = came
+    if error is not None:
+        raise OwnCheckError(expected, _what_happened(error, file, told.folders)) from error
+    if answer is True:
+        return Verdict(True, expected, text_checks.excerpt(subject.text))
+    if answer is False:
+        return Verdict(False, expected, f"it says no: {text_checks.excerpt(subject.text)}")
+    if isinstance(answer, str) and answer.strip():
+        return Verdict(False, expected, text_checks.shortened(str(answer), text_checks.REASON))
+    if isinstance(answer, Coroutine):
+        answer.close()  # else Python warns of it some time later
+    what = f"it returned {_in_words(answer)}; return True, or a text that says why not"
+    raise OwnCheckError(expected, what)
+
+
+def _came_of(ask: Callable[[], Any]) -> tuple[Any, BaseException | None] | None:
+    """The answer, or what was raised; None if neither came within the limit.
+
+    What is printed goes to stderr.
+    """
+    came: list[tuple[Any, BaseException | None]] = []
+
+    def work() -> None:
+        try:
+            came.append((ask(), None))
+        except BaseException as error:  # noqa: BLE001  # also sys.exit in the user's code
+            came.append((None, error))
+
+    worker = threading.Thread(target=work, daemon=True)  # one that never ends holds up no exit
+    with contextlib.redirect_stdout(sys.stderr):
+        worker.start()
+        worker.join(LIMIT_S)
+    return came[0] if came else None
+
+
+def _in_words(answer: Any) -> str:
+    """What was returned; of an object its kind: how it is written differs from run to run."""
+    if isinstance(answer, str):
+        return "an empty text"
+    if answer is None or isinstance(answer, int | float):
+        return text_checks.shortened(repr(answer))
+    return f"a {type(answer).__name__}"
+
+
+def _what_happened(error: BaseException, file: Path | None, folders: Folders) -> str:
+    """What was raised, and where: the last line of `file`, else of whatever is not arena's."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if (Path(frame.filename) == file if file else frame.filename != __file__)
+    ]
+    where = f"{folders.shown(Path(frames[-1].filename))}:{frames[-1].lineno}: " if frames else ""
+    text = ""
+    with contextlib.suppress(Exception):  # the user's `__str__` too may raise
+        text = text_checks.shortened(str(error), text_checks.REASON)
+    return f"{where}{type(error).__name__}{f': {text}' if text else ''}"
+
+
+def _reply(subject: Subject) -> Reply:
+    if subject.call is None:
+        return Reply(subject.text, "system", 0)
+    return _of_call(subject.call, subject.told, subject.text)
+
+
+def _of_call(call: Call, told: Conversation, text: str) -> Reply:
+    message = call.message
+    assert message is not None  # only what was said is checked
+    return Reply(
+        text=text,
+        agent=call.agent,
+        turn=call.turn,
+        mentions=tuple(message.mentions),
+        structured=tuple((part.type, copy.deepcopy(part.data)) for part in message.structured),
+        attachments=tuple(
+            (part.name, told.workspace / (part.path or "")) for part in message.attachments
+        ),
+        usage=call.done.usage,
+    )
+
+
+def _run(told: Conversation) -> Run:
+    return Run(
+        replies=tuple(_of_call(call, told, call.text) for call in told.replies()),
+        messages=tuple(_said(message) for message in told.messages()),
+        turns=len(told.turns),
+        end=told.end,
+        awaits=tuple(told.awaits),
+        workspace=told.workspace,
+    )
+
+
+def _said(message: Message) -> Said:
+    return Said(message.author_id, message.author_type, message.content)
+
+
+_TARGET = re.compile(r"(?P<file>.+\.py):(?P<name>[^\W\d]\w*)", re.IGNORECASE)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+_numbers = itertools.count()  # files of one name are modules of several
+
+
+def _target(target: str) -> str:
+    if not _TARGET.fullmatch(target):
+        raise ValueError('write the file and the function in it: "checks.py:names_modules"')
+    return target
+
+
+Target = Annotated[str, AfterValidator(_target)]
+
+
+def judge(subject: Subject, target: str, **_: bool) -> Verdict:
+    """The function says that it holds. Raises OwnCheckError where it says nothing."""
+    name, function = _split(target)
+    try:
+        path = subject.told.folders.located(name)
+    except OutsideError as error:
+        raise OwnCheckError(asks(target), error.what) from error
+    if path is None:
+        raise OwnCheckError(asks(target), f"there is no file `{name}`")
+
+    def check(reply: Reply, run: Run) -> Any:
+        return _function(path, function)(reply, run)
+
+    return verdict(subject, check, asks(target), path)
+
+
+def asks(target: str, **_: bool) -> str:
+    """The function that decides."""
+    return f"{target} says that it holds"
+
+
+def wrong(target: str, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
+    """What is wrong with the file or the function: where, what, what to do. Nothing is run."""
+    name, function = _split(target)
+    try:
+        path = folders.located(name)
+    except OutsideError as error:
+        yield (), error.what, error.mend
+        return
+    if path is None:
+        yield (), f"there is no file `{name}`", folders.mend
+        return
+    stat = path.stat()
+    for what, mend in _faults(path, function, folders.shown(path), stat.st_mtime_ns, stat.st_size):
+        yield (), what, mend
+
+
+@functools.lru_cache(maxsize=1024)  # many cases name one function
+def _faults(path: Path, function: str, shown: str, *_stamp: int) -> tuple[tuple[str, str], ...]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are told when it is run
+            tree = ast.parse(files.read_regular(path), str(path))
+            code = compile(tree, str(path), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        what = f"{shown}:{error.lineno or 1}: {error.msg}"
+        return ((what, "it is no Python as it stands"),)
+    except (OSError, ValueError, RecursionError) as error:
+        return ((f"{shown}: cannot be read: {error}", ""),)
+    there = {node.name: node for node in tree.body if isinstance(node, _FUNCTIONS)}
+    if function in there:
+        return tuple(_wrong_form(there[function], shown))
+    bound = {one.argval for one in dis.get_instructions(code) if one.opname == "STORE_NAME"}
+    if function in bound or _imports_all(tree):
+        return ()
+    return (
+        (f"there is no function `{function}` in {shown}", errors.suggest_nearest(function, there)),
+    )
+
+
+def _split(target: str) -> tuple[str, str]:
+    name, _, function = target.rpartition(":")
+    return name, function
+
+
+def _imports_all(tree: ast.Module) -> bool:
+    """Whether it may have names from elsewhere that it does not tell."""
+    return any(
+        isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree)
+    )
+
+
+def _wrong_form(
+    node: ast.FunctionDef | ast.AsyncFunctionDef, shown: str
+) -> Iterator[tuple[str, str]]:
+    place = f"{shown}:{node.lineno}"
+    mend = f"write it as `def {node.name}(reply, run):`"
+    if isinstance(node, ast.AsyncFunctionDef):
+        yield f"{place}: `{node.name}` is async, which a check cannot be", mend
+        return
+    given = node.args
+    places = [*given.posonlyargs, *given.args]
+    needed = len(places) - len(given.defaults)
+    must_be_named = any(default is None for default in given.kw_defaults)
+    if needed > 2 or (len(places) < 2 and not given.vararg) or must_be_named:
+        yield f"{place}: `{node.name}` does not take a reply and a run", mend
+
+
+def _function(path: Path, name: str) -> Callable[[Reply, Run], Any]:
+    """The function; its file is run at its first use. Raises what that raises."""
+    stat = path.stat()
+    found = getattr(_module(path, stat.st_mtime_ns, stat.st_size), name, None)
+    if not callable(found):
+        raise AttributeError(f"there is no function `{name}` in {path.name}")
+    return found  # type: ignore[no-any-return]  # the user's
+
+
+@functools.lru_cache(maxsize=256)
+def _module(path: Path, *_stamp: int) -> types.ModuleType:
+    """The file as a module. Its neighbours can be imported; they stand in nobody's way."""
+    module = types.ModuleType(f"arena_check_{next(_numbers)}_{path.stem}")
+    module.__file__ = str(path)
+    code = compile(files.read_regular(path), str(path), "exec", dont_inherit=True)
+    sys.modules[module.__name__] = module  # dataclasses look their own module up
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    exec(code, module.__dict__)
+    return module

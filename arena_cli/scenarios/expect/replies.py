@@ -1,0 +1,296 @@
+"""Expectations about texts: what agents and the system said, and what agents were shown."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from arena_cli.scenarios.expect import check_kinds, text_checks
+from arena_cli.scenarios.expect.conversation import Call, Conversation, Subject
+from arena_cli.scenarios.expect.model import (
+    EVERYBODY,
+    CarriedFile,
+    CarriedPart,
+    CheckKeys,
+    TextCheck,
+    Which,
+    key_of,
+)
+from arena_cli.scenarios.expect.text_checks import Check, Verdict
+from arena_cli.yamlio.nodes import Loc
+
+
+class _Texts(NamedTuple):
+    """Texts of agents, in order of call: `what` one is, and those of an agent (`"*"`: of all).
+
+    `none` is the verdict where there is none.
+    """
+
+    what: str
+    of: Callable[[str, Conversation], list[tuple[Subject, Call]]]
+    none: Callable[[str, Conversation], Verdict]
+
+
+def replies(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
+    """The checks on what agents said, by agent."""
+    return _of_agents(_Texts("a reply", _replies_of, _nothing_said), expected)
+
+
+def shown(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
+    """The checks on what agents were shown at their calls, by agent."""
+    return _of_agents(_Texts("a call", _shown_to, _not_called), expected)
+
+
+def _of_agents(texts: _Texts, expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
+    for agent, wanted in expected.items():
+        if isinstance(wanted, list):
+            yield from _of_texts(texts, (agent,), agent, "all", wanted)
+            continue
+        for which in sorted(wanted.model_fields_set):
+            yield from _of_texts(texts, (agent, which), agent, which, getattr(wanted, which))
+
+
+def _of_texts(
+    texts: _Texts, loc: Loc, agent: str, which: str, wanted: list[TextCheck]
+) -> Iterable[Check]:
+    if which == "any" or not wanted:
+        for some, warns in _by_level(wanted):
+            yield Check(loc, functools.partial(_any_passes, texts, agent, some), warns=warns)
+        return
+    for index, check in enumerate(wanted):
+        place = (*loc, index, key_of(check.kind))
+        judge = functools.partial(_each_passes, texts, agent, which, check)
+        yield Check(place, judge, warns=check.level == "warn")
+
+
+def _by_level(wanted: Sequence[TextCheck]) -> Iterable[tuple[Sequence[TextCheck], bool]]:
+    """What must hold of one text; then all of it, if some of that only warns."""
+    musts = [check for check in wanted if check.level == "fail"]
+    if musts or not wanted:
+        yield musts, False
+    if len(musts) < len(wanted):
+        yield wanted, True
+
+
+def _each_passes(
+    texts: _Texts, agent: str, which: str, check: TextCheck, told: Conversation
+) -> Verdict:
+    """The texts that are meant pass the check, and there is one; shows the first that fails."""
+    there = texts.of(agent, told)
+    if not there:
+        return texts.none(agent, told)
+    meant = {"first": there[:1], "last": there[-1:], "all": there}[which]
+    verdicts = [_of_text(subject, call, check) for subject, call in meant]
+    return next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
+
+
+def _of_text(subject: Subject, call: Call, check: TextCheck) -> Verdict:
+    verdict = check_kinds.one(subject, check.kind, check)
+    return verdict._replace(actual=_by(_who(call), verdict.actual))
+
+
+def _by(who: str, actual: str) -> str:
+    """What was there, and who said it; where lines stand beside those expected, in the note."""
+    lines, found, note = actual.rpartition("\n(")
+    return f"{lines}\n({who}: {note}" if found else f"{who}: {actual}"
+
+
+def _any_passes(
+    texts: _Texts, agent: str, wanted: Sequence[TextCheck], told: Conversation
+) -> Verdict:
+    """One text passes all checks; shows the first one that does, or why each does not."""
+    there = texts.of(agent, told)
+    if not there:
+        return texts.none(agent, told)
+    named = ((subject, _who(call)) for subject, call in there)
+    return _one_passes(named, wanted, texts.what, "")
+
+
+def _one_passes(
+    subjects: Iterable[tuple[Subject, str]], wanted: Sequence[TextCheck], what: str, nothing: str
+) -> Verdict:
+    """One of the texts, each with who says it, passes all checks."""
+    asked = " and ".join(dict.fromkeys(check_kinds.wanted(check) for check in wanted))
+    expected = f"{what} that {asked or 'is there'}"
+    reasons = []
+    for subject, who in subjects:
+        verdicts = [check_kinds.one(subject, check.kind, check) for check in wanted]
+        failed = next((verdict for verdict in verdicts if not verdict.holds), None)
+        if failed is None:
+            said = verdicts[-1].actual if verdicts else text_checks.excerpt(subject.text)
+            return Verdict(True, expected, f"{who}: {said}")
+        reasons.append(f"{who}: {failed.actual}")
+    return Verdict(False, expected, "; ".join(reasons) or nothing)
+
+
+def _replies_of(agent: str, told: Conversation) -> list[tuple[Subject, Call]]:
+    replies = told.replies(None if agent == EVERYBODY else agent)
+    return [(Subject(reply.text, told, reply), reply) for reply in replies]
+
+
+def _shown_to(agent: str, told: Conversation) -> list[tuple[Subject, Call]]:
+    """What was shown at each call that ended, whatever came of it."""
+    calls = [call for call in told.calls() if agent in (EVERYBODY, call.agent)]
+    counted: Counter[str] = Counter()
+    found = []
+    for call in calls:
+        counted[call.agent] += 1
+        part = ("shown", call.agent, counted[call.agent])
+        found.append((Subject(told.shown_at(call), told, part=part), call))
+    return found
+
+
+def _not_called(agent: str, told: Conversation) -> Verdict:
+    if agent == EVERYBODY:
+        return Verdict(False, "a call", "no call of anybody")
+    return Verdict(False, f"a call of {agent}", f"no call of {agent}: {told.outcome(agent)}")
+
+
+def _nothing_said(agent: str, told: Conversation) -> Verdict:
+    if agent == EVERYBODY:
+        return Verdict(False, "a reply", "no reply of anybody")
+    return Verdict(False, f"a reply of {agent}", f"no reply of {agent}: {told.outcome(agent)}")
+
+
+def _who(reply: Call) -> str:
+    return f"{reply.agent} in turn {reply.turn}"
+
+
+def system(expected: Sequence[TextCheck]) -> Iterable[Check]:
+    """The checks on system messages: one of them passes all; without checks there is none."""
+    for some, warns in _by_level(expected):
+        yield Check((), functools.partial(_system_says, some), warns=warns)
+
+
+def _system_says(wanted: Sequence[TextCheck], told: Conversation) -> Verdict:
+    if not wanted:
+        said = "; ".join(map(text_checks.excerpt, told.system))
+        return Verdict(not said, "no system message", said or "no system message")
+    there = [
+        (Subject(text, told, part=("system", number)), "a system message")
+        for number, text in enumerate(told.system, 1)
+    ]
+    return _one_passes(there, wanted, "a system message", "no system message")
+
+
+class Item(NamedTuple):
+    """Something that a reply carried: its type or name; `read` gives it as text.
+
+    `number` counts what that reply carried of its kind, from 1.
+    """
+
+    name: str
+    call: Call
+    number: int
+    read: Callable[[], str]
+
+    @property
+    def agent(self) -> str:
+        return self.call.agent
+
+
+def structured(
+    expected: Sequence[str | CarriedPart] | Mapping[str, Sequence[TextCheck]],
+) -> list[Check]:
+    """The checks on structured content, by its type."""
+    return list(_checks(expected, "structured", _parts))
+
+
+def attachments(
+    expected: Sequence[str | CarriedFile] | Mapping[str, Sequence[TextCheck]],
+) -> list[Check]:
+    """The checks on attachments, by their name."""
+    return list(_checks(expected, "attachment", _files))
+
+
+def _checks(expected: Any, what: str, items: Any) -> Iterator[Check]:
+    if not expected:
+        yield Check((), functools.partial(_none_carried, what, items))
+    if isinstance(expected, Mapping):
+        for name, wanted in expected.items():
+            judge = functools.partial(_carried, what, items, name, "", wanted)
+            warns = bool(wanted) and all(check.level == "warn" for check in wanted)
+            yield Check((name,), judge, warns=warns)
+        return
+    for index, item in enumerate(expected):
+        times = list(expected[: index + 1]).count(item)
+        if isinstance(item, str):
+            judge = functools.partial(_carried, what, items, item, "", (), times=times)
+        else:
+            name = item.type if isinstance(item, CarriedPart) else item.name
+            wanted = [item] if item.kinds else []
+            judge = functools.partial(_carried, what, items, name, item.agent, wanted, times=times)
+        yield Check((index,), judge)
+
+
+def _none_carried(what: str, items: Any, told: Conversation) -> Verdict:
+    there = ", ".join(f"{item.name} of {item.agent}" for item in items(told))
+    return Verdict(not there, f"no {what}", there or "nothing was carried")
+
+
+def _carried(
+    what: str,
+    items: Any,
+    name: str,
+    agent: str,
+    wanted: Sequence[CheckKeys],
+    told: Conversation,
+    *,
+    times: int = 1,
+) -> Verdict:
+    """So many items of that name, by that agent if one is named, pass all checks."""
+    by = f" of {agent}" if agent else ""
+    that = " and ".join(check_kinds.wanted(one) for one in wanted)
+    often = f", {times} times" if times > 1 else ""
+    expected = f"{what} {name}{by}{f' that {that}' if that else ''}{often}"
+    there = list(items(told))
+    meant = [
+        item
+        for item in there
+        if text_checks.form(item.name) == text_checks.form(name) and agent in ("", item.agent)
+    ]
+    reasons = []
+    passed = 0
+    for item in meant:
+        text = item.read()
+        subject = Subject(text, told, item.call, (what, item.number))
+        verdicts = [check_kinds.all_of(subject, one) for one in wanted]
+        failed = next((verdict for verdict in verdicts if not verdict.holds), None)
+        passed += failed is None
+        if passed == times:
+            return Verdict(True, expected, f"{item.agent}: {text_checks.excerpt(text)}")
+        reasons.append(f"{item.agent}: {failed.actual if failed else text_checks.excerpt(text)}")
+    others = ", ".join(f"{item.name} of {item.agent}" for item in there)
+    return Verdict(False, expected, "; ".join(reasons) or others or "nothing was carried")
+
+
+def _parts(told: Conversation) -> Iterator[Item]:
+    for reply in told.replies():
+        for number, part in enumerate(reply.message.structured if reply.message else (), 1):
+            yield Item(part.type, reply, number, functools.partial(_text_of, part.data))
+
+
+def _files(told: Conversation) -> Iterator[Item]:
+    for reply in told.replies():
+        for number, part in enumerate(reply.message.attachments if reply.message else (), 1):
+            yield Item(part.name, reply, number, functools.partial(told.read, part))
+
+
+def _text_of(data: Any) -> str:
+    return "\n".join(_lines(data))
+
+
+def _lines(data: Any, place: str = "") -> Iterable[str]:
+    """Data as text: a text as it is; of anything else one `place: value` for each value."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from _lines(value, f"{place}.{key}" if place else str(key))
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _lines(value, f"{place}[{index}]")
+    else:
+        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+        yield f"{place}: {text}" if place else text

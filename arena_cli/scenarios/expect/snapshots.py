@@ -1,0 +1,291 @@
+"""`snapshot: true`: a reply is what it was. What it was lies beside the recordings.
+
+`recordings/<stem>.snapshots.json` holds the replies of all cases of a scenario's file: sorted, each
+text as a list of its lines, so that a change reads as a change.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from arena_cli.errors import DiskRefused
+from arena_cli.scenarios.expect import text_checks
+from arena_cli.scenarios.expect.conversation import Folders, Subject
+from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
+from arena_cli.util import files
+from arena_cli.util.text import cut_text
+from arena_cli.yamlio.nodes import Loc
+
+FOLDER = "recordings"
+SUFFIX = ".snapshots.json"
+VERSION = 1
+MOST_LINES = 40  # of a difference that a verdict shows
+
+_FIELDS = ("case", "step", "agent", "reply", "text")
+
+
+class NotSnapshots(Exception):
+    """A file holds no snapshots; the message says in which line, and why."""
+
+
+class Key(NamedTuple):
+    """Which reply it is: `case` is empty where a file has none, `step` 0 over all steps."""
+
+    case: str
+    step: int
+    agent: str
+    reply: int
+
+
+def path_of(scenario: Path) -> Path:
+    """Where the snapshots of a scenario's file lie."""
+    return scenario.parent / FOLDER / f"{scenario.stem}{SUFFIX}"
+
+
+class Snapshots:
+    """Those of one case of a scenario. With `update` each reply is taken as it comes, with `sync`
+    what is written is on the disk.
+
+    `cases` are all that its file has; `case` is None, and they are None alone, where it has none.
+    Its snapshots are read when the first is asked for.
+    """
+
+    def __init__(
+        self,
+        scenario: Path,
+        case: str | None,
+        *,
+        cases: Iterable[str | None],
+        update: bool = False,
+        sync: bool = False,
+    ) -> None:
+        self.update = update
+        self._sync = sync
+        self.scenario = scenario
+        self._path = path_of(scenario)
+        self._case = case or ""
+        self._cases = {one or "" for one in cases}
+        self._kept: dict[Key, str] | None = None
+        self._seen: dict[Key, str] = {}
+
+    def kept(self, subject: Subject) -> str | None:
+        """What a reply was, None where that is not known. Raises NotSnapshots."""
+        if self._kept is None:
+            self._kept = self._read()
+        key = self._key(subject)
+        self._seen[key] = _lines_alike(subject.text)
+        return subject.text if self.update else self._kept.get(key)
+
+    def save(self, *, whole: bool) -> bool:
+        """With `update` write what came; whether the file is not what it was.
+
+        `whole`: the scenario was played to its end, so that a snapshot that nobody asked for is
+        one that nobody needs. Those of other cases stay, if there are these cases. Raises
+        DiskRefused and NotSnapshots.
+        """
+        if not self.update or (not self._seen and not self._path.is_file()):
+            return False
+        there = self._read()
+        stay = {
+            key: text
+            for key, text in there.items()
+            if not whole or (key.case != self._case and key.case in self._cases)
+        }
+        new = {**stay, **self._seen}
+        if new == there:
+            return False
+        _write(self._path, new, sync=self._sync)
+        return True
+
+    def _read(self) -> dict[Key, str]:
+        try:
+            return read(self._path)
+        except NotSnapshots as error:
+            raise NotSnapshots(f"{self._path}{error}") from error
+        except OSError as error:
+            why = error.strerror or error
+            raise NotSnapshots(f"{self._path}: cannot be read: {why}") from error
+
+    def _key(self, subject: Subject) -> Key:
+        step, agent, reply, *_ = subject.place
+        return Key(self._case, int(step), str(agent), int(reply))
+
+
+def read(path: Path) -> dict[Key, str]:
+    """The snapshots in a file; none where there is no file. Raises NotSnapshots and OSError."""
+    try:
+        data = json.loads(files.read_regular(path).decode("utf-8-sig"))
+    except FileNotFoundError:
+        return {}
+    except json.JSONDecodeError as error:
+        raise NotSnapshots(f":{error.lineno}: not JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise NotSnapshots(f": cannot be read: {error}") from error
+    if not isinstance(data, dict) or not isinstance(data.get("snapshots"), list):
+        raise NotSnapshots(": holds no snapshots")
+    if data.get("version") != VERSION:
+        raise NotSnapshots(f": is of version {data.get('version')}; this arena reads {VERSION}")
+    found: dict[Key, str] = {}
+    for number, entry in enumerate(data["snapshots"]):
+        key = _key_of(entry)
+        if key is None:
+            raise NotSnapshots(f": snapshots[{number}] is none: it needs {', '.join(_FIELDS)}")
+        if key in found:
+            raise NotSnapshots(f": snapshots[{number}] is there twice")
+        found[key] = "\n".join(entry["text"])
+    return found
+
+
+def _key_of(entry: Any) -> Key | None:
+    if not isinstance(entry, dict) or set(entry) != set(_FIELDS):
+        return None
+    key = Key(entry["case"] or "", entry["step"] or 0, entry["agent"], entry["reply"])
+    lines = entry["text"]
+    fits = (
+        isinstance(key.case, str)
+        and isinstance(key.step, int)
+        and isinstance(key.agent, str)
+        and isinstance(key.reply, int)
+        and isinstance(lines, list)
+        and all(isinstance(line, str) for line in lines)
+    )
+    return key if fits else None
+
+
+def _write(path: Path, entries: dict[Key, str], *, sync: bool) -> None:
+    """The whole file at once, or nothing; no file for no entries. Raises DiskRefused."""
+    listed = [
+        {
+            "case": key.case or None,
+            "step": key.step or None,
+            "agent": key.agent,
+            "reply": key.reply,
+            "text": text.split("\n"),
+        }
+        for key, text in sorted(entries.items())
+    ]
+    content = json.dumps({"version": VERSION, "snapshots": listed}, ensure_ascii=False, indent=2)
+    try:
+        if not entries:
+            path.unlink(missing_ok=True)
+            if sync:
+                files.sync_folders([path.parent])
+            return
+        files.replace_file_synced(path, f"{content}\n".encode(), sync=sync)
+        files.remove_leftovers(path.parent, path.suffix)
+    except OSError as error:
+        raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
+
+
+def judge(subject: Subject, _: Literal[True], *, ignore_case: bool = False) -> Verdict:
+    """The reply is what it was. Shows the lines that differ, those that belong together beside."""
+    snapshots = subject.told.snapshots
+    if snapshots is None:
+        raise LookupError("there is no place here where snapshots are kept")
+    try:
+        kept = snapshots.kept(subject)
+    except NotSnapshots as error:
+        raise NoVerdict(asks(True), str(error)) from error
+    mend = f"`{_update(snapshots.scenario, subject.told.folders)}` writes it"
+    if kept is None:
+        return Verdict(
+            False, asks(True), f"no snapshot yet ({mend}): {text_checks.excerpt(subject.text)}"
+        )
+    was, now = (_lines_alike(text).split("\n") for text in (kept, subject.text))
+    if _forms(was, ignore_case) == _forms(now, ignore_case):
+        return Verdict(True, asks(True), text_checks.excerpt(subject.text))
+    was, now = _difference(was, now, ignore_case)
+    return Verdict(False, "\n".join(was), "\n".join([*now, f"(it differs; {mend})"]))
+
+
+def asks(_: Literal[True], **__: bool) -> str:
+    """That it is what it was."""
+    return "the reply as in its snapshot"
+
+
+def wrong(loc: Loc, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
+    """What is wrong with the place of a snapshot, below `expect`, or with the file of them."""
+    if loc[0] != "replies" or "any" in loc[2:3] or {"not", "any_of"} & set(loc[2:]):
+        mend = "it stands in `replies`, under an agent, or its first, last or all"
+        yield (), "a snapshot cannot stand here", mend
+        return
+    if folders.scenario is None:
+        return
+    path = path_of(folders.scenario)
+    try:
+        read(path)
+    except NotSnapshots as error:
+        mend = f"mend it, or delete it and write it anew: {_update(folders.scenario, folders)}"
+        yield (), f"{folders.shown(path)}{error}", mend
+    except OSError as error:
+        yield (), f"{folders.shown(path)}: cannot be read: {error.strerror or error}", ""
+
+
+def _update(scenario: Path, folders: Folders) -> str:
+    """The command that writes the snapshots of a scenario anew."""
+    by_name = scenario.parent.resolve() == (folders.workspace / "scenarios").resolve()
+    name = scenario.stem if by_name else folders.shown(scenario)
+    return f"arena run --update {text_checks.quoted(name) if ' ' in name else name}"
+
+
+def _lines_alike(text: str) -> str:
+    """A text with the line ends of all systems alike."""
+    return text.replace("\r\n", "\n")
+
+
+def _forms(lines: Iterable[str], ignore_case: bool) -> list[str]:
+    return [text_checks.form(line, ignore_case) for line in lines]
+
+
+def _difference(
+    was: Sequence[str], now: Sequence[str], ignore_case: bool
+) -> tuple[list[str], list[str]]:
+    """The lines that differ, on both sides, each with a line around it; `-` and `+` mark them."""
+    left: list[str] = []
+    right: list[str] = []
+    forms = _forms(was, ignore_case), _forms(now, ignore_case)
+    matcher = difflib.SequenceMatcher(None, *forms, autojunk=False)
+    for group in matcher.get_grouped_opcodes(1):
+        if left or group[0][1]:
+            left.append("…")
+            right.append("…")
+        for tag, start, end, from_, to in group:
+            if tag == "equal":
+                left += [f"  {_cut(line, 0)}" for line in was[start:end]]
+                right += [f"  {_cut(line, 0)}" for line in now[from_:to]]
+            else:
+                _pair(was[start:end], now[from_:to], left, right)
+    return _most(left), _most(right)
+
+
+def _pair(was: Sequence[str], now: Sequence[str], left: list[str], right: list[str]) -> None:
+    for index in range(max(len(was), len(now))):
+        old = was[index] if index < len(was) else None
+        new = now[index] if index < len(now) else None
+        if old is not None and new is not None and old.split() == new.split():
+            old, new = text_checks.quoted(old), text_checks.quoted(new)  # only blanks differ
+        same = _alike(old or "", new or "")
+        left.append("" if old is None else f"- {_cut(old, same)}")
+        right.append("" if new is None else f"+ {_cut(new, same)}")
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _cut(line: str, same: int) -> str:
+    """A long line around the place up to which it is the same."""
+    start = max(same - text_checks.EXCERPT // 4, 0) if len(line) > text_checks.EXCERPT else 0
+    part = cut_text(line[start:], text_checks.EXCERPT)
+    return f"{'…' if start else ''}{part}{'…' if start + len(part) < len(line) else ''}"
+
+
+def _most(lines: list[str]) -> list[str]:
+    left = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], f"… {left} lines more"] if left > 0 else lines

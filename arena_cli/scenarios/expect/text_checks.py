@@ -1,0 +1,375 @@
+"""Checks on one text: small pure functions that say whether it holds, and why.
+
+Text, wanted texts and patterns are compared in NFKC, so that full-width and decomposed forms of
+one character are one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache
+from typing import Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from arena_cli.scenarios.expect.conversation import Conversation, Subject
+from arena_cli.util import process_signals
+from arena_cli.util.text import cut_text
+from arena_cli.util.user_pattern import PatternTimeout, UserPattern
+from arena_cli.workspace import visible_text
+from arena_cli.workspace.models import FileShape
+from arena_cli.yamlio.nodes import Loc
+
+# An escape, or a character outside ASCII: what NFKC makes of it must not become an operator.
+_PIECE = re.compile(r"\\.|[^\x00-\x7f]", re.DOTALL)
+
+
+# What is no condition: escapes and sets of characters, which may have such marks in them.
+_CHARACTERS = re.compile(r"\\[^AbBZz]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_LOOK_AROUND = re.compile(r"\(\?<?[=!]")
+_BOUND = re.compile(r"[\^$]|\\[AbBZz]")
+
+_WORDS = (
+    "Answer the question briefly.",
+    "请帮我拆解这个需求。",
+    "On 2026-01-31 at 12:00, 3 of 7 (43 %)!",
+)
+
+
+def matches_empty(pattern: str) -> bool:
+    """Return whether a pattern finds something in the empty text."""
+    return compiled(pattern).search("") is not None
+
+
+def holds_of_every_text(pattern: str) -> bool:
+    """Return whether a pattern surely finds something in every text: nothing, at its beginning."""
+    conditions = _CHARACTERS.sub("", pattern)
+    is_bound = _LOOK_AROUND.search(conditions) or _BOUND.search(conditions)
+    return not is_bound and matches_empty(pattern)
+
+
+def looks_around(pattern: str) -> bool:
+    """Return whether a pattern has conditions on what stands around it, as `(?!...)`."""
+    return _LOOK_AROUND.search(_CHARACTERS.sub("", pattern)) is not None
+
+
+def count_swallowed(pattern: str) -> tuple[int, int]:
+    """Return of how many ordinary sentences a pattern leaves nothing, and how many there are."""
+    found = compiled(pattern)
+    return sum(not found.sub(lambda _: "", words).strip() for words in _WORDS), len(_WORDS)
+
+
+def form(text: str, ignore_case: bool = False) -> str:
+    """The one form in which texts are compared: NFKC, case-folded where case does not count."""
+    folded = unicodedata.normalize("NFKC", text)
+    return unicodedata.normalize("NFKC", folded.casefold()) if ignore_case else folded
+
+
+@lru_cache(maxsize=1024)
+def compiled(pattern: str, *, ignore_case: bool = False) -> UserPattern:
+    """The pattern in NFKC, where a full-width `（` stays a character. Raises `re.error`."""
+
+    def literal(piece: re.Match[str]) -> str:
+        written = piece[0]
+        if written.isascii():
+            return written
+        plain = form(written.removeprefix("\\"))
+        return "".join(re.escape(c) if c.isascii() else c for c in plain)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # `[[` may mean something in a later Python
+        flags = re.IGNORECASE if ignore_case else 0
+        return UserPattern(form(_PIECE.sub(literal, pattern)), flags)
+
+
+EXTRA = process_signals.describe_install("language")
+
+# By ISO 15924 and Unicode: the scripts in which one language alone of those here is written.
+_BY_SCRIPT = {
+    "HANGUL": "ko",
+    "THAI": "th",
+    "LAO": "lo",
+    "KHMER": "km",
+    "MYANMAR": "my",
+    "GREEK": "el",
+    "HEBREW": "he",
+    "GEORGIAN": "ka",
+    "ARMENIAN": "hy",
+    "TAMIL": "ta",
+    "TELUGU": "te",
+}
+_OWN_SCRIPT = frozenset({"zh", "ja", *_BY_SCRIPT.values()})
+_CODE = re.compile(r"[a-z]{2}")
+_SPANS = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|[@＠][\w-]+", re.DOTALL)
+_OTHER = ""
+
+
+def is_code(code: str) -> bool:
+    """Whether it looks like a code of ISO 639-1."""
+    return _CODE.fullmatch(code) is not None
+
+
+def is_in(text: str, code: str) -> tuple[bool, str]:
+    """Whether most of a text is in that language, and in which it is, in words.
+
+    Code, links and mentions do not count. A Han letter counts as a word, and a text with a kana
+    for every ten Han letters or fewer is Japanese. Raises LookupError where the library is needed
+    and missing.
+    """
+    prose = _SPANS.sub(" ", unicodedata.normalize("NFKC", text))
+    counts = Counter(_units(prose))
+    kana = counts.pop("kana", 0)
+    if kana and kana * 10 >= counts["zh"]:
+        counts["ja"] = kana + counts.pop("zh", 0)
+    if not counts:
+        return False, "no words"
+    found = max(counts, key=lambda key: counts[key])
+    if found or code in _OWN_SCRIPT:
+        return found == code, found or "a language of another script"
+    found = _by_library(prose)
+    return found == code, found
+
+
+def _units(prose: str) -> Iterator[str]:
+    """For each letter of a script without spaces, and for each word of the others, its language."""
+    for word in re.findall(r"[^\W\d_]+", prose):
+        other = True
+        for letter in word:
+            script = _script(letter)
+            if script:
+                other = False
+                yield script
+        if other:
+            yield _OTHER
+
+
+def _script(letter: str) -> str:
+    if letter.isascii():
+        return ""
+    name = unicodedata.name(letter, "")
+    if name.startswith(("CJK ", "IDEOGRAPHIC")):
+        return "zh"
+    if name.startswith(("HIRAGANA", "KATAKANA")):
+        return "kana"
+    return _BY_SCRIPT.get(name.partition(" ")[0], "")
+
+
+def _by_library(prose: str) -> str:
+    try:
+        import py3langid  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError as error:
+        raise LookupError(f"to tell this language, install the extra: {EXTRA}") from error
+    return str(py3langid.classify(prose)[0])
+
+
+EXCERPT = 160  # characters of a text that a verdict shows
+REASON = 2000  # characters of a reason that somebody else gives
+
+
+class NoVerdict(Exception):
+    """A check can say neither that it holds nor that it does not; the message says why.
+
+    `expected` is what it asks, in words.
+    """
+
+    def __init__(self, expected: str, why: str) -> None:
+        super().__init__(why)
+        self.expected = expected
+
+
+class Verdict(NamedTuple):
+    """Whether an expectation holds, what it asks, and what was there, in words.
+
+    `at` is the place of what did not hold, below the expectation's own, where it has parts.
+    """
+
+    holds: bool
+    expected: str
+    actual: str
+    at: Loc = ()
+
+
+class Check(NamedTuple):
+    """One expectation, with its place below `expect`; `warns`: it does not fail."""
+
+    loc: Loc
+    judge: Callable[[Conversation], Verdict]
+    warns: bool = False
+
+
+def contains(text: str, wanted: Sequence[str], *, ignore_case: bool = False) -> Verdict:
+    """Every wanted text is in it."""
+    seen = form(text, ignore_case)
+    missing = [part for part in wanted if form(part, ignore_case) not in seen]
+    expected = f"contains {_listed(wanted)}{case(ignore_case)}"
+    if missing:
+        return Verdict(False, expected, f"no {_listed(missing, 'or')} in {excerpt(text)}")
+    return Verdict(True, expected, _around(text, seen, form(wanted[0], ignore_case)))
+
+
+def not_contains(text: str, unwanted: Sequence[str], *, ignore_case: bool = False) -> Verdict:
+    """None of the unwanted texts is in it."""
+    seen = form(text, ignore_case)
+    expected = f"does not contain {_listed(unwanted, 'or')}{case(ignore_case)}"
+    for part in unwanted:
+        if form(part, ignore_case) in seen:
+            found = _around(text, seen, form(part, ignore_case))
+            return Verdict(False, expected, f"{quoted(part)} in {found}")
+    return Verdict(True, expected, excerpt(text))
+
+
+def regex(text: str, pattern: str, *, ignore_case: bool = False) -> Verdict:
+    """The pattern is found somewhere in it (Python's `re.search`)."""
+    expected = f"matches /{pattern}/{case(ignore_case)}"
+    try:
+        found = compiled(pattern, ignore_case=ignore_case).search(form(text))
+    except PatternTimeout as error:
+        raise NoVerdict(expected, str(error)) from error
+    if found is None:
+        return Verdict(False, expected, f"no match in {excerpt(text)}")
+    return Verdict(True, expected, f"matched {excerpt(found.group())}")
+
+
+def equals(text: str, wanted: str, *, ignore_case: bool = False) -> Verdict:
+    """It is that text, whitespace around both apart."""
+    holds = form(text, ignore_case).strip() == form(wanted, ignore_case).strip()
+    return Verdict(holds, f"is {excerpt(wanted)}{case(ignore_case)}", excerpt(text))
+
+
+def starts_with(text: str, wanted: str, *, ignore_case: bool = False) -> Verdict:
+    """It begins with that text."""
+    holds = form(text, ignore_case).startswith(form(wanted, ignore_case))
+    return Verdict(holds, f"starts with {quoted(wanted)}{case(ignore_case)}", excerpt(text))
+
+
+def max_words(text: str, most: int, **_: bool) -> Verdict:
+    """It has at most so many words; a letter of a script without spaces is a word."""
+    count = len(words(text))
+    return Verdict(count <= most, f"at most {most} words", f"{count} words: {excerpt(text)}")
+
+
+def words(text: str, *, ignore_case: bool = False) -> list[str]:
+    """The words of a text, in order; a letter of a script without spaces is one."""
+    return _word().findall(form(text, ignore_case))
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    spaced = rf"{visible_text.SPACED_WORD}+"
+    return re.compile(rf"[{visible_text.UNSPACED}]|{spaced}(?:['’-]{spaced})*")
+
+
+def max_chars(text: str, most: int, **_: bool) -> Verdict:
+    """It has at most so many characters (code points, in NFKC)."""
+    chars = len(form(text))
+    return Verdict(
+        chars <= most, f"at most {most} characters", f"{chars} characters: {excerpt(text)}"
+    )
+
+
+def in_language(text: str, code: str, **_: bool) -> Verdict:
+    """Most of it is in that language. Raises NoVerdict where that cannot be told here."""
+    expected = f"is in language {code}"
+    try:
+        holds, found = is_in(text, code)
+    except LookupError as error:
+        raise NoVerdict(expected, str(error)) from error
+    return Verdict(holds, expected, f"{found}: {excerpt(text)}")
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a text, in quotes."""
+    return quoted(shortened(text))
+
+
+def shortened(text: str, most: int = EXCERPT) -> str:
+    """The beginning of a text."""
+    beginning = cut_text(text, most)
+    return beginning if len(beginning) == len(text) else beginning + "…"
+
+
+def quoted(text: str) -> str:
+    """A text in double quotes, line ends written as `\\n`."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _around(text: str, seen: str, part: str) -> str:
+    """The text in quotes; of a long one what is `seen` around its first `part`."""
+    start = max(seen.index(part) - EXCERPT // 4, 0)
+    if len(text) <= EXCERPT or start == 0:
+        return excerpt(text)
+    return f'"…{excerpt(seen[start:])[1:]}'
+
+
+def _listed(wanted: Sequence[str], joined: str = "and") -> str:
+    return f" {joined} ".join(quoted(part) for part in wanted)
+
+
+def case(ignore_case: bool) -> str:
+    """What is said of a check to which case does not count."""
+    return " (upper and lower case alike)" if ignore_case else ""
+
+
+Measure = Literal["words", "characters", "any_order", "part"]
+
+_STEPS = 10_000  # of a figure: what is told is what is compared
+
+
+class Similar(FileShape):
+    """A text that comes near to `to`: from `min`, where 1 is the same.
+
+    `measure` is what is compared: words in their order, characters, words in any order, or the part
+    of the text that comes nearest. A letter of a script without spaces is a word.
+    """
+
+    to: str
+    min: float = Field(gt=0, le=1)
+    measure: Measure = "words"
+
+    @model_validator(mode="after")
+    def _can_be_measured(self) -> Similar:
+        if not self.to.strip():
+            raise ValueError("`to` is empty; write what the text is to come near to")
+        if self.measure != "characters" and not words(self.to):
+            raise ValueError("`to` has no words; measure it by `measure: characters`")
+        return self
+
+
+def judge(subject: Subject, given: Similar, *, ignore_case: bool = False) -> Verdict:
+    """The figure is at least `min`."""
+    figure = _figure(subject.text, given, ignore_case)
+    there = f"{figure:g} by {given.measure}: {excerpt(subject.text)}"
+    return Verdict(figure >= given.min, asks(given, ignore_case=ignore_case), there)
+
+
+def asks(given: Similar, *, ignore_case: bool = False) -> str:
+    """The text that it is to come near, and how near."""
+    near = f"at least {given.min:g} near to {excerpt(given.to)} by {given.measure}"
+    return f"{near}{case(ignore_case)}"
+
+
+def _figure(text: str, given: Similar, ignore_case: bool) -> float:
+    """From 0 to 1: twice what both have in common by all that they have (Indel similarity)."""
+    from rapidfuzz import fuzz  # noqa: PLC0415 - few scenarios measure
+
+    there: Sequence[str]
+    wanted: Sequence[str]
+    if given.measure == "characters":
+        there, wanted = (form(one, ignore_case).strip() for one in (text, given.to))
+    else:
+        there, wanted = (words(one, ignore_case=ignore_case) for one in (text, given.to))
+    if given.measure == "any_order":
+        there, wanted = sorted(there), sorted(wanted)
+    # Of two texts the shorter one is looked for in the longer: a short answer is no part of it.
+    compare = fuzz.ratio
+    if given.measure == "part" and len(there) > len(wanted):
+        compare = fuzz.partial_ratio
+    # Rounded down, lest a word in a thousand be nothing; the tiny part is that of binary fractions.
+    figure: float = compare(there, wanted) / 100
+    return math.floor(figure * _STEPS + 1e-6) / _STEPS

@@ -1,0 +1,275 @@
+"""`given: {transcript: FILE, until: SEQ}`: what was said in a session that somebody had."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import cycle
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from arena_cli.errors import Fault, UsageError
+from arena_cli.protocol import Attachment, Message, parse_seq
+from arena_cli.scenarios.model import Given, there, tried
+from arena_cli.scenarios.variables import Reader
+from arena_cli.session import outgoing
+from arena_cli.session.outgoing import USER, PastPart, Planted, PlantedSummary
+from arena_cli.transcript.events import VERSION, Compacted, Event, SessionEvent
+from arena_cli.transcript.reader import lines, parsed, tail
+from arena_cli.transcript.state import Fold
+from arena_cli.util import files, text
+from arena_cli.workspace.models import Language, Team
+from arena_cli.yamlio.document import Fragment
+
+_GIVEN = "given ("
+_MEND = "it is a session's transcript: `arena path SESSION` tells where that lies"
+
+
+class Unread(NamedTuple):
+    """A line that cannot be read; `after` is the number of the last event before it."""
+
+    line: int
+    what: str
+    after: int
+
+
+class Past(NamedTuple):
+    """What was read of a transcript: its events in order, and each line that could not be."""
+
+    path: Path
+    events: tuple[Event, ...]
+    unread: tuple[Unread, ...]
+
+
+def of(path: Path, until: int | None = None) -> Past:
+    """Read a transcript, as far as that event. Raises UsageError where it is none, or one of a
+    later arena.
+    """
+    events: list[Event] = []
+    unread: list[Unread] = []
+    number = last = 0
+    rest = b""
+    try:
+        for number, line in enumerate(lines(path), 1):
+            if line.problem and not line.problem.is_mended:
+                unread.append(Unread(number, line.problem.what, last))
+            events += line.events
+            last = max([last, *(event.seq for event in line.events)])
+            if until is not None and last >= until:
+                break
+        else:
+            rest = tail(path)[0]
+    except OSError as error:
+        raise UsageError(f"cannot read {path.name}: {error.strerror or error}") from error
+    if rest.strip():
+        found, what = parsed(rest)  # an editor may have taken the last line end
+        events += found
+        unread += [Unread(number + 1, what, last)] if what and not found else []
+    versions = [event.version for event in events if isinstance(event, SessionEvent)]
+    if not versions:
+        is_empty = not number and not rest.strip()
+        what = "is empty" if is_empty else "is no transcript of a session"
+        raise UsageError(f"{path.name} {what}", _MEND)
+    if max(versions) > VERSION:
+        raise UsageError(
+            f"{path.name} is of version {max(versions)}; this arena reads version {VERSION}",
+            "a newer arena wrote it: update this one",
+        )
+    return Past(path, tuple(events), tuple(unread))
+
+
+def upto(past: Past, seq: int | None) -> list[Event]:
+    """Its events up to one's number, that one included; all where None.
+
+    Raises UsageError where it has none of that number, or where a line up to there cannot be read:
+    what stood in it would be missing in what agents are shown.
+    """
+    last = max(event.seq for event in past.events)
+    if seq is not None and seq > last:
+        raise UsageError(f"{past.path.name} has no event {seq}: its last is {last}")
+    unread = [one for one in past.unread if seq is None or one.after < seq]
+    if unread:
+        more = f" (and {len(unread) - 1} more such lines)" if len(unread) > 1 else ""
+        raise UsageError(
+            f"{past.path.name}:{unread[0].line} cannot be read: {unread[0].what}{more}",
+            "take the line out, or copy the transcript anew from its session",
+        )
+    return [event for event in past.events if seq is None or event.seq <= seq]
+
+
+def messages(events: Iterable[Event]) -> list[Message]:
+    """What agents are shown of these events, in the order in which they see it.
+
+    Of a phase that is not over it is what was answered so far.
+    """
+    found: list[Message] = []
+    fold = Fold(found.append)
+    for event in events:
+        fold.apply(event)
+    if fold.open and fold.open.turns:
+        told = {message.id for message in found}
+        ended = [done.message for done in fold.open.turns[-1].successes()]
+        found += [one for one in ended if one is not None and one.id not in told]
+    return found
+
+
+def planted(past: Past, until: int | None, root: Path) -> list[PastPart]:
+    """Its messages, to be put into another session of the workspace `root`, and the last summary
+    where it was made: the next is made after so many messages more.
+
+    An attachment has its content with it if that is still there: beside the transcript, as in a
+    session's folder, or where it lay. Raises UsageError.
+    """
+    events = upto(past, until)
+    said = messages(events)
+    if not said:
+        where = "" if until is None else f" up to event {until}"
+        raise UsageError(f"nothing is said in {past.path.name}{where}")
+    found: list[PastPart] = [
+        Planted(
+            author_id=message.author_id,
+            author_name=message.author_name,
+            author_type=message.author_type,
+            content=message.content,
+            mentions=tuple(message.mentions),
+            kind=message.kind,
+            attachments=tuple(
+                with_content(part, message.id, (past.path.parent, root))
+                for part in message.attachments
+            ),
+            structured=tuple(message.structured),
+        )
+        for message in said
+    ]
+    last = summary(events)
+    count = sum(message.seq <= parse_seq(last.upto) for message in said) if last else 0
+    if last and count:
+        place = sum(message.seq < last.seq for message in said)
+        found.insert(place, _planted_summary(last, count))
+    return found
+
+
+def summary(events: Iterable[Event]) -> Compacted | None:
+    """The last summary that counts; None where there is none."""
+    held = [one for one in events if isinstance(one, Compacted) and not one.rolled_back]
+    return held[-1] if held else None
+
+
+def _planted_summary(event: Compacted, messages: int) -> PlantedSummary:
+    by = event.by if event.by.startswith(_GIVEN) else f"{_GIVEN}{event.by})"
+    return PlantedSummary(messages, by, event.summary, event.tokens_before, event.tokens_after)
+
+
+def with_content(part: Attachment, message_id: str, folders: Sequence[Path]) -> Attachment:
+    """An attachment of a transcript with its content; without a place where that is gone.
+
+    It is looked for in the first of `folders` as `attachments/<message id>/<file>`, in the others
+    by its path. Raises UsageError where it is not what was attached.
+    """
+    beside, *others = folders
+    name = PurePosixPath(part.path or "").name
+    places = [(beside, PurePosixPath("attachments", message_id, name))]
+    places += [(folder, PurePosixPath(part.path or "")) for folder in others]
+    for folder, place in places:
+        path = (folder / place).resolve()
+        # A transcript may have come from anywhere: what it names is no way out of the folder.
+        if not name or not path.is_relative_to(folder.resolve()) or not path.is_file():
+            continue
+        content = files.read_regular(path)
+        if part.sha256 and hashlib.sha256(content).hexdigest() != part.sha256:
+            shown = text.escape_line(part.name)
+            raise UsageError(
+                f"{path}: is not what was attached to {message_id} as {shown}",
+                "put back what it was, or take it away: agents are then told that it is gone",
+            )
+        return part.model_copy(update={"data": data_of(part.type, content), "path": None})
+    return part.model_copy(update={"data": None, "path": None})
+
+
+def data_of(kind: str, content: bytes) -> str | bytes:
+    """The content of an attachment as it is on its way in (see `Attachment.data`)."""
+    if kind == "image":
+        import base64  # noqa: PLC0415 - few messages carry a picture
+
+        return base64.b64encode(content).decode("ascii")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return content
+
+
+class Pasts:
+    """Makes the pasts of one file's cases; those that start from one event are read once."""
+
+    def __init__(self, path: Path, reader: Reader) -> None:
+        self._path = path
+        self._reader = reader
+        self._read: dict[tuple[str, int | None], tuple[list[PastPart], list[Fault]]] = {}
+
+    def of(
+        self, given: Given, team: Team, parts: Sequence[Fragment], faults: list[Fault]
+    ) -> list[PastPart]:
+        """What is planted: what was said in a transcript, then the messages of the file itself."""
+        found: list[PastPart] = []
+        if given.transcript is not None:
+            key = (given.transcript, given.until)
+            if key not in self._read:
+                self._read[key] = self._said(*key, parts)
+            found += self._read[key][0]
+            faults += self._read[key][1]
+        for index, said in enumerate(given.messages):
+            author, content = next(iter(said.items()))
+            make = partial(outgoing.planted, team, author, content)
+            one = tried(make, parts, ("given", "messages", index), faults)
+            found += [one] if one is not None else []
+        return found
+
+    def _said(
+        self, name: str, until: int | None, parts: Sequence[Fragment]
+    ) -> tuple[list[PastPart], list[Fault]]:
+        faults: list[Fault] = []
+        loc = ("given", "transcript")
+        read = tried(lambda: of(there(name, self._path, self._reader), until), parts, loc, faults)
+        if read is None:
+            return [], faults
+        place = loc if until is None else ("given", "until")
+        said = tried(lambda: planted(read, until, self._reader.root), parts, place, faults)
+        return said or [], faults
+
+
+_SENTENCES: dict[Language, tuple[str, ...]] = {
+    "en": (
+        "Noted, nothing new here since point {n}.",
+        "Point {n} stands as it was.",
+        "I read it again; number {n} is fine with me.",
+        "Nothing to add to {n} today.",
+        "We talked about {n} before, no change.",
+        "Let us come back to {n} another day.",
+    ),
+    "zh": (
+        "收到，第 {n} 点之后没有新的内容。",
+        "第 {n} 点保持不变。",
+        "又看了一遍，第 {n} 条没有意见。",
+        "今天对 {n} 没有补充。",
+        "{n} 之前谈过，没有变化。",
+        "{n} 改天再说。",
+    ),
+}
+
+
+def messages_neutral(count: int, seed: int, team: Team, language: Language) -> Iterator[Planted]:
+    """So many messages, said by the human and the members in turn; one seed, one past."""
+    chance = random.Random(seed)
+    sentences = _SENTENCES[language]
+    authors = cycle(
+        [
+            (USER.id, USER.name, "human"),
+            *((member.id, member.name, "agent") for member in team.members),
+        ]
+    )
+    for (author_id, name, author_type), _ in zip(authors, range(count), strict=False):
+        sentence = sentences[int(chance.random() * len(sentences))]
+        number = 1 + int(chance.random() * 99)
+        yield Planted(author_id, name, author_type, sentence.format(n=number))  # type: ignore[arg-type]  # as listed above

@@ -1,0 +1,192 @@
+"""Asks the judges of a scenario, so that what they say is there when it is checked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from arena_cli.adapters.runtime import Calls, Runtime
+from arena_cli.protocol import Usage
+from arena_cli.scenarios.expect import evaluate, text_checks
+from arena_cli.scenarios.expect.conversation import Conversation
+from arena_cli.scenarios.expect.judge_checks import MATTER, RUBRIC, Answered, Question, Vote
+from arena_cli.scenarios.expect.model import Expect
+from arena_cli.scenarios.model import Scenario
+from arena_cli.session import session
+from arena_cli.session.one_shot import Aside
+from arena_cli.session.session import Place
+from arena_cli.workspace.models import Member
+
+PASS = frozenset({"pass", "passed", "passes", "true", "yes", "holds", "是", "通过", "符合"})
+FAIL = frozenset({"fail", "failed", "fails", "false", "no", "否", "不通过", "不符合"})
+
+# An object at the beginning of a line or behind another one, after nothing or words: within a
+# string of a broken one there would be a quote before it.
+_NEXT = re.compile(r'[^{}"\r\n]*+\{(?=\s*+["}])')
+_FIRST = re.compile(f"^{_NEXT.pattern}", re.MULTILINE)
+_BLANK = re.compile(r"\s*+(?:[`~]{3,}+\w*+\s*+)?")  # or the beginning of a fence
+_WORD = re.compile(r"\w")
+
+_ANSWER = """\
+Answer with exactly one JSON object and nothing else:
+{"verdict": "pass" or "fail", "reason": "one sentence, in the language of the rubric"}
+"pass" means that all points of the rubric hold."""
+
+
+def message(question: Question) -> str:
+    """What the judge is sent: the rubric, what is to be judged, and how to answer.
+
+    What agents said stands after `> ` in all its lines, and the rubric, in which something that was
+    saved may stand, is numbered and indented: no line of either can look like one of arena's own.
+    """
+    points = [
+        f"{number}. " + "\n   ".join(point.strip().splitlines())
+        for number, point in enumerate(question.rubric, 1)
+    ]
+    return "\n\n".join([RUBRIC, "\n".join(points), MATTER, question.matter, _ANSWER])
+
+
+def read(answer: str) -> Vote:
+    """What a judge's answer says: the verdict of the JSON object that it is, or that stands in it.
+
+    Verdicts are read by a table (`PASS`, `FAIL`), upper and lower case alike. Any other, none, or
+    several that differ are no verdict, and so is JSON that is broken, or that stands between words:
+    it may be what the judge only quotes.
+    """
+    try:
+        found = list(_verdicts(answer))
+    except (ValueError, RecursionError):
+        return _none("its answer is broken JSON", answer)
+    if not found:
+        return _none("its answer has none", answer)
+    votes = [_vote(one["verdict"], one.get("reason")) for _, one, _ in found]
+    if None in {vote.holds for vote in votes}:
+        return _none("it is neither pass nor fail", answer)
+    if len({vote.holds for vote in votes}) > 1:
+        return _none("there are several that differ", answer)
+    start, end = found[0][0], found[-1][-1]
+    if not _BLANK.fullmatch(answer, 0, start) and _WORD.search(answer, end):
+        return _none("it may be a quotation: words stand before and behind it", answer)
+    return votes[-1]
+
+
+def _verdicts(answer: str) -> Iterator[tuple[int, dict[str, Any], int]]:
+    """The objects with a verdict, their keys folded, each with its start and its end.
+
+    Raises ValueError, RecursionError.
+    """
+    end = 0
+    while opening := _NEXT.match(answer, end) or _FIRST.search(answer, end):
+        start = opening.end() - 1
+        one, end = _DECODER.raw_decode(answer, start)
+        if "verdict" in one:
+            yield start, one, end
+
+
+def _folded(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if found.setdefault(key.strip().casefold(), value) != value:
+            raise ValueError(f"{key} stands twice")
+    return found
+
+
+def _vote(verdict: object, reason: object) -> Vote:
+    word = text_checks.form(str(verdict), ignore_case=True).strip()
+    holds = True if word in PASS else False if word in FAIL else None
+    return Vote(holds, " ".join(reason.split()) if isinstance(reason, str) else "")
+
+
+def _none(why: str, answer: str) -> Vote:
+    return Vote(None, f"{why}: {text_checks.excerpt(answer.strip())}")
+
+
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_folded)
+
+
+class Judges:
+    """The judges of one scenario while it is played; `usage` is what they used so far.
+
+    `around` as in `Aside`.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        place: Place,
+        *,
+        around: Callable[[Runtime], Calls] = session.as_it_is,
+    ) -> None:
+        self.usage: Usage | None = None
+        self._judges = scenario.judges
+        self._aside = Aside(place, scenario.team.config, around=around)
+
+    async def heard(
+        self, expect: Expect, told: Conversation, whole: Callable[[], Conversation]
+    ) -> Conversation:
+        """The conversation with an answer to all that `expect` asks a judge about it.
+
+        `whole` gives that of all steps so far. Raises DiskRefused.
+        """
+        if not self._judges:
+            return told
+        answers: dict[Hashable, Answered] = {}
+        told = replace(told, whole=whole(), verdicts=answers)
+        # An answer may decide what else is looked at, such as the next row of a timeline.
+        while asked := evaluate.questions(expect, told):
+            answers |= await self._answers(asked)
+        return told
+
+    @property
+    def used(self) -> dict[str, set[int]]:
+        """The entries (from 0) of scripted judges that were used up, by judge."""
+        return self._aside.used
+
+    async def __aenter__(self) -> Judges:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._aside.__aexit__(kind, error, trace)
+
+    async def _answers(self, asked: Sequence[Question]) -> dict[Hashable, Answered]:
+        """All votes on all questions, asked at once, begun in their order."""
+        calls = [
+            self._vote(self._judges[question.judge], message(question))
+            for question in asked
+            for _ in range(question.votes)
+        ]
+        came = await asyncio.gather(*calls, return_exceptions=True)
+        votes = iter([_vote_of(one) for one in came])
+        return {
+            question: Answered(
+                self._judges[question.judge].id, [next(votes) for _ in range(question.votes)]
+            )
+            for question in asked
+        }
+
+    async def _vote(self, member: Member, message: str) -> Vote:
+        done = (await self._aside.ask(member, message)).finished
+        if done.usage is not None:
+            self.usage = Usage.total([*([self.usage] if self.usage else []), done.usage])
+        if done.status == "success" and done.message is not None:
+            return read(done.message.content)
+        if done.status == "declined":
+            return Vote(None, "it declined to judge")
+        why = done.error or done.status
+        return Vote(None, "; ".join(line.strip() for line in why.splitlines() if line.strip()))
+
+
+def _vote_of(came: Vote | BaseException) -> Vote:
+    if isinstance(came, BaseException):
+        raise came
+    return came

@@ -1,0 +1,213 @@
+"""Expectations that hold of everything, and scenarios that expect nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from arena_cli.errors import suggest_nearest
+from arena_cli.scenarios.expect import (
+    evaluate,
+    json_checks,
+    model,
+    python_checks,
+    snapshots,
+    text_checks,
+)
+from arena_cli.scenarios.expect.conversation import Folders
+from arena_cli.scenarios.expect.model import Expect
+from arena_cli.scenarios.model import ScenarioFile
+from arena_cli.session.outgoing import USER
+from arena_cli.workspace import mentions
+from arena_cli.workspace.models import Team
+from arena_cli.yamlio.nodes import Loc
+
+Wrong = tuple[Loc, str, str]
+
+
+def report_problem(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
+    """(place, what, mend) of every check whose file is not there, or is not what it should be."""
+    told: set[str] = set()
+    for loc, expect in expects(file):
+        for check in model.given(expect):
+            for below, what, mend in _of_check(check, folders):
+                if check.kind == "snapshot" and what in told:
+                    continue  # all of them lie in one file
+                told.add(what)
+                yield (*loc, *check.loc, *below), what, mend
+
+
+def expects(file: ScenarioFile) -> Iterator[tuple[Loc, Expect]]:
+    """Every `expect` and `check` of a scenario, with its place."""
+    for index, step in enumerate(file.steps):
+        yield ("steps", index, "expect"), step.expect
+        if step.check is not None:
+            yield ("steps", index, "check"), step.check
+    yield ("expect",), file.expect
+
+
+def _of_check(check: model.Given, folders: Folders) -> Iterator[Wrong]:
+    if check.kind == "as_json":
+        yield from json_checks.wrong(check.value, folders)
+    elif check.kind == "python":
+        yield from python_checks.wrong(check.value, folders)
+    elif check.kind == "snapshot":
+        yield from snapshots.wrong(check.loc, folders)
+
+
+def errors(file: ScenarioFile) -> Iterator[Wrong]:
+    """Yield (place, problem, hint) of each `check` that cannot fail."""
+    for index, step in enumerate(file.steps):
+        if step.check is None:
+            continue
+        loc: Loc = ("steps", index, "check")
+        if not step.check.model_fields_set:
+            yield loc, "it expects nothing", "write what must hold, or take the step out"
+
+
+def warnings(file: ScenarioFile, folders: Folders, *, recorded: bool) -> Iterator[Wrong]:
+    """Yield (place, problem, hint) of each expectation that may hold of everything.
+
+    A scenario that is `recorded` expects that a replay comes out as it was.
+    """
+    if not recorded:
+        yield from _without_expectations(file)
+    for index, step in enumerate(file.steps):
+        if "expect" in step.model_fields_set and not step.expect.model_fields_set:
+            yield ("steps", index, "expect"), "it expects nothing", "write what must hold"
+        if step.check is not None and not _has_step_before(file, index):
+            yield ("steps", index, "check"), "no step comes before it to check", "move it down"
+    for loc, expect in expects(file):
+        for check in model.given(expect):
+            if check.kind == "regex" and _may_match_anything(check.value):
+                what = "it matches the empty text too, so it may match every text"
+                yield (*loc, *check.loc), what, "write what must stand there"
+            elif check.kind == "as_json":
+                for below, what, hint in json_checks.unknown_keywords(check.value, folders):
+                    yield (*loc, *check.loc, *below), what, hint
+    for index, ignored in enumerate(file.ignore):
+        if text_checks.count_swallowed(ignored.regex)[0]:
+            what = "it matches whole sentences, so a changed prompt may not be seen"
+            yield ("ignore", index, "regex"), what, "write only what varies, such as a date"
+
+
+def _may_match_anything(pattern: str) -> bool:
+    """Return whether a pattern finds nothing in a text, and sets no condition by looking around."""
+    return text_checks.matches_empty(pattern) and not text_checks.looks_around(pattern)
+
+
+def _without_expectations(file: ScenarioFile) -> Iterator[Wrong]:
+    """Tell of a scenario without expectations, or else of its last steps that none covers."""
+    if file.expect.model_fields_set or _has_strict_script(file):
+        return
+    last = -1
+    for index, step in enumerate(file.steps):
+        if step.check is not None or step.expect.model_fields_set or step.save:
+            last = index
+    hint = "add `expect` to a step, or to the scenario"
+    if last < 0:
+        yield ("scenario",), "it expects nothing: it passes unless an agent fails", hint
+        return
+    for index in range(last + 1, len(file.steps)):
+        if file.steps[index].kind == "send":
+            yield ("steps", index), "nothing is expected of this step", "add `expect`, or a `check`"
+
+
+def _has_strict_script(file: ScenarioFile) -> bool:
+    """Return whether a script must be used up, which is an expectation too."""
+    adapters = (profile.get("adapter") for profile in file.profiles.values())
+    return any(isinstance(one, dict) and one.get("strict") is True for one in adapters)
+
+
+def _has_step_before(file: ScenarioFile, index: int) -> bool:
+    """Return whether a `check` follows a step of its session; an unknown session has its error."""
+    session = file.steps[index].session
+    covered = [
+        at
+        for at, step in enumerate(file.steps)
+        if step.kind != "check" and session in (None, step.session)
+    ]
+    return covered[0] < index if covered else session is not None
+
+
+_WAIT = ("send", "attach", "say", "system", "check", "expect")
+
+
+def unknown(file: ScenarioFile, team: Team, waiting: Sequence[tuple[Loc, str]]) -> Iterator[Wrong]:
+    """(place, what, mend) of every id that nobody in the team has, and of what is never saved.
+
+    `waiting` are the names of something saved that the file waits for, and where.
+    """
+    for index, step in enumerate(file.steps):
+        loc: Loc = ("steps", index)
+        yield from _in_expect(step.expect, (*loc, "expect"), team)
+        if step.check is not None:
+            yield from _in_expect(step.check, (*loc, "check"), team)
+        if step.say is not None:
+            yield from _agent(step.say.agent, (*loc, "say", "agent"), team)
+        for name, saved in step.save.items():
+            yield from _agent(saved.agent, (*loc, "save", name, "from"), team)
+    yield from _in_expect(file.expect, ("expect",), team)
+    yield from _no_session(file)
+    yield from _never_saved(file, waiting)
+
+
+def _no_session(file: ScenarioFile) -> Iterator[Wrong]:
+    """A `check` of a session in which nothing happens."""
+    used = {step.session for step in file.steps if step.kind != "check" and step.session}
+    for index, step in enumerate(file.steps):
+        if step.kind == "check" and step.session and step.session not in used:
+            what = f"no step is played in the session `{step.session}`"
+            yield ("steps", index, "session"), what, suggest_nearest(step.session, sorted(used))
+
+
+def _in_expect(expected: Expect, loc: Loc, team: Team) -> Iterator[Wrong]:
+    if not expected.model_fields_set:
+        return
+    for place, agent in evaluate.named_agents(expected):
+        yield from _agent(agent, (*loc, *place), team)
+    humans = [USER.id, *(human.id for human in team.humans)]
+    for index, human in enumerate(expected.awaits):
+        if human not in humans:
+            what = f"this team has no human with the id `{human}`"
+            yield (*loc, "awaits", index), what, suggest_nearest(human, humans)
+    members = [member.id for member in team.members]
+    for place, somebody in evaluate.named_somebody(expected):
+        if somebody not in humans:
+            yield from _agent(somebody, (*loc, *place), team, members + humans)
+
+
+def _agent(
+    agent: str, loc: Loc, team: Team, known: Collection[str] | None = None
+) -> Iterator[Wrong]:
+    if team.member(agent) is not None:
+        return
+    members = known or [member.id for member in team.members]
+    meant = mentions.resolve_mentions(
+        [agent], mentions.build_roster(team), author="", opener=""
+    ).ids
+    by_name = f"write the id: `{meant[0]}`" if len(meant) == 1 else ""
+    mend = by_name or suggest_nearest(agent, members)
+    yield loc, f"nobody in this team has the id `{agent}`", mend
+
+
+def _never_saved(file: ScenarioFile, waiting: Sequence[tuple[Loc, str]]) -> Iterator[Wrong]:
+    """A step may use what an earlier one saves, its `expect` also what its own does."""
+    if not waiting:
+        return
+    before: list[set[str]] = [set()]
+    for step in file.steps:
+        before.append(before[-1] | set(step.save))
+    for loc, name in waiting:
+        key = loc[2] if loc[0] == "steps" else loc[0]
+        if key not in _WAIT:
+            what = f"`${{saved.{name}}}` cannot stand in `{key}`"
+            yield loc, what, f"it can in {', '.join(_WAIT)}"
+            continue
+        at = int(loc[1]) + (key == "expect") if loc[0] == "steps" else len(file.steps)
+        if name not in before[at]:
+            yield _wrong_name(loc, name, before[at])
+
+
+def _wrong_name(loc: Loc, name: str, saved: Collection[str]) -> Wrong:
+    mend = suggest_nearest(name, saved) if saved else "a step's `save:` keeps a part of a reply"
+    return loc, f"nothing is saved as `{name}` before this", mend

@@ -1,0 +1,372 @@
+"""Scenario files read and checked against the workspace, before anything runs."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena_cli.errors import Fault, FileFaults
+from arena_cli.scenarios import cast, lint, model, select, variables
+from arena_cli.scenarios.expect import snapshots
+from arena_cli.scenarios.expect.conversation import Folders
+from arena_cli.scenarios.given import Pasts
+from arena_cli.scenarios.model import (
+    Case,
+    Frame,
+    Scenario,
+    ScenarioFile,
+    Sent,
+    Step,
+    TeamPart,
+    sent_of,
+    tried,
+)
+from arena_cli.scenarios.select import Selected
+from arena_cli.scenarios.variables import Reader
+from arena_cli.session import outgoing
+from arena_cli.workspace.models import Team
+from arena_cli.workspace.schema import build_schema
+from arena_cli.workspace.workspace import Workspace
+from arena_cli.yamlio import loader, nodes
+from arena_cli.yamlio.document import Document, Fragment, find_holder
+from arena_cli.yamlio.nodes import Loc
+
+_VAR = {"type": "string", "pattern": r"^\$\{vars\.[^{}]*\}$"}
+_JUDGED = frozenset({"expect", "check"})
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a scenario file, as far as it is built."""
+    return build_schema(ScenarioFile, "arena scenario", instead=_VAR)
+
+
+class Broken(NamedTuple):
+    """A scenario file with faults, none of whose scenarios can be played.
+
+    `title`, `tags` and the ids of its `cases` are as far as the file can be read; `tags` is None
+    where it cannot.
+    """
+
+    path: Path
+    shown: str
+    title: str
+    tags: tuple[str, ...] | None
+    faults: tuple[Fault, ...]
+    cases: tuple[str, ...] = ()
+
+    @property
+    def titles(self) -> list[str]:
+        """The titles that its scenarios would have."""
+        return [f"{self.title} [{case}]" for case in self.cases] or [self.title]
+
+
+class Sorted(NamedTuple):
+    """The scenarios of the files that are sound, and the files that are not, each in order."""
+
+    scenarios: list[Scenario]
+    broken: list[Broken]
+
+
+_Faults = dict[Path, dict[Fault, None]]
+
+
+def load(selected: Selected, workspace: Workspace) -> list[Scenario]:
+    """Reads and checks scenario files; raises FileFaults with every fault of all of them.
+
+    A file that another one includes, and that has no steps, is played only as a part of that one.
+    """
+    scenarios, broken = sort(selected, workspace)
+    if broken:
+        raise FileFaults([fault for one in broken for fault in one.faults])
+    return scenarios
+
+
+def sort(selected: Selected, workspace: Workspace) -> Sorted:
+    """Read and check scenario files, and sort out those that have faults."""
+    reader = Reader(workspace.root, chosen=selected.chosen, anywhere=workspace.anywhere)
+    chains, faults = _read(selected, reader)
+    for path, fault in _same_stems(chains):
+        faults[path][fault] = None
+    loaded: list[Scenario] = []
+    for path, documents in chains.items():
+        found, wrong = _Loader(path, documents, workspace, reader).scenarios()
+        faults[path].update(dict.fromkeys(wrong))
+        loaded += found if not faults[path] else ()
+    broken = [_broken(path, tuple(found), reader) for path, found in faults.items() if found]
+    return Sorted(loaded, broken)
+
+
+def shape_faults(selected: Selected, root: Path, *, anywhere: bool = False) -> list[Fault]:
+    """What is wrong with the files by themselves, where the workspace cannot be loaded."""
+    chains, by_path = _read(selected, Reader(root, chosen=selected.chosen, anywhere=anywhere))
+    faults = dict.fromkeys(fault for found in by_path.values() for fault in found)
+    for documents in chains.values():
+        cases, wrong = _cases(documents)
+        faults.update(dict.fromkeys(wrong))
+        for case in cases:
+            one = _Filled.of(documents, case)
+            faults.update(dict.fromkeys([*one.faults, *one.checked()[1]]))
+    return list(faults)
+
+
+def _broken(path: Path, faults: tuple[Fault, ...], reader: Reader) -> Broken:
+    shown = reader.shown(path)
+    data = variables.merged(reader.chain(path)[0])
+    if not isinstance(data, dict):
+        return Broken(path, shown, path.stem, None, faults)
+    title, tags = data.get("scenario"), data.get("tags", [])
+    known = tuple(map(str, tags)) if isinstance(tags, list) else None
+    cases = data.get("cases")
+    ids = (
+        [one.get("id") for one in cases if isinstance(one, dict)] if isinstance(cases, list) else []
+    )
+    return Broken(
+        path,
+        shown,
+        title if isinstance(title, str) else path.stem,
+        known,
+        faults,
+        tuple(map(str, ids)),
+    )
+
+
+def _read(selected: Selected, reader: Reader) -> tuple[dict[Path, list[Document]], _Faults]:
+    """Each file that is played with all that it includes, and what cannot be read, by file."""
+    faults: _Faults = {path: {} for path in selected.paths}
+    chains: dict[Path, list[Document]] = {}
+    for path in selected.paths:
+        chains[path], wrong = reader.chain(path)
+        faults[path].update(dict.fromkeys(wrong))
+        for document in chains[path]:
+            faults[path].update(dict.fromkeys(document.faults))
+    for path in [path for path in chains if path not in selected.named]:
+        document = reader.document(path)
+        if not variables.is_part(document):
+            continue
+        if not _is_included(path, reader):
+            what = "has neither `scenario` nor `steps`, and nobody includes it"
+            faults[path][document.fault((), what, "give it both, or `include` it")] = None
+        del chains[path]
+    return chains, faults
+
+
+def _is_included(path: Path, reader: Reader) -> bool:
+    """Whether a file that was read, or another one of the workspace, includes it."""
+    if path not in reader.included:
+        for other in select.of_workspace(reader.root):
+            reader.chain(other)
+    return path in reader.included
+
+
+def _same_stems(chains: Mapping[Path, list[Document]]) -> Iterator[tuple[Path, Fault]]:
+    """The stem is the name of a scenario and of its recording, on every file system."""
+    known: dict[str, str] = {}
+    for path, (document, *_) in chains.items():
+        stem = unicodedata.normalize("NFC", path.stem).casefold()
+        if stem in known:
+            what = f"`{path.stem}` is the name of {known[stem]} too"
+            mend = "a scenario's recording is named after its file: rename one of them"
+            yield path, Fault(document.name, 1, "", what, mend)
+        known.setdefault(stem, document.name)
+
+
+def _cases(documents: Sequence[Document]) -> tuple[list[Case | None], list[Fault]]:
+    """The cases of a file, one without a name where it has none; none where they are wrong."""
+    if any(document.data is None and document.faults for document in documents):
+        return [], []  # those faults are told already
+    merged = variables.merged(documents)
+    if not isinstance(merged, dict):
+        return [None], []
+    keys = {key: merged[key] for key in Frame.model_fields if key in merged}
+    if not keys:
+        return [None], []
+    parts = [Fragment(document) for document in documents]
+    frame, faults = loader.validate_merged(keys, Frame, parts)
+    if frame is None:
+        return [], faults
+    seen: set[str] = set()
+    for index, case in enumerate(frame.cases):
+        if case.id in seen:
+            place = find_holder(parts, ("cases", index))
+            faults.append(place.fault(("cases", index, "id"), f"`{case.id}` stands twice"))
+        seen.add(case.id)
+    return list(frame.cases) or [None], faults
+
+
+@dataclass
+class _Filled:
+    """A scenario's parts and keys, or those of one case, with its vars filled in.
+
+    `faults` tell of the vars; `unknown` and `typed` as in `placeholders.Filled`.
+    """
+
+    parts: list[Fragment]
+    data: Any
+    faults: list[Fault]
+    unknown: frozenset[str]
+    typed: frozenset[Loc]
+
+    @classmethod
+    def of(cls, documents: Sequence[Document], case: Case | None) -> _Filled:
+        """Put it together."""
+        frame = variables.merged(documents)
+        given = frame.get("vars") if isinstance(frame, dict) else None
+        values = {**(given if isinstance(given, dict) else {}), **(case.vars if case else {})}
+        filled = [variables.with_vars(document, values) for document in documents]
+        data = variables.merged([one.document for one in filled])
+        if isinstance(data, dict):
+            data = {key: value for key, value in data.items() if key != "cases"}
+        return cls(
+            parts=[Fragment(one.document) for one in filled],
+            data=data,
+            faults=[fault for one in filled for fault in one.faults],
+            unknown=frozenset().union(*(one.unknown for one in filled)),
+            typed=frozenset().union(*(one.typed for one in filled)),
+        )
+
+    def checked(self) -> tuple[ScenarioFile | None, list[Fault]]:
+        """It as a shape. What an unknown var makes wrong is told by that."""
+
+        def is_unknown(value: Any) -> bool:
+            return isinstance(value, str) and value in self.unknown
+
+        def check() -> tuple[ScenarioFile | None, list[Fault]]:
+            return loader.validate_merged(
+                self.data, ScenarioFile, self.parts, is_pending=is_unknown
+            )
+
+        file, faults = check()
+        if file is None and self.typed:
+            wrong = {fault.field for fault in faults}
+            texts = {loc for loc in self.typed if nodes.format_loc(loc) in wrong}
+            self.data = variables.as_texts(self.data, texts)
+            file, faults = check()
+        return file, faults
+
+
+class _Loader:
+    """Makes the scenarios of one file. What its cases have in common is checked once."""
+
+    def __init__(
+        self, path: Path, documents: Sequence[Document], workspace: Workspace, reader: Reader
+    ) -> None:
+        self._path = path
+        self._documents = documents
+        self._workspace = workspace
+        self._reader = reader
+        self._teams: dict[str, tuple[Team | None, Workspace, list[Fault]]] = {}
+        self._pasts = Pasts(path, reader)
+        self._warned: dict[lint.Wrong, Fault] = {}
+        self._recorded = (path.parent / snapshots.FOLDER / f"{path.stem}.jsonl").is_file()
+
+    def scenarios(self) -> tuple[list[Scenario], list[Fault]]:
+        """Its scenarios, and what is wrong with them."""
+        cases, faults = _cases(self._documents)
+        found: list[Scenario] = []
+        told: dict[Fault, list[str]] = {}
+        ids = tuple(one.id if one else None for one in cases)
+        for case in cases:
+            scenario, wrong = self._one(case, ids)
+            for fault in wrong:
+                told.setdefault(fault, []).append(case.id if case else "")
+            if scenario is not None:
+                found.append(scenario)
+        faults += [_in_cases(fault, names, len(cases)) for fault, names in told.items()]
+        return found, faults
+
+    def _one(
+        self, case: Case | None, cases: tuple[str | None, ...]
+    ) -> tuple[Scenario | None, list[Fault]]:
+        filled = _Filled.of(self._documents, case)
+        file, wrong = filled.checked()
+        parts, data, faults = filled.parts, filled.data, [*filled.faults, *wrong]
+        team, workspace, wrong = self._team(data, parts)
+        faults += wrong
+        if file is None or team is None:
+            return None, faults
+        past = self._pasts.of(file.given, team, parts, faults)
+        noted = model.of(file.given, self._path, self._reader, parts, faults)
+        waits = any(part.document.has_placeholders for part in parts)
+        waiting = list(variables.saved_names(data)) if waits else []
+        later = {loc[1] for loc, _ in waiting if loc[0] == "steps" and loc[2] not in _JUDGED}
+        sent = [
+            None if index in later else self._sent(parts, index, step, team, faults)
+            for index, step in enumerate(file.steps)
+        ]
+        judging, unfit = cast.of(file, team, workspace.loaded, workspace.judge)
+        folders = Folders(self._workspace.root, self._path, self._workspace.anywhere)
+        unfit = [*lint.unknown(file, team, waiting), *unfit, *lint.report_problem(file, folders)]
+        faults += _faults([*unfit, *lint.errors(file)], parts)
+        if faults:
+            return None, faults
+        scenario = Scenario(
+            file=file,
+            case=case,
+            cases=cases,
+            parts=tuple(parts),
+            data=data,
+            path=self._path,
+            root=self._workspace.root,
+            team=team,
+            workspace=workspace,
+            profiles=workspace.loaded,
+            judges=judging,
+            notes=noted,
+            past=tuple(past),
+            sent=tuple(sent),
+            waiting=frozenset(loc for loc, _ in waiting),
+            anywhere=self._workspace.anywhere,
+            warnings=tuple(
+                self._warnings(lint.warnings(file, folders, recorded=self._recorded), parts)
+            ),
+        )
+        return scenario, []
+
+    def _team(
+        self, data: Any, parts: Sequence[Fragment]
+    ) -> tuple[Team | None, Workspace, list[Fault]]:
+        """The team that plays, made once for all cases that have the same one."""
+        data = data if isinstance(data, dict) else {}
+        keys = {key: data[key] for key in TeamPart.model_fields if key in data}
+        same = repr(keys)
+        if same not in self._teams:
+            self._teams[same] = cast.team_of(keys, parts, self._workspace)
+        return self._teams[same]
+
+    def _warnings(self, wrong: Iterable[lint.Wrong], parts: Sequence[Fragment]) -> Iterator[Fault]:
+        """Yield the warnings; what is alike in many cases is located once."""
+        for one in wrong:
+            if one not in self._warned:
+                (self._warned[one],) = _faults([one], parts)
+            yield self._warned[one]
+
+    def _sent(
+        self, parts: Sequence[Fragment], index: int, step: Step, team: Team, faults: list[Fault]
+    ) -> Sent:
+        loc = ("steps", index)
+        if step.say is not None and team.member(step.say.agent) is None:
+            return None  # `named` tells
+        author = step.author
+        if author is not None:
+            place = (*loc, "from")
+            human = tried(lambda: outgoing.human_of(team, author), parts, place, faults)
+            if human is None:
+                return None
+        place = (*loc, step.kind)
+        return tried(lambda: sent_of(step, team, self._path, self._reader), parts, place, faults)
+
+
+def _faults(wrong: Iterable[lint.Wrong], parts: Sequence[Fragment]) -> list[Fault]:
+    return [find_holder(parts, loc).fault(loc, what, mend) for loc, what, mend in wrong]
+
+
+def _in_cases(fault: Fault, cases: Sequence[str], of: int) -> Fault:
+    """The fault, with the cases in which it stands where it is not in all of them."""
+    if of == 1 or len(cases) == of:
+        return fault
+    more = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
+    names = ", ".join(f"`{case}`" for case in cases[:3])
+    return replace(fault, what=f"{fault.what} (in case {names}{more})")

@@ -1,0 +1,446 @@
+"""The scenario file as shapes."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from arena_cli.errors import DiskRefused, Fault, FileFaults, UsageError
+from arena_cli.notes import markdown
+from arena_cli.notes.model import Note
+from arena_cli.notes.store import SUFFIX
+from arena_cli.scenarios import variables
+from arena_cli.scenarios.expect import text_checks
+from arena_cli.scenarios.expect.model import AgentId, ByAgent, Expect, Pattern
+from arena_cli.scenarios.variables import Reader
+from arena_cli.session import outgoing
+from arena_cli.session.outgoing import Outgoing, PastPart, Planted
+from arena_cli.util.files import make_own_folder, read_regular, replace_file
+from arena_cli.util.text import make_safe_name
+from arena_cli.workspace.agents import LoadedProfile
+from arena_cli.workspace.models import FileShape, Human, Member, Team, TeamConfig
+from arena_cli.workspace.workspace import Workspace
+from arena_cli.yamlio import loader
+from arena_cli.yamlio.document import Fragment, find_holder
+from arena_cli.yamlio.nodes import Loc
+
+StepKind = Literal["send", "say", "system", "check"]
+KINDS: tuple[StepKind, ...] = ("send", "say", "system", "check")
+
+_ONLY_SEND = ("attach", "from", "save", "expect")
+_NAME = re.compile(r"\w[\w-]*")
+
+
+def _name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError("a name is made of letters, digits, `_` and `-`")
+    return name
+
+
+def _no_expect() -> Expect:
+    return _NO_EXPECT
+
+
+def _no_past() -> Given:
+    return _NO_PAST
+
+
+def _reason(text: str) -> str:
+    if text.strip().casefold() in {"", "no", "off", "false", "n", "yes", "on", "true", "y"}:
+        raise ValueError("write why, in words, or leave the key out")
+    return text
+
+
+class _AsTeamConfig:
+    """The JSON schema of what is checked as a team's rules once it stands in the team."""
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return handler(TeamConfig.__pydantic_core_schema__)
+
+
+def _finds_something(pattern: str) -> str:
+    try:
+        is_empty = text_checks.matches_empty(pattern)
+    except UsageError as error:
+        raise ValueError(error.what) from error
+    if is_empty:
+        raise ValueError("it matches the empty text, which is everywhere; write what varies")
+    swallowed, sentences = text_checks.count_swallowed(pattern)
+    if swallowed == sentences:
+        raise ValueError("it matches every text, so no change would be seen; write what varies")
+    return pattern
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Reason = Annotated[str, AfterValidator(_reason)]
+
+
+class FromFile(FileShape):
+    """`{file: path}`: a text that stands in a file of its own."""
+
+    file: str
+
+
+class Saved(FileShape):
+    """What is kept of a step: of that agent's last reply the first group of `regex`, or all."""
+
+    agent: AgentId = Field(alias="from")
+    regex: Pattern | None = None
+
+
+class Said(FileShape):
+    """A message of a peer that is planted: nobody is called."""
+
+    agent: AgentId
+    text: str = Field(min_length=1)
+
+
+class Step(FileShape):
+    """One step: a message of one of the team's humans (`send`) and what must come of it, a planted
+    message (`say`, `system`), or expectations over all steps so far (`check`).
+    """
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
+
+    step: str = ""
+    send: str | FromFile | None = None
+    say: Said | None = None
+    system: str | None = Field(default=None, min_length=1)
+    check: Expect | None = None
+    session: Name | None = None
+    attach: list[str] = Field(default_factory=list)
+    author: str | None = Field(default=None, alias="from")
+    save: dict[Name, Saved] = Field(default_factory=dict)
+    on_fail: Literal["stop", "continue"] = "stop"
+    expect: Expect = Field(default_factory=_no_expect)
+
+    @property
+    def kind(self) -> StepKind:
+        """Which of the four it is."""
+        return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Step:
+        found = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if not found:
+            raise ValueError("a step needs one of send, say, system, check")
+        if len(found) > 1:
+            both = " and ".join(f"`{kind}`" for kind in found)
+            raise ValueError(f"{both} are two steps; write each as a step of its own")
+        if found == ["send"]:
+            return self
+        given = {"from" if key == "author" else key for key in self.model_fields_set}
+        wrong = [f"`{key}`" for key in _ONLY_SEND if key in given]
+        if wrong:
+            raise ValueError(f"{', '.join(wrong)} goes with `send` only, not with `{found[0]}`")
+        return self
+
+
+class Fill(FileShape):
+    """So many neutral messages; the same `seed` gives the same ones."""
+
+    messages: int = Field(ge=1, le=100_000)
+    seed: int = 0
+
+
+class Given(FileShape):
+    """The past that a scenario starts from: `fill`, then what was said in a session up to event
+    `until` (`transcript`), then `messages` (author: text); and the files of `notes`.
+    """
+
+    messages: list[Annotated[dict[str, str], Field(min_length=1, max_length=1)]] = []
+    fill: Fill | None = None
+    transcript: str | None = None
+    until: int | None = Field(default=None, ge=1)
+    notes: list[str] = []
+
+    @model_validator(mode="after")
+    def _until_an_event_of_something(self) -> Given:
+        if self.until is not None and self.transcript is None:
+            raise ValueError("`until` goes with `transcript`: up to which event of it")
+        return self
+
+
+class Ignored(FileShape):
+    """What varies in a prompt from run to run, such as a date."""
+
+    regex: Annotated[Pattern, AfterValidator(_finds_something)]
+
+
+class Case(FileShape):
+    """A scenario of its own, with values for `${vars.x}`."""
+
+    id: str = Field(min_length=1)
+    vars: dict[Name, Any] = Field(default_factory=dict)
+    skip: Reason | None = None
+    xfail: Reason | None = None
+
+
+class TeamPart(FileShape):
+    """Who plays: a team, or a list of agents, with changes to its rules, humans and profiles."""
+
+    checked_as: ClassVar[dict[str, type[FileShape]]] = {"config": TeamConfig}
+
+    team: str | None = None
+    agents: list[AgentId] | None = None
+    humans: list[Human] | None = None
+    config: Annotated[dict[str, Any], _AsTeamConfig()] = Field(default_factory=dict)
+    profiles: ByAgent[dict[str, Any]] = Field(default_factory=dict)
+
+
+class Frame(FileShape):
+    """What is read before anything else of a file: what it is put together from."""
+
+    include: str | list[str] = Field(default_factory=list)
+    vars: dict[Name, Any] = Field(default_factory=dict)
+    cases: list[Case] = Field(default_factory=list, min_length=1)
+
+
+class ScenarioFile(TeamPart, Frame):
+    """`scenarios/<name>.yaml`."""
+
+    not_built: ClassVar[frozenset[str]] = frozenset({"pass_rate", "repeat"})
+
+    scenario: str
+    tags: list[str] = Field(default_factory=list)
+    skip: Reason | None = None
+    xfail: Reason | None = None
+    ignore: list[Ignored] = []
+    given: Given = Field(default_factory=_no_past)
+    steps: list[Step] = Field(min_length=1)
+    expect: Expect = Field(default_factory=_no_expect)
+
+
+_NO_EXPECT = Expect()
+_NO_PAST = Given()
+
+T = TypeVar("T")
+
+
+def below(part: Fragment, loc: Loc) -> Fragment:
+    """The part at `loc` of a part."""
+    return Fragment(part.document, (*part.loc, *loc))
+
+
+def below_all(parts: Sequence[Fragment], loc: Loc) -> list[Fragment]:
+    """The parts at `loc` of several."""
+    return [below(part, loc) for part in parts]
+
+
+def tried(
+    make: Callable[[], T], parts: Sequence[Fragment], loc: Loc, faults: list[Fault]
+) -> T | None:
+    """What `make` gives, or None and what was wrong, told at `loc` where it tells no place."""
+    try:
+        return make()
+    except FileFaults as error:
+        faults += error.faults
+    except UsageError as error:
+        place = find_holder(parts, loc)
+        faults.append(place.fault(loc, error.what, error.mend))
+    return None
+
+
+class GivenNote(NamedTuple):
+    """A note's file: its name, and its text without the message that it came from."""
+
+    name: str
+    text: str
+
+    @property
+    def note(self) -> Note:
+        """The note that it becomes."""
+        stem = self.name.removesuffix(SUFFIX)
+        return markdown.parse(self.text, id=stem, file=self.name)
+
+    def put(self, folder: Path) -> None:
+        """Write it among a session's notes. Raises DiskRefused."""
+        path = folder / self.name
+        try:
+            make_own_folder(folder, below=folder.parents[2])
+            replace_file(path, self.text.encode("utf-8"), is_own=True)
+        except OSError as error:
+            raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
+
+
+def of(
+    given: Given, scenario: Path, reader: Reader, parts: Sequence[Fragment], faults: list[Fault]
+) -> tuple[GivenNote, ...]:
+    """The notes that a scenario starts with; `faults` takes what is wrong with them."""
+    found: dict[str, GivenNote] = {}
+    for index, name in enumerate(given.notes):
+        loc = ("given", "notes", index)
+        try:
+            note = _read(name, scenario, reader)
+        except FileFaults as error:
+            faults += error.faults
+            continue
+        except UsageError as error:
+            faults.append(find_holder(parts, loc).fault(loc, error.what, error.mend))
+            continue
+        folded = unicodedata.normalize("NFC", note.name).casefold()
+        if folded in found:
+            what = f"`{note.name}` is the name of two notes: a session has one of a name"
+            faults.append(find_holder(parts, loc).fault(loc, what, "rename one of the files"))
+        found.setdefault(folded, note)
+    return tuple(found.values())
+
+
+def _read(name: str, scenario: Path, reader: Reader) -> GivenNote:
+    """Raises UsageError, and FileFaults of the note's own file."""
+    path = reader.located(name, scenario)
+    if path is None:
+        mend = f"paths start from {reader.root}, or from the folder of this file"
+        raise UsageError(f"there is no file `{name}`", mend)
+    if path.suffix != SUFFIX or make_safe_name(path.name) != path.name:
+        raise UsageError(f"`{path.name}` is no note's name", f"such as decision-auth{SUFFIX}")
+    shown = reader.shown(path)
+    try:
+        raw = read_regular(path)
+    except OSError as error:
+        raise UsageError(f"cannot read {shown}: {error.strerror or error}") from error
+    text = markdown.decoded(raw, shown)
+    if markdown.parse(text, id=path.stem, file=shown).source is not None:
+        # That message is of another session.
+        text = markdown.changed(text, source=None)
+    return GivenNote(path.name, text)
+
+
+S = TypeVar("S", bound=BaseModel)
+Sent = Outgoing | Planted | None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A checked scenario, or one case of it.
+
+    `cases` are the ids of all cases of its file, None alone where it has none. `parts` are its file
+    and what that includes, the nearest first; `sent` is what each step sends or plants, None for a
+    `check` and for a step that waits for something saved; `waiting` are the places of all that
+    waits so. `notes` are there, and `past` is planted, first. `profiles` are all that its team
+    was made of, those of `workspace`; `judges` go by the name that its checks give them, empty for
+    the workspace's own.
+    `anywhere`: files that it names may lie outside the workspace. `warnings` are what is suspicious
+    in its files, and no fault.
+    """
+
+    file: ScenarioFile
+    case: Case | None
+    cases: tuple[str | None, ...]
+    parts: tuple[Fragment, ...]
+    data: Mapping[str, Any]
+    path: Path
+    root: Path
+    team: Team
+    workspace: Workspace
+    profiles: Mapping[str, LoadedProfile]
+    judges: Mapping[str, Member]
+    notes: tuple[GivenNote, ...]
+    past: tuple[PastPart, ...]
+    sent: tuple[Sent, ...]
+    waiting: frozenset[Loc]
+    anywhere: bool = False
+    warnings: tuple[Fault, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Its title, with the id of its case."""
+        return f"{self.file.scenario} [{self.case.id}]" if self.case else self.file.scenario
+
+    @property
+    def shown(self) -> str:
+        """The file's path as the user is shown it."""
+        return self.parts[0].document.name
+
+    @property
+    def skip(self) -> str | None:
+        """Why it is not played, if it is not."""
+        own = self.case.skip if self.case else None
+        return self.file.skip if own is None else own
+
+    @property
+    def xfail(self) -> str | None:
+        """Why it must fail, if it must."""
+        own = self.case.xfail if self.case else None
+        return self.file.xfail if own is None else own
+
+    def as_played(self, agent: Member | None) -> Member | None:
+        """An agent of the workspace that works for the team's memory, as its profile is here."""
+        one = self.profiles.get(agent.id) if agent else None
+        if agent is None or one is None:
+            return agent
+        return agent._replace(profile=one.profile, role_prompt=one.role_prompt)
+
+    def place(self, loc: Loc) -> tuple[str, int]:
+        """The file and the line of what stands at `loc`."""
+        document = find_holder(self.parts, loc).document
+        return document.name, document.line(loc)
+
+    def sent_with(self, index: int, saved: Mapping[str, str]) -> Sent:
+        """What a step sends once all that it waits for is saved.
+
+        Raises NotSaved, and UsageError where it cannot be sent.
+        """
+        keys = {key: value for key, value in self.data["steps"][index].items() if key != "expect"}
+        raw = variables.with_saved(keys, saved)
+        reader = Reader(self.root, anywhere=self.anywhere)
+        return sent_of(self._as(Step, raw, ("steps", index)), self.team, self.path, reader)
+
+    def expected(self, loc: Loc, expect: Expect, saved: Mapping[str, str]) -> Expect:
+        """What is expected at `loc`, with what was saved filled in.
+
+        Raises NotSaved, and UsageError where it is wrong then.
+        """
+        if not any(waiting[: len(loc)] == loc for waiting in self.waiting):
+            return expect
+        raw: Any = self.data
+        for key in loc:
+            raw = raw[key]
+        return self._as(Expect, variables.with_saved(raw, saved), loc)
+
+    def _as(self, shape: type[S], raw: Any, loc: Loc) -> S:
+        instance, faults = loader.validate_merged(raw, shape, below_all(self.parts, loc))
+        if instance is None:
+            raise FileFaults(faults)
+        return instance
+
+
+def sent_of(step: Step, team: Team, path: Path, reader: Reader) -> Sent:
+    """What a step sends or plants. Raises UsageError."""
+    if step.say is not None:
+        return outgoing.planted(team, step.say.agent, step.say.text)
+    if step.system is not None:
+        return outgoing.planted(team, outgoing.SYSTEM, step.system)
+    if step.send is None:
+        return None
+    content = step.send
+    if isinstance(content, FromFile):
+        content = outgoing.text_of(there(content.file, path, reader))
+    files = [there(name, path, reader) for name in step.attach]
+    return outgoing.outgoing(team, content, author=step.author, files=files)
+
+
+def there(name: str, path: Path, reader: Reader) -> Path:
+    """The file that the scenario in `path` calls so. Raises UsageError."""
+    found = reader.located(name, path)
+    if found is None:
+        mend = f"paths start from {reader.root}, or from the folder of this file"
+        raise UsageError(f"there is no file `{name}`", mend)
+    return found

@@ -1,0 +1,552 @@
+"""One scenario while it is played, in sessions of its own."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from arena_cli.adapters.runtime import Answer, Calls, Heard, Runtime
+from arena_cli.context import render
+from arena_cli.engine import call
+from arena_cli.errors import ArenaError, DiskRefused, UsageError
+from arena_cli.protocol import AgentInput, Usage
+from arena_cli.scenarios import lint
+from arena_cli.scenarios.expect import conversation, evaluate, text_checks
+from arena_cli.scenarios.expect.conversation import Conversation
+from arena_cli.scenarios.expect.model import Expect, Noted, NoteRow
+from arena_cli.scenarios.expect.snapshots import NotSnapshots, Snapshots
+from arena_cli.scenarios.expect.text_checks import Verdict
+from arena_cli.scenarios.given import messages_neutral
+from arena_cli.scenarios.judges import Judges
+from arena_cli.scenarios.model import Saved, Scenario, ScenarioFile, Sent, Step
+from arena_cli.scenarios.recording.file import lock
+from arena_cli.scenarios.recording.playback import Take
+from arena_cli.scenarios.recording.store import Shelf
+from arena_cli.scenarios.result import (
+    WRONG,
+    CheckResult,
+    Failure,
+    ScenarioResult,
+    ScenarioStatus,
+    StepResult,
+    StepStatus,
+)
+from arena_cli.scenarios.variables import NotSaved
+from arena_cli.session.outgoing import Outgoing, Planted
+from arena_cli.session.session import Place, Session, own_notes, redactor_of
+from arena_cli.transcript.events import ChainFinished, Event, MessageEvent, NoteEvent, SessionEvent
+from arena_cli.util.clock import HastyClock
+from arena_cli.util.text import cut_text
+from arena_cli.util.user_pattern import PatternTimeout
+from arena_cli.workspace.models import Member
+from arena_cli.yamlio.document import find_holder
+from arena_cli.yamlio.nodes import Loc, format_loc
+
+
+def found(wanted: Saved, told: Conversation) -> Verdict:
+    """What is saved of the agent's last reply, as `actual`."""
+    replies = told.replies(wanted.agent)
+    pattern = f" that matches /{wanted.regex}/" if wanted.regex else ""
+    expected = f"a reply of {wanted.agent}{pattern}"
+    if not replies:
+        return Verdict(False, expected, f"no reply: {told.outcome(wanted.agent)}")
+    text = replies[-1].text
+    if wanted.regex is None:
+        return Verdict(True, expected, text)
+    match = text_checks.compiled(wanted.regex).search(text_checks.form(text))
+    if match is None:
+        return Verdict(False, expected, f"no match in {text_checks.excerpt(text)}")
+    found = match[1] if match.re.groups else match[0]
+    if not found:
+        return Verdict(False, expected, f"nothing is matched in {text_checks.excerpt(text)}")
+    return Verdict(True, expected, found)
+
+
+KIND = "scripted"
+
+
+def unused(scenario: Scenario, used: Sequence[Mapping[str, set[int]]]) -> list[CheckResult]:
+    """A failed result for each entry that no session of the scenario used, of members and judges;
+    `used` has a session's entries (from 0) by agent.
+    """
+    judges = {member.id: member for member in scenario.judges.values()}
+    return [
+        _unused(scenario, member.id, index, entry)
+        for member in (*scenario.team.members, *judges.values())
+        if member.profile.adapter.get("strict") is True and member.profile.adapter["type"] == KIND
+        for index, entry in enumerate(member.profile.adapter["replies"])
+        if not any(index in session.get(member.id, ()) for session in used)
+    ]
+
+
+def _unused(scenario: Scenario, agent: str, index: int, entry: object) -> CheckResult:
+    loc: Loc = ("adapter", "replies", index)
+    parts = scenario.profiles[agent].source.fragments
+    part = find_holder(parts, loc)
+    return CheckResult(
+        place=lambda: (part.document.name, part.document.line((*part.loc, *loc))),
+        field=format_loc((*part.loc, *loc)),
+        status="failed",
+        expected=f"the script of {agent} is used up (strict)",
+        actual=f"never used: {cut_text(json.dumps(entry, ensure_ascii=False), text_checks.EXCERPT)}",
+    )
+
+
+Around = Callable[[Runtime], Calls]
+
+
+class Watching:
+    """Keeps, while a scenario is played, what its expectations look at.
+
+    `inputs` and `noted` as in `Conversation`.
+    """
+
+    def __init__(self, file: ScenarioFile, workspace: Path) -> None:
+        expected = [expect for _, expect in lint.expects(file)]
+        self._of_inputs = any("shown" in expect.model_fields_set for expect in expected)
+        self._of_notes = any(map(_looks_at_notes, expected))
+        self._workspace = workspace
+        self.inputs: dict[str, str] = {}
+        self.noted: dict[NoteEvent, str] = {}
+
+    def around(self, inner: Around) -> Around:
+        """The same, watched."""
+        if not self._of_inputs:
+            return inner
+        return lambda runtime: _Watched(inner(runtime), self.inputs)
+
+    def hear(self, event: NoteEvent, session: Path) -> None:
+        """Something was done to a note of the session in that folder."""
+        if not self._of_notes or not event.note:
+            return
+        try:
+            note = own_notes(session, self._workspace).read(event.note)
+        except ArenaError:
+            return  # somebody took it away; its title is known
+        self.noted[event] = f"{note.title}\n\n{note.body}"
+
+
+def _looks_at_notes(expect: Expect) -> bool:
+    rows = expect.notes.exactly if isinstance(expect.notes, Noted) else expect.notes
+    return any(isinstance(row, NoteRow) and row.kinds for row in rows)
+
+
+class _Watched:
+    """What agents are called through, and what they are shown kept.
+
+    An agent that goes on in its own session was shown the rest there.
+    """
+
+    def __init__(self, calls: Calls, inputs: dict[str, str]) -> None:
+        self.redactor = calls.redactor
+        self._calls = calls
+        self._inputs = inputs
+
+    async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
+        """One call of one agent; one that works for the team's memory is no call of a step."""
+        if input.turn_id != call.ASIDE:
+            shown = "\n\n".join(render.render(input.afresh()))
+            self._inputs[input.input_hash] = self.redactor.text(shown)
+        return await self._calls.invoke(member, input, heard)
+
+    async def stop(self) -> None:
+        """End whatever still runs for the agents."""
+        await self._calls.stop()
+
+
+Keep = Literal["failed", "all", "none"]
+
+
+class Playing:
+    """Plays one scenario; `result` tells how far it came, and that its recording was `written`.
+
+    `keep` says which sessions are kept: of those that did not pass, of all, or of none. With
+    `detail` the result has the events of a scenario that passed too.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        place: Place,
+        keep: Keep = "failed",
+        *,
+        detail: bool = False,
+        shelf: Shelf | None = None,
+    ) -> None:
+        self._scenario = scenario
+        self._take = Take(scenario, shelf, place)
+        if self._take.replays:
+            place = replace(place, clock=HastyClock(place.clock), connects=False)
+        place = replace(
+            place,
+            shared_notes=False,
+            profiles=(*place.profiles, *(one.profile for one in scenario.profiles.values())),
+            summarizer=scenario.as_played(place.summarizer),
+            extractor=scenario.as_played(place.extractor),
+        )
+        self._place = place
+        self._redactor = redactor_of(place)
+        self._watching = Watching(scenario.file, place.workspace)
+        self._keep = keep
+        self._detail = detail
+        self._sessions: dict[str | None, Session] = {}
+        self._steps: list[StepResult] = []
+        self._saved: dict[str, str] = {}
+        self._checks: list[CheckResult] = []
+        self._rows = evaluate.Rows(scenario.file.expect)
+        self._judges = Judges(scenario, place, around=self._take.around_judge)
+        updates = shelf is not None and shelf.updates
+        case = scenario.case.id if scenario.case else None
+        self._snapshots = Snapshots(
+            scenario.path,
+            case,
+            cases=scenario.cases,
+            update=updates,
+            sync=place.durability == "fsync",
+        )
+        self._turns = 0
+        self._opening: SessionEvent | None = None
+        self._error: str | None = None
+        self._finished = False
+        self.written = False
+        self._began = place.clock.monotonic()
+        self._seconds = 0.0
+
+    async def run(self) -> None:
+        """Play it to its end, or to the step that stops it.
+
+        Raises UsageError where no session can be made.
+        """
+        if self._scenario.skip is not None:
+            self._finished = True
+            return
+        try:
+            async with AsyncExitStack() as opened:
+                heard: dict[str | None, list[Event]] = {}
+                await opened.enter_async_context(self._judges)
+                self._session(None, opened, heard)
+                await self._play(opened, heard)
+        except ArenaError as error:
+            if not self._sessions:
+                raise
+            # Nobody goes on with a scenario's session: it is played again.
+            self._error = error.what if isinstance(error, DiskRefused) else str(error)
+        finally:
+            self._seconds = self._place.clock.monotonic() - self._began
+        try:
+            self._take.conclude()
+        except PatternTimeout as error:
+            self._error = self._error or str(error)
+        if not any(step.error for step in self._steps):
+            self._error = self._error or self._take.refusal
+        self._finished = True
+        self._save_snapshots()
+        if self._keep == "none" or (self._keep == "failed" and self.status not in WRONG):
+            self.discard()
+
+    def discard(self) -> None:
+        """Remove its sessions."""
+        for session in self._sessions.values():
+            _remove(session.folder)
+        self._sessions.clear()
+
+    def recorded(self) -> list[dict[str, Any]] | None:
+        """The lines of its recording as it was played now; None where they are not to be kept."""
+        return None if not self._finished or self._unkept else self._take.lines()
+
+    @property
+    def _unkept(self) -> str:
+        return self._take.unkept(self._steps, self._all_checks, self._error is not None)
+
+    @property
+    def _unkept_agents(self) -> list[str]:
+        """Those whose failure keeps the earlier recording."""
+        unnamed = {one.agent for step in self._steps for one in step.failures}
+        return sorted({*self._take.failed(self._all_checks), *unnamed} if self._take.before else ())
+
+    @property
+    def _all_checks(self) -> list[CheckResult]:
+        return [*(check for step in self._steps for check in step.checks), *self._checks]
+
+    def refuse(self, why: str) -> None:
+        """Its recording could not be written."""
+        self._error = why
+
+    def _save_snapshots(self) -> None:
+        if self._take.mode == "record" and self._unkept:
+            return  # they are those of the recording, which stays
+        whole = self._error is None and all(one.status != "not_run" for one in self._steps)
+        try:
+            with lock(self._scenario.root) if self._snapshots.update else nullcontext():
+                self._snapshots.save(whole=whole)
+        except (DiskRefused, NotSnapshots, OSError) as error:
+            self._error = str(error)
+
+    @property
+    def status(self) -> ScenarioStatus:
+        """What an expectation says of a chain in which an agent failed is no failed expectation."""
+        if not self._finished:
+            return "interrupted"
+        if self._scenario.skip is not None:
+            return "skipped"
+        found = {step.status for step in self._steps}
+        failures = [failure for step in self._steps for failure in step.failures]
+        found.add(_step_status(evaluate.status_of(self._checks, failures)))
+        if self._error:
+            found.add("error")
+        if self._take.fails:
+            return "failed"
+        if self._scenario.xfail is not None and "error" not in found:
+            return "xfailed" if "failed" in found else "failed"
+        if "failed" in found and not (self._scenario.xfail is not None and "error" in found):
+            return "failed"
+        return "error" if "error" in found else "passed"
+
+    def result(self) -> ScenarioResult:
+        """What came of it so far."""
+        status = self.status
+        scenario = self._scenario
+        steps = self._steps
+        if status == "passed" and not self._detail:
+            # Nobody looks at its timeline, and a long run has many.
+            steps = [step.model_copy(update={"events": []}) for step in steps]
+        error = self._error
+        if status == "failed" and scenario.xfail is not None and not self._take.fails:
+            error = "it was expected to fail, and passed: take its `xfail` out"
+        unkept = self._unkept if self._take.mode in ("record", "update") else ""
+        return ScenarioResult(
+            scenario=scenario.file.scenario,
+            case=scenario.case.id if scenario.case else None,
+            file=scenario.shown,
+            tags=scenario.file.tags,
+            status=status,
+            reason=scenario.skip if scenario.skip is not None else scenario.xfail,
+            seconds=round(self._seconds, 3),
+            steps=steps,
+            checks=self._checks,
+            sessions=[session.name for session in self._sessions.values()],
+            error=error,
+            mode=None if scenario.skip is not None else self._take.mode,
+            recording=self._take.recording,
+            written=self.written,
+            unkept=unkept,
+            unkept_agents=self._unkept_agents if unkept else [],
+            drift=self._take.drift,
+            drift_fails=self._take.fails,
+            usage=_sum(step.usage for step in self._steps),
+            judges_usage=self._judges.usage,
+            place=functools.partial(scenario.place, ("scenario",)),
+            team=scenario.team,
+            opening=self._opening,
+        )
+
+    async def _play(self, opened: AsyncExitStack, heard: dict[str | None, list[Event]]) -> None:
+        scenario = self._scenario
+        first = self._session(None, opened, heard)
+        self._opening = next((e for e in heard[None] if isinstance(e, SessionEvent)), None)
+        given = scenario.file.given
+        for note in scenario.notes:
+            note.put(own_notes(first.folder, self._place.workspace).path)
+            first.plant_approval(note.note)
+        said: list[MessageEvent] = []
+        if given.fill:
+            for planted in messages_neutral(
+                given.fill.messages, given.fill.seed, scenario.team, self._place.language
+            ):
+                said.append(first.plant(planted))
+        filled = len(said)
+        for one in scenario.past:
+            if isinstance(one, Planted):
+                said.append(first.plant(one))
+            else:
+                first.plant_summary(one, said[: filled + one.messages])
+        heard[None].clear()
+        for index, step in enumerate(scenario.file.steps):
+            self._take.begin(index + 1, step.session)
+            session = self._session(step.session, opened, heard)
+            events = heard[step.session]
+            done = await self._step(index, session, events)
+            events.clear()
+            self._steps.append(done)
+            if done.status != "passed" and step.on_fail == "stop":
+                left = range(index + 1, len(scenario.file.steps))
+                self._steps += (self._result(one, "not_run") for one in left)
+                return
+        self._take.begin(None)
+        await self._judge_whole()
+
+    def _session(
+        self, name: str | None, opened: AsyncExitStack, heard: dict[str | None, list[Event]]
+    ) -> Session:
+        """The scenario's session of that name, opened at its first use."""
+        session = self._sessions.get(name)
+        if session is None:
+            events = heard[name] = []
+
+            def hear(event: Event) -> None:
+                events.append(event)
+                self._take.hear(name, event)
+                if isinstance(event, NoteEvent):
+                    self._watching.hear(event, self._sessions[name].folder)
+
+            session = opened.enter_context(
+                Session(
+                    self._place,
+                    None,
+                    self._scenario.team,
+                    scenario=self._scenario.title,
+                    on_event=hear,
+                    around=self._watching.around(self._take.around(name)),
+                )
+            )
+            opened.push_async_callback(session.stop)
+            self._sessions[name] = session
+        return session
+
+    async def _step(self, index: int, session: Session, events: list[Event]) -> StepResult:
+        """Play a step and judge it; what it needs and nobody saved makes it an error."""
+        try:
+            sent = self._scenario.sent[index]
+            if sent is None and self._scenario.file.steps[index].kind != "check":
+                sent = self._scenario.sent_with(index, self._saved)
+            await _play(sent, session)
+            if self._take.refusal:
+                return self._result(index, "error", error=self._take.refusal, events=events)
+            return await self._judged(index, events)
+        except (NotSaved, UsageError) as error:
+            why = str(error)
+        return self._result(index, "error", error=why, events=events)
+
+    async def _judged(self, index: int, events: Sequence[Event]) -> StepResult:
+        step, loc = self._scenario.file.steps[index], ("steps", index)
+        if step.check is not None:
+            done = [one for one in self._steps if step.session in (None, one.session)]
+            told = self._told([event for one in done for event in one.events], index + 1)
+            results = await self._checked(step.check, told, (*loc, "check"))
+            status = _step_status(evaluate.status_of(results, []))
+            return self._result(index, status, end=told.end, checks=results)
+        told = self._told(events, index + 1)
+        results = self._save(index, step, told)
+        results += await self._checked(step.expect, told, (*loc, "expect"), events)
+        whole = self._scenario.file.expect
+        if any(one.kind == "send" for one in self._scenario.file.steps[index + 1 :]):
+            whole = whole.model_copy(update={"end": []})  # which is the last chain's
+        failures = evaluate.unnamed(told, step.expect, whole, self._rows, self._turns)
+        self._turns += len(told.turns)
+        status = _step_status(evaluate.status_of(results, failures))
+        return self._result(
+            index, status, end=told.end, checks=results, failures=failures, events=events
+        )
+
+    async def _checked(
+        self, expect: Expect, told: Conversation, loc: Loc, events: Sequence[Event] = ()
+    ) -> list[CheckResult]:
+        """The results; `events` are those of the step that are not in its result yet."""
+        if not expect.model_fields_set:
+            return []
+        expected = self._scenario.expected(loc, expect, self._saved)
+        before = (event for one in self._steps for event in one.events)
+        told = await self._judges.heard(expected, told, lambda: self._told([*before, *events]))
+        results = evaluate.checked(expected, told, self._scenario.place, loc)
+        return [self._redacted(result) for result in results]
+
+    def _redacted(self, result: CheckResult) -> CheckResult:
+        """Redact what a check of the user's own reports: it may quote what no agent answered."""
+        actual = self._redactor.text_or_nothing(result.actual)
+        return result if actual == result.actual else result.model_copy(update={"actual": actual})
+
+    def _save(self, index: int, step: Step, told: Conversation) -> list[CheckResult]:
+        """Keep what the step saves; a result for each that is not there to be kept."""
+        missing = []
+        for name, wanted in step.save.items():
+            status: Literal["failed", "error"] = "failed"
+            try:
+                verdict = found(wanted, told)
+            except PatternTimeout as error:
+                status, verdict = "error", Verdict(False, f"/{wanted.regex}/", str(error))
+            if verdict.holds:
+                self._saved[name] = verdict.actual
+            else:
+                loc, below = ("steps", index), ("save", name)
+                missing.append(evaluate.result(verdict, status, self._scenario.place, loc, below))
+        return missing
+
+    async def _judge_whole(self) -> None:
+        scenario = self._scenario
+        used = [session.journal.fold.scripted_used for session in self._sessions.values()]
+        used.append(self._judges.used)
+        told = self._told([event for one in self._steps for event in one.events])
+        self._checks = unused(scenario, used)
+        try:
+            self._checks += await self._checked(scenario.file.expect, told, ("expect",))
+        except (NotSaved, UsageError) as error:
+            self._error = str(error)
+
+    def _told(self, events: Sequence[Event], step: int | None = None) -> Conversation:
+        told = conversation.of(events, self._place.workspace)
+        told.scenario = self._scenario.path
+        told.anywhere = self._scenario.anywhere
+        told.step = step
+        told.live = self._take.mode in ("live", "record")
+        told.snapshots = self._snapshots
+        told.inputs, told.noted_texts = self._watching.inputs, self._watching.noted
+        return told
+
+    def _result(
+        self,
+        index: int,
+        status: StepStatus,
+        *,
+        end: str = "",
+        checks: Sequence[CheckResult] = (),
+        failures: Sequence[Failure] = (),
+        error: str | None = None,
+        events: Sequence[Event] = (),
+    ) -> StepResult:
+        step = self._scenario.file.steps[index]
+        return StepResult(
+            number=index + 1,
+            kind=step.kind,
+            name=step.step,
+            place=functools.partial(self._scenario.place, ("steps", index)),
+            status=status,
+            end=end,
+            session=step.session,
+            checks=list(checks),
+            failures=list(failures),
+            error=error,
+            usage=_sum(e.usage for e in events if isinstance(e, ChainFinished) and e.replies),
+            events=list(events),
+        )
+
+
+def _sum(parts: Iterable[Usage | None]) -> Usage | None:
+    known = [part for part in parts if part is not None]
+    return Usage.total(known) if known else None
+
+
+def _remove(folder: Path) -> None:
+    """Remove a session's folder; most hold nothing but files."""
+    try:
+        for entry in folder.iterdir():
+            entry.unlink()
+        folder.rmdir()
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _play(sent: Sent, session: Session) -> None:
+    if isinstance(sent, Outgoing):
+        await session.send(sent)
+    elif isinstance(sent, Planted):
+        session.plant(sent)
+
+
+def _step_status(status: str) -> StepStatus:
+    return "failed" if status == "failed" else "error" if status == "error" else "passed"

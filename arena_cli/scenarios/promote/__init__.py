@@ -1,0 +1,1 @@
+"""Make a scenario of a session."""

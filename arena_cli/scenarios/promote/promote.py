@@ -1,0 +1,294 @@
+"""A session that somebody had becomes a scenario with its recording: the way from one to the other.
+
+The scenario expects the routing and the ends that the session had. Its recording has the session's
+answers, and what today's files show each agent of them; where they call somebody else than they
+did, the scenario fails at once, and tells what changed.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from arena_cli.errors import UsageError
+from arena_cli.scenarios import loader, select
+from arena_cli.scenarios.expect import conversation
+from arena_cli.scenarios.expect.conversation import Conversation
+from arena_cli.scenarios.promote import selection
+from arena_cli.scenarios.promote.recording import Taper
+from arena_cli.scenarios.promote.scenario_file import Writer, Written
+from arena_cli.scenarios.promote.selection import Piece, Taken
+from arena_cli.scenarios.recording import file
+from arena_cli.scenarios.recording.store import Shelf
+from arena_cli.scenarios.result import ScenarioResult
+from arena_cli.scenarios.runner import Runner
+from arena_cli.scenarios.select import Selected
+from arena_cli.scenarios.variables import Reader
+from arena_cli.session.outgoing import USER
+from arena_cli.session.session import Place, redactor_of
+from arena_cli.session.store import Stored
+from arena_cli.transcript.events import MessageEvent, ReplyFinished
+from arena_cli.util.redaction import Redactor
+from arena_cli.util.text import escape_line, make_safe_name
+from arena_cli.workspace.models import Human, Team
+from arena_cli.workspace.workspace import AGENTS_FOLDER, Workspace
+from arena_cli.yamlio.document import Fragment
+from arena_cli.yamlio.loader import wrap_data
+
+Matter = Literal["must", "asked", "mentions", "turns", "end"]
+
+
+class Parting(NamedTuple):
+    """The first thing that is not as it was: in which step, and turn of its chain, both from 1.
+
+    `matter` is what differs: who must reply, who was asked, whom `agent` mentions, how many turns
+    there are, how the chain ends. What came of a call is the session's own.
+    """
+
+    step: int
+    turn: int
+    matter: Matter
+    agent: str | None
+    before: str
+    after: str
+
+
+def found(pieces: Sequence[Piece], result: ScenarioResult, root: Path) -> Parting | None:
+    """The first one, in the first step that has one; None where all is as it was."""
+    for number, (piece, step) in enumerate(zip(pieces, result.steps, strict=True), 1):
+        if not piece.is_chain or step.status == "not_run":
+            continue
+        before, after = (conversation.of(one, root) for one in (piece.events, step.events))
+        for parting in _partings(number, before, after):
+            return parting
+    return None
+
+
+def _partings(step: int, before: Conversation, after: Conversation) -> Iterator[Parting]:
+    for then, now in zip(before.turns, after.turns, strict=False):
+
+        def parting(matter: Matter, was: Any, now: Any, agent: str | None = None) -> Parting:
+            texts = [", ".join(one) if isinstance(one, list) else str(one) for one in (was, now)]
+            return Parting(step, then.number, matter, agent, *texts)  # noqa: B023  # used at once
+
+        if then.must != now.must:
+            yield parting("must", then.must, now.must)
+        if then.asked != now.asked:
+            yield parting("asked", then.asked, now.asked)
+        for one, other in zip(then.calls(), now.calls(), strict=False):
+            if one.message and other.message and one.message.mentions != other.message.mentions:
+                yield parting("mentions", one.message.mentions, other.message.mentions, one.agent)
+    last = max(1, min(len(before.turns), len(after.turns)))
+    if len(before.turns) != len(after.turns):
+        counts = (str(len(before.turns)), str(len(after.turns)))
+        yield Parting(step, last, "turns", None, *counts)
+    if before.end != after.end:
+        yield Parting(step, last, "end", None, before.end, after.end)
+
+
+_NOT_IN_A_NAME = re.compile(r"[\s!-,/:-@\[-^`{-~]+")
+"""What a shell would take for something else, or want in quotes."""
+
+
+@dataclass(frozen=True)
+class Promoted:
+    """What was made: its paths as they are shown, and what came of playing it once.
+
+    `name` is how `arena run` takes it; `parting` is where it is not what it was, None where it is;
+    `rules` are the team's that are others now: (name, what it was, what it is).
+    """
+
+    scenario: str
+    recording: str
+    name: str
+    result: ScenarioResult
+    parting: Parting | None
+    rules: list[tuple[str, Any, Any]]
+
+
+class Promotion:
+    """A session on its way; what it needs is looked at before anything is written.
+
+    `path` is the file that the scenario is written to; `force` writes over what is there.
+    `notes` tell what is otherwise than one might think.
+    """
+
+    def __init__(
+        self, stored: Stored, until: int | None, path: Path, workspace: Workspace, *, force: bool
+    ) -> None:
+        """Look at it. Raises UsageError where it cannot be promoted."""
+        self._stored = stored
+        self._workspace = workspace
+        self._path = path
+        self._taken = selection.take(stored, until)
+        who, self._team = _who_plays(self._taken, workspace)
+        _refuse_gone(self._taken, self._team, stored.name)
+        writer = Writer(stored, self._taken, self._team, who, path, workspace.root)
+        self._written: Written = writer.written()
+        self.notes = [*self._taken.notes, *self._written.notes]
+        self._refuse_taken(force=force)
+
+    async def make(self, place: Place, *, sync: bool = False) -> Promoted:
+        """Write the scenario and its recording, and play it once; with `sync` they are on the disk.
+
+        Raises UsageError before anything is written, DiskRefused, FileFaults where today's files do
+        not take the scenario.
+        """
+        team, root = self._team, self._workspace.root
+        redactor = redactor_of(place, [one.profile for one in team.members])
+        taper = Taper(self._stored, self._taken, team, root, redactor)
+        lines = taper.lines(self._written.pieces)
+        recording = file.path_of(self._path)
+        recorded = file.written(self._written.title, [lines])
+        text = self._written.text.encode()
+        contents = {**self._written.files, recording: recorded, self._path: text}
+        self._refuse_secrets(contents, redactor)
+        for path, content in contents.items():
+            file.write(path, content, sync=sync)
+        itself = frozenset({self._path})
+        selected = Selected((self._path,), named=itself, chosen=itself)
+        (scenario,) = loader.load(selected, self._workspace)
+        told: list[ScenarioResult] = []
+        # Names may be other ones by now, and agents are shown those.
+        shelf = Shelf([scenario], "update", drift="ignore", sync=sync)
+        runner = Runner([scenario], place, told.append, keep="none", detail=True, shelf=shelf)
+        await runner.run()
+        if told[0].status != "passed":
+            file.write(recording, recorded, sync=sync)
+        reader = Reader(root)
+        is_known = self._path in select.of_workspace(root) and self._path.stem[0] != "-"
+        return Promoted(
+            scenario=reader.shown(self._path),
+            recording=reader.shown(recording),
+            name=self._path.stem if is_known else reader.shown(self._path),
+            result=told[0].model_copy(update={"mode": "replay"}),
+            parting=found(self._written.pieces, told[0], root),
+            rules=self._changed_rules(),
+        )
+
+    def _changed_rules(self) -> list[tuple[str, Any, Any]]:
+        was, now = self._taken.session.config, self._team.config.model_dump(mode="json")
+        return [(key, was[key], now[key]) for key in now if key in was and was[key] != now[key]]
+
+    def _refuse_secrets(self, contents: Mapping[Path, bytes], redactor: Redactor) -> None:
+        """What became a secret after the session was held stands in its transcript as it was."""
+        name = escape_line(self._stored.name)
+        for path, content in contents.items():
+            text = content.decode("utf-8", "ignore")
+            if redactor.text(text) != text:
+                shown = Reader(self._workspace.root).shown(path)
+                raise UsageError(
+                    f"{shown} would have a secret in it: session {name} is older "
+                    "than what makes it one",
+                    "take it out of the session, or promote a part without it: `--until SEQ`",
+                )
+
+    def _refuse_taken(self, *, force: bool) -> None:
+        """Nothing is written over without being told, and no name is given twice."""
+        root = self._workspace.root
+        reader = Reader(root)
+        is_known = self._path.is_relative_to(root / select.FOLDER)
+        for other in select.of_workspace(root) if is_known else ():
+            if other != self._path and _folded(other) == _folded(self._path):
+                raise UsageError(
+                    f"{self._path.stem} is the name of {reader.shown(other)} too",
+                    "a scenario's recording is named after its file: `--to` gives another",
+                )
+        wanted = [self._path, file.path_of(self._path), *self._written.files]
+        there = [reader.shown(path) for path in wanted if path.exists()]
+        if there and not force:
+            more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
+            raise UsageError(
+                f"{there[0]} is there already{more}",
+                "`--force` writes over it, `--to FILE` writes elsewhere",
+            )
+
+
+def path_for(stored: Stored, to: Path | None, root: Path, start: Path) -> Path:
+    """Where the scenario of a session is written. Raises UsageError."""
+    if to is None:
+        stem = _NOT_IN_A_NAME.sub("-", stored.name).strip("-.") or "session"
+        return root.resolve() / select.FOLDER / make_safe_name(f"{stem}{select.SUFFIX}")
+    if to.suffix != select.SUFFIX or not to.stem.strip("."):
+        raise UsageError(
+            f"--to {escape_line(str(to))}: a scenario's file ends in {select.SUFFIX}",
+            f"such as {select.FOLDER}/{stored.name}{select.SUFFIX}",
+        )
+    path = (start / to).resolve()
+    if path.is_relative_to(root.resolve() / AGENTS_FOLDER):
+        raise UsageError(
+            f"--to {escape_line(str(to))}: what lies in {AGENTS_FOLDER}/ is an agent or a team",
+            f"such as {select.FOLDER}/{path.name}",
+        )
+    return path
+
+
+def _who_plays(taken: Taken, workspace: Workspace) -> tuple[dict[str, Any], Team]:
+    """The keys of the scenario that say who plays, and the team that they make.
+
+    A human who is no longer one of the team's is added. Raises UsageError where the team is gone.
+    """
+    session = taken.session
+    keys: dict[str, Any] = {}
+    if session.team is not None:
+        keys = {"team": session.team}
+        try:
+            team = workspace.team(session.team)
+        except UsageError as error:
+            raise UsageError(f"the session's team is gone: {error.what}", error.mend) from error
+    elif workspace.file.team is None:
+        team = workspace.team(None)
+    else:  # without a key it would be that one
+        agents = [member.id for member in session.members]
+        keys = {"agents": agents}
+        part = Fragment(wrap_data(agents, taken.session.session))
+        team = workspace.team_of(agents, part)
+    humans = {human.id: human for human in team.humans}
+    for human in _humans(taken):
+        humans.setdefault(human.id, human)
+    if len(humans) > len(team.humans):
+        keys["humans"] = [human.model_dump(exclude_defaults=True) for human in humans.values()]
+        team = replace(team, humans=tuple(humans.values()))
+    return keys, team
+
+
+def _humans(taken: Taken) -> Iterator[Human]:
+    """Who spoke, then whom somebody named; a transcript does not tell the name of these."""
+    for piece in taken.pieces:
+        message = piece.opening.message
+        if message.author_type == "human" and message.author_id != USER.id:
+            yield Human(id=message.author_id, name=message.author_name)
+    known = {USER.id, *(member.id for member in taken.session.members)}
+    for piece in taken.pieces:
+        for event in piece.events:
+            if isinstance(event, (MessageEvent, ReplyFinished)) and event.message:
+                yield from (Human(id=one) for one in event.message.mentions if one not in known)
+
+
+def _refuse_gone(taken: Taken, team: Team, name: str) -> None:
+    called = dict.fromkeys(agent for piece in taken.pieces for agent in piece.called())
+    said = (piece.opening.message for piece in taken.pieces if not piece.is_chain)
+    called |= dict.fromkeys(one.author_id for one in said if one.author_type == "agent")
+    gone = [escape_line(agent) for agent in called if team.member(agent) is None]
+    if gone:
+        raise UsageError(
+            f"session {escape_line(name)} has agents that are no longer in the team: "
+            f"{', '.join(gone)}",
+            "bring them back, or promote a part of the session without them: `--until SEQ`",
+        )
+    agents = [escape_line(human.id) for human in team.humans if team.member(human.id)]
+    if agents:
+        raise UsageError(
+            f"session {escape_line(name)} has humans that are agents of the team now: "
+            f"{', '.join(agents)}",
+            "give the agents other ids, or promote a part of the session without these humans: "
+            "`--until SEQ`",
+        )
+
+
+def _folded(path: Path) -> str:
+    return unicodedata.normalize("NFC", path.stem).casefold()

@@ -1,0 +1,174 @@
+"""A session's own answers as a recording, as if a tape had heard them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from arena_cli.adapters.runtime import Answer, Heard
+from arena_cli.context import window
+from arena_cli.engine import call, plan
+from arena_cli.engine.plan import Planned
+from arena_cli.engine.state import Scene
+from arena_cli.errors import AgentError, AgentProtocolError, AgentTimeout, UsageError
+from arena_cli.protocol import AgentOutput, Attachment, CallNote, Message, TextDelta
+from arena_cli.scenarios import given
+from arena_cli.scenarios.promote.selection import Piece, Taken
+from arena_cli.scenarios.recording import recorder, serialize
+from arena_cli.scenarios.recording.model import Key
+from arena_cli.scenarios.recording.recorder import FAILURE, OUTPUT, Call, Tape
+from arena_cli.session.store import Stored
+from arena_cli.transcript.events import MessageEvent, ReplyFinished, ReplyStarted
+from arena_cli.transcript.state import Fold
+from arena_cli.util.redaction import Redactor
+from arena_cli.util.text import escape_line
+from arena_cli.workspace import mentions
+from arena_cli.workspace.models import Team
+
+
+class Taper:
+    """Makes the recording of what was taken of a session, for the team as it is now.
+
+    What each agent answered is the session's, what it is shown is made of that by today's files.
+    """
+
+    def __init__(
+        self, stored: Stored, taken: Taken, team: Team, root: Path, redactor: Redactor
+    ) -> None:
+        self._stored = stored
+        self._taken = taken
+        self._root = root
+        self._team = team
+        self._redactor = redactor
+        self._roster = mentions.build_roster(team)
+        history = window.history_of(team)
+        self._fold = Fold(history.append)
+        self._scene = Scene(stored.name, team, self._fold, history)
+
+    def lines(self, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+        """The lines of the recording's one case, with `pieces` as its steps.
+
+        Raises UsageError where an attachment is gone.
+        """
+        taken = self._taken
+        tape = Tape(live=False)
+        tape.redactor = self._redactor
+        now = {"team": self._team.name, "members": self._team.infos}
+        config = self._team.config.model_dump()
+        tape.hear(None, taken.session.model_copy(update={**now, "config": config}))
+        for event in taken.before:
+            self._fold.apply(event)
+        for message in given.messages(taken.before):
+            tape.hear(None, _planted(message))
+        for number, piece in enumerate(pieces, 1):
+            tape.begin(number)
+            self._tape(piece, number, tape)
+        tape.finished = True
+        return serialize.lines(tape, None, self._team.members)
+
+    def _tape(self, piece: Piece, step: int, tape: Tape) -> None:
+        planned: dict[int, Planned] = {}
+        opener = piece.opening.message.author_id
+        for event in piece.events:
+            chain = self._fold.open
+            if isinstance(event, ReplyStarted) and event.reply not in planned and chain:
+                planned[event.reply] = plan.plan(event.agent, event.phase, chain, self._scene)
+            tape.hear(None, event)
+            self._fold.apply(event)
+            if isinstance(event, ReplyFinished) and event.status != "cancelled":
+                tape.calls.append(self._call(event, planned[event.reply], step, opener))
+
+    def _call(self, done: ReplyFinished, planned: Planned, step: int, opener: str) -> Call:
+        heard = _heard(done, self._redactor)
+        if done.status in ("success", "declined"):
+            answer = Answer(self._output(done, opener), declined=done.status == "declined")
+            came = {OUTPUT: recorder.output(answer, heard)}
+        else:
+            came = {FAILURE: recorder.failure(_error(done), heard)}
+        return Call(
+            key=Key(step, done.agent, planned.input.invocation),
+            session=None,
+            input=planned.input,
+            input_hash=planned.input_hash,
+            reply=done.reply,
+            came=came,
+        )
+
+    def _output(self, done: ReplyFinished, opener: str) -> AgentOutput:
+        usage = None if done.usage is None or done.usage.estimated else done.usage
+        message = done.message
+        if message is None:
+            return AgentOutput(usage=usage)
+        return AgentOutput(
+            content=message.content,
+            next_mentions=list(dict.fromkeys(self._added(done, message, opener))),
+            structured=message.structured,
+            attachments=[self._attached(part, message) for part in message.attachments],
+            usage=usage,
+        )
+
+    def _added(self, done: ReplyFinished, message: Message, opener: str) -> Iterator[str]:
+        """Whom the answer called beside its text, by its `next_mentions`.
+
+        A transcript keeps what came of both. An agent that the text names is among the message's
+        `mentions`, and so is a human whom only `next_mentions` named. Whom the text names by `@all`
+        alone, where that calls nobody, was named by itself too if it was not refused as such. Where
+        the text names somebody whose name nobody has any more, that is left to be found out.
+        """
+        roster, config = self._roster, self._taken.session.config
+        named = mentions.parse_mentions(message.content, roster, author=done.agent, opener=opener)
+        in_vain = () if config.get("agents_may_mention_all") else named.by_all_only
+        for agent in (*done.next_mentions, *done.refused):
+            is_by_all = done.refused.get(agent) == call.ALL_REFUSED
+            if agent not in message.mentions:
+                yield "@all" if is_by_all else agent
+            elif agent in in_vain and not is_by_all:
+                yield agent
+        if set(named.unresolved) <= set(done.unresolved):
+            known = {*named.ids, *roster.member_ids}
+            yield from (one for one in message.mentions if one not in known)
+            yield from (one for one in done.unresolved if one not in named.unresolved)
+
+    def _attached(self, part: Attachment, message: Message) -> Attachment:
+        whole = given.with_content(part, message.id, (self._stored.folder, self._root))
+        if whole.data is None:
+            raise UsageError(
+                f"what {escape_line(message.author_id)} attached to {message.id} as "
+                f"{escape_line(part.name)} is gone",
+                f"it lay at {escape_line(part.path or '')}, and is part of the recording",
+            )
+        return whole
+
+
+def _planted(message: Message) -> MessageEvent:
+    """A message of the past as the scenario plants it."""
+    bare: dict[str, Any] = {"turn_id": None, "reply_to": None, "metadata": {}}
+    return MessageEvent(
+        seq=message.seq,
+        ts=message.timestamp,
+        message=message.model_copy(update=bare),
+        planted=True,
+    )
+
+
+def _error(done: ReplyFinished) -> AgentError:
+    """What a failed call raised, as far as a transcript tells; no attempt follows it.
+
+    What it was asked is left out: it names folders and programs of this machine.
+    """
+    kind = AgentTimeout if done.status == "timeout" else AgentProtocolError
+    what, _, rest = (done.error or "").removeprefix(f"{done.agent}: ").partition("; asked: ")
+    return kind(done.agent, what, came=rest.partition("; came: ")[2], again=False)
+
+
+def _heard(done: ReplyFinished, redactor: Redactor) -> Heard:
+    """What the agent told beside its answer."""
+    heard = Heard(redactor, lambda _: None)
+    if isinstance(done.metadata.get("scripted"), int):
+        heard(CallNote({"scripted": done.metadata["scripted"]}))
+    if isinstance(done.metadata.get("partial"), str):
+        heard(TextDelta(done.metadata["partial"]))
+    if done.usage is not None and not done.usage.estimated:
+        heard(done.usage)
+    return heard

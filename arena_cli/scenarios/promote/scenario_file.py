@@ -1,0 +1,282 @@
+"""The file of a scenario that plays a session again, and the files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from arena_cli.errors import UsageError
+from arena_cli.protocol import Attachment, Message
+from arena_cli.scenarios.expect import conversation
+from arena_cli.scenarios.given import messages, summary, with_content
+from arena_cli.scenarios.promote.selection import Piece, Taken
+from arena_cli.scenarios.variables import Reader
+from arena_cli.session import outgoing, store
+from arena_cli.session.outgoing import USER
+from arena_cli.session.store import Stored
+from arena_cli.transcript import events, log
+from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished, StatusReported
+from arena_cli.util import templates
+from arena_cli.util.text import cut_text, escape_line, make_safe_name
+from arena_cli.workspace import mentions, scaffold, visible_text
+from arena_cli.workspace.models import Team
+from arena_cli.yamlio import dump
+
+FIXTURES = "fixtures"
+PAST = "past.jsonl"
+
+_LONGEST_TITLE = 60
+_MOST_MESSAGES = 12
+"""A longer past stands in a file of its own."""
+
+
+@dataclass
+class Written:
+    """A scenario as it is to be written: its title and text, the contents of the files beside it by
+    path, and the pieces that its steps play, each as it is played.
+    """
+
+    title: str
+    text: str
+    files: dict[Path, bytes]
+    pieces: list[Piece]
+    notes: list[str] = field(default_factory=list)
+
+
+class Writer:
+    """Writes what was taken of a session as the scenario in the file `path`."""
+
+    def __init__(
+        self,
+        stored: Stored,
+        taken: Taken,
+        team: Team,
+        who: Mapping[str, Any],
+        path: Path,
+        root: Path,
+    ) -> None:
+        """`who` are the keys that say who plays, as they make `team`."""
+        self._stored = stored
+        self._taken = taken
+        self._team = team
+        self._who = who
+        self._path = path
+        self._root = root
+        self._roster = mentions.build_roster(team)
+        self._files: dict[Path, bytes] = {}
+        self._notes: list[str] = []
+
+    def written(self) -> Written:
+        """All of it. Raises UsageError where something of the session is gone."""
+        title, given = self._title(), self._given()
+        pieces = [self._routed(piece, n) for n, piece in enumerate(self._taken.pieces, 1)]
+        data: dict[str, Any] = {
+            "scenario": templates.escape_template(title),
+            **self._who,
+            **({"given": given} if given else {}),
+            "steps": [self._step(piece) for piece in pieces],
+        }
+        text = self._head() + dump.dump_yaml(data)
+        return Written(title, text, self._files, pieces, self._notes)
+
+    def _head(self) -> str:
+        """What stands above it: for an editor, if the workspace has schemas, and for people."""
+        schema = self._root / scaffold.SCHEMAS_FOLDER / "scenario.json"
+        made = f"# Made of the session {escape_line(self._stored.name)} by `arena promote`.\n"
+        if not schema.is_file() or not self._path.is_relative_to(self._root):
+            return made
+        up = "../" * (len(self._path.relative_to(self._root).parts) - 1)
+        return (
+            f"# yaml-language-server: $schema={up}{scaffold.SCHEMAS_FOLDER}/scenario.json\n{made}"
+        )
+
+    def _title(self) -> str:
+        """The session's name if somebody chose it, else how what is played begins."""
+        if not store.is_automatic(self._stored.name):
+            return self._stored.name
+        opening = self._taken.pieces[0].opening.message
+        first = next((line for line in opening.content.splitlines() if line.strip()), "")
+        title = cut_text(first.strip(), _LONGEST_TITLE).strip()
+        return escape_line(title) or self._stored.name
+
+    def _given(self) -> dict[str, Any]:
+        """The past, in the file itself if it is short and plain."""
+        said = messages(self._taken.before)
+        if not said:
+            return {}
+        is_plain = all(map(self._is_plain, said)) and summary(self._taken.before) is None
+        if len(said) <= _MOST_MESSAGES and is_plain:
+            return {"messages": [{m.author_id: templates.escape_template(m.content)} for m in said]}
+        for message in said:
+            for part in message.attachments:
+                name = Path(part.path or "").name
+                whole = self._whole(part, message.id)
+                if whole.data is not None:  # else agents are told that it is gone
+                    content = log.content_of(whole)
+                    self._add(Path("attachments", message.id, name), content)
+        told = [
+            _bare(event) for event in self._taken.before if not isinstance(event, StatusReported)
+        ]
+        target = self._add(Path(PAST), b"".join(map(events.line_of, told)))
+        return {"transcript": self._named(target)}
+
+    def _is_plain(self, message: Message) -> bool:
+        """Whether `given.messages` plants just this message."""
+        try:
+            planted = outgoing.planted(self._team, message.author_id, message.content)
+        except UsageError:
+            return False
+        own_kind = "system" if message.author_type == "system" else "chat"
+        named = mentions.parse_mentions(
+            message.content, self._roster, author=message.author_id, opener=USER.id
+        )
+        return (
+            planted.author_type == message.author_type
+            and planted.author_name == message.author_name
+            and message.kind == own_kind
+            and not message.attachments
+            and not message.structured
+            and list(named.ids) == message.mentions
+        )
+
+    def _routed(self, piece: Piece, number: int) -> Piece:
+        """The piece; agents that `--to` called and that its text does not name are named in it."""
+        opening = piece.opening
+        message = opening.message
+        if not piece.is_chain:
+            return piece
+        named = self._parsed(message.content, message)
+        wanted = self._called_before(message.mentions, named.ids)
+        # Names that nobody has any more are what today's files make of it.
+        if not wanted or list(named.unresolved) != opening.unresolved:
+            return piece
+        called = " ".join(f"@{one}" for one in wanted)
+        texts = (f"{called}{between}{message.content}" for between in (" ", "\n", "\n\n"))
+        content = next((one for one in texts if self._calls_the_same(one, opening)), None)
+        if content is None:
+            raise UsageError(
+                f"message {message.id} was sent `--to` {', '.join(wanted)}, and no text calls just "
+                "these",
+                "promote a part of the session without it: `--until SEQ`",
+            )
+        self._notes.append(f"step {number} begins with {called}, who got it by `--to`")
+        said = opening.model_copy(
+            update={"message": message.model_copy(update={"content": content})}
+        )
+        return Piece((said, *piece.events[1:]))
+
+    def _called_before(self, called: Sequence[str], named: Sequence[str]) -> list[str]:
+        """Those of whom a message called that must be named before its text names the others."""
+        if not {*named} <= {*called}:
+            return []  # a name is another's by now, or `@all` is more: today's files make it so
+        members = {member.id: member for member in self._taken.session.members}
+        now = [member.id for member in self._team.members if member.id in members]
+        if now != [one for one in members if self._team.member(one) is not None]:
+            # `@all` names everybody in another order than it did.
+            return [one for one in called if one not in named]
+        return next(
+            list(called[:count])
+            for count in range(len(called) + 1)
+            if list(called[count:]) == [one for one in named if one not in called[:count]]
+        )
+
+    def _calls_the_same(self, content: str, opening: MessageEvent) -> bool:
+        """Whether a text names whom the message called, and leaves its own text what it was."""
+        named = self._parsed(content, opening.message)
+        own = visible_text.blank_hidden(opening.message.content)
+        return (
+            list(named.ids) == opening.message.mentions
+            and list(named.unresolved) == opening.unresolved
+            and visible_text.blank_hidden(content).endswith(own)
+        )
+
+    def _parsed(self, content: str, message: Message) -> mentions.Mentions:
+        author = message.author_id
+        return mentions.parse_mentions(content, self._roster, author=author, opener=author)
+
+    def _step(self, piece: Piece) -> dict[str, Any]:
+        message = piece.opening.message
+        said = templates.escape_template(message.content)
+        if not piece.is_chain:
+            if message.author_type == "system":
+                return {"system": said}
+            return {"say": {"agent": message.author_id, "text": said}}
+        step: dict[str, Any] = {"send": said}
+        if message.author_id != USER.id:
+            step["from"] = message.author_id
+        if message.attachments:
+            step["attach"] = [self._attached(part, message.id) for part in message.attachments]
+        step["expect"] = dict(_expected(piece, self._root))
+        return step
+
+    def _attached(self, part: Attachment, message_id: str) -> str:
+        """The file that a message carried, under the name that it had."""
+        name = make_safe_name(part.name)
+        content = self._content(part, message_id)
+        folder, count = Path(), 1
+        while self._files.get(self._beside(folder / name), content) != content:
+            folder, count = Path(message_id if count == 1 else f"{message_id}-{count}"), count + 1
+        return self._named(self._add(folder / name, content))
+
+    def _content(self, part: Attachment, message_id: str) -> bytes:
+        whole = self._whole(part, message_id)
+        if whole.data is None:
+            raise UsageError(
+                f"what was attached to {message_id} as {escape_line(part.name)} is gone",
+                f"it lay at {escape_line(part.path or '')}; without it nothing can be promoted",
+            )
+        return log.content_of(whole)
+
+    def _whole(self, part: Attachment, message_id: str) -> Attachment:
+        return with_content(part, message_id, (self._stored.folder, self._root))
+
+    def _beside(self, name: Path) -> Path:
+        return self._path.parent / FIXTURES / self._path.stem / name
+
+    def _add(self, name: Path, content: bytes) -> Path:
+        path = self._beside(name)
+        self._files[path] = content
+        return path
+
+    def _named(self, path: Path) -> str:
+        """A file as the scenario names it: from its own folder, unless that names another one."""
+        name = path.relative_to(self._path.parent).as_posix()
+        other = Reader(self._root, anywhere=True).located(name, self._path)
+        return name if other in (None, path.resolve()) else path.as_posix()
+
+
+def _bare(event: Event) -> Event:
+    """An event without what nobody is shown."""
+    if isinstance(event, ReplyFinished):
+        return event.model_copy(update={"metadata": {}, "agent_session": None})
+    return event
+
+
+def _expected(piece: Piece, root: Path) -> Iterator[tuple[str, Any]]:
+    """What came of a chain, as expectations."""
+    told = conversation.of(piece.events, root)
+    yield "replied", [call.agent for call in told.replies()]
+    yield "must", [turn.must for turn in told.turns]
+    asked = [agent for turn in told.turns for agent in turn.asked]
+    if asked or any(turn.passed_over for turn in told.turns):
+        yield "asked", asked
+    wrong = [call for call in told.calls() if call.done.status != "success"]
+    outcome = {call.agent: told.outcome(call.agent) for call in wrong}
+    outcome = {agent: status for agent, status in outcome.items() if status != "success"}
+    if outcome:
+        yield "outcome", outcome
+    rows = [
+        {"turn": call.turn, "agent": call.agent, "status": call.done.status}
+        for call in told.failures()
+        if outcome.get(call.agent) != call.done.status
+    ]
+    if rows:
+        yield "timeline", rows
+    yield "turns", len(told.turns)
+    yield "end", told.end
+    if told.awaits:
+        yield "awaits", told.awaits
+    if told.unresolved:
+        yield "unresolved", told.unresolved

@@ -1,0 +1,211 @@
+"""What of a session is played again: its last chains that can be, and what was said before them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from arena_cli.errors import UsageError
+from arena_cli.scenarios import given
+from arena_cli.session.store import Stored
+from arena_cli.transcript.events import (
+    Candidates,
+    ChainFinished,
+    Compacted,
+    Event,
+    Extracted,
+    MessageEvent,
+    NoteEvent,
+    ReplyFinished,
+    ReplyStarted,
+    SessionEvent,
+    TurnFinished,
+    TurnStarted,
+)
+from arena_cli.util.text import escape_line
+
+
+class Piece(NamedTuple):
+    """What becomes one step: a chain from its message to its end, or one planted message."""
+
+    events: tuple[Event, ...]
+
+    @property
+    def opening(self) -> MessageEvent:
+        """The message that it begins with."""
+        first = self.events[0]
+        assert isinstance(first, MessageEvent)
+        return first
+
+    @property
+    def is_chain(self) -> bool:
+        return self.opening.chain is not None
+
+    @property
+    def end(self) -> str:
+        """How its chain ended; empty where it has not."""
+        last = self.events[-1]
+        return last.end if isinstance(last, ChainFinished) else ""
+
+    def called(self) -> Iterator[str]:
+        """Who was called in it, or was to be."""
+        for event in self.events:
+            if isinstance(event, TurnStarted):
+                yield from (*event.must, *event.deferred)
+            elif isinstance(event, Candidates):
+                yield from event.asked
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each turn, and each call, that began in it ended in it."""
+        turns = {event.turn for event in self.events if isinstance(event, TurnStarted)}
+        begun = {event.reply for event in self.events if isinstance(event, ReplyStarted)}
+        ended = {event.reply for event in self.events if isinstance(event, ReplyFinished)}
+        closed = {event.turn for event in self.events if isinstance(event, TurnFinished)}
+        chosen = {event.turn for event in self.events if isinstance(event, Candidates)}
+        return begun == ended and turns == closed and chosen <= turns
+
+
+@dataclass
+class Taken:
+    """`session` says who talked; `before` are the events of what is past when the `pieces` begin.
+
+    `notes` tell what is otherwise than one might think.
+    """
+
+    session: SessionEvent
+    before: list[Event]
+    pieces: list[Piece]
+    notes: list[str] = field(default_factory=list)
+
+
+def take(stored: Stored, until: int | None) -> Taken:
+    """The part of a session up to the end of a chain, that of event `until` or the last.
+
+    What cannot be played again (a chain that was interrupted, what was said in another team or by
+    other rules) and all before it is past. Raises UsageError where nothing is left to play.
+    """
+    notes: list[str] = []
+    try:
+        read = given.of(stored.transcript)
+        whole = list(read.events)
+        end = _end(whole, until, stored.name, notes)
+        given.upto(read, end)
+    except UsageError as error:
+        raise UsageError(f"session {escape_line(stored.name)}: {error.what}", error.mend) from error
+    events = [event for event in whole if event.seq <= end]
+    every = _pieces(events)
+    session, cut, why = _cut(events, every)
+    pieces = [piece for piece in every if piece.opening.seq > cut]
+    while pieces and not pieces[0].is_chain:
+        cut = pieces.pop(0).opening.seq
+    if not pieces:
+        raise UsageError(
+            f"session {escape_line(stored.name)}: nothing of it can be played again: {why}",
+            f"only what comes after event {cut} could be",
+        )
+    if not all(piece.is_whole for piece in pieces):
+        raise UsageError(
+            f"session {escape_line(stored.name)}: events are missing in it",
+            f"`arena doctor {escape_line(stored.name)}` tells which",
+        )
+    if why:
+        notes.append(f"what was said up to event {cut} is the scenario's past: {why}")
+    elsewhere = _notes_from_elsewhere(pieces)
+    if elsewhere:
+        more = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
+        notes.append(
+            f"notes that were there before are left out ({', '.join(elsewhere[:3])}{more}): "
+            "`given: {notes: [FILE]}` gives them to the scenario"
+        )
+    if session.scenario is not None:
+        title = escape_line(session.scenario)
+        notes.append(
+            f"it was played by the scenario `{title}`, whose profiles and rules do not count"
+        )
+    return Taken(session, [event for event in events if event.seq <= cut], pieces, notes)
+
+
+def _end(events: Sequence[Event], until: int | None, name: str, notes: list[str]) -> int:
+    """The number of the last event that counts: the end of a chain."""
+    if until is not None and until > (last := max(event.seq for event in events)):
+        raise UsageError(f"it has no event {until}: its last is {last}")
+    chains = [piece for piece in _pieces(events) if piece.is_chain]
+    ends = [piece.events[-1].seq for piece in chains if piece.end]
+    resume = f"`arena resume {escape_line(name)}` goes on with it"
+    if not chains:
+        raise UsageError("nobody sent anything in it: there is nothing to play")
+    if not ends:
+        raise UsageError("its only chain is open still", resume)
+    if until is None:
+        if not chains[-1].end:
+            notes.append(f"its last chain is open still, and left out; {resume}")
+        return ends[-1]
+    inside = next((c for c in chains if c.opening.seq <= until <= c.events[-1].seq), None)
+    if inside is None:
+        before = [end for end in ends if end < until]
+        if not before:
+            raise UsageError(
+                f"nothing was answered up to event {until}",
+                f"its first chain goes from event {chains[0].opening.seq} to {ends[0]}",
+            )
+        return before[-1]
+    if not inside.end:
+        raise UsageError(f"event {until} is in a chain that is open still", resume)
+    end = inside.events[-1].seq
+    if end != until:
+        notes.append(f"event {until} is within a chain: it is taken to its end, event {end}")
+    return end
+
+
+def _pieces(events: Iterable[Event]) -> list[Piece]:
+    """Chains and planted messages, in order; a chain that another one follows unended stays so."""
+    found: list[list[Event]] = []
+    is_open = False
+    for event in events:
+        if isinstance(event, MessageEvent) and (event.chain is not None or event.planted):
+            found.append([event])
+            is_open = event.chain is not None
+        elif is_open and not isinstance(event, SessionEvent):
+            found[-1].append(event)
+            is_open = not isinstance(event, ChainFinished)
+    return [Piece(tuple(one)) for one in found]
+
+
+def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent, int, str]:
+    """Who talks in what is played, after which event that begins, and why not before."""
+    sessions = [event for event in events if isinstance(event, SessionEvent)]
+    cut, why = 0, ""
+    for piece in pieces:
+        last = piece.events[-1].seq
+        if piece.is_chain and piece.end in ("", "interrupted"):
+            cut, why = last, "its last chain was interrupted, which no scenario can play"
+        elif not piece.is_chain and not _is_step(piece.opening):
+            cut, why = last, "a message was planted that no step can plant"
+        elif any(isinstance(event, Extracted) or _asked(event) for event in piece.events):
+            cut, why = last, "an agent worked for its memory, whose answers no transcript has"
+        elif piece.opening.seq < sessions[-1].seq:
+            cut, why = last, "then the team, or its rules, became what they were in the rest"
+    return sessions[-1], cut, why
+
+
+def _asked(event: Event) -> bool:
+    """Whether an agent summarised; a library's summary is made again."""
+    return isinstance(event, Compacted) and event.is_by_agent
+
+
+def _notes_from_elsewhere(pieces: Sequence[Piece]) -> list[str]:
+    """The ids of the notes that agents were shown, and that none of these chains made."""
+    events = [event for piece in pieces for event in piece.events]
+    made = {event.note for event in events if isinstance(event, NoteEvent) and event.act == "added"}
+    shown = [note for event in events if isinstance(event, ReplyStarted) for note in event.notes]
+    return [note for note in dict.fromkeys(shown) if note not in made]
+
+
+def _is_step(planted: MessageEvent) -> bool:
+    """Whether a `say` or a `system` step can plant it."""
+    message = planted.message
+    own_kind = "system" if message.author_type == "system" else "chat"
+    carries = message.attachments or message.structured or message.kind != own_kind
+    return message.author_type != "human" and not carries

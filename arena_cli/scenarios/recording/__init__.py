@@ -1,0 +1,1 @@
+"""Recordings, replay and drift."""

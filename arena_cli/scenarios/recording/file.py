@@ -1,0 +1,313 @@
+"""Recordings as files: `recordings/<stem>.jsonl` in the folder of the scenario's file.
+
+One JSON object a line. The first says whose recording it is, the last has the checksum of all lines
+before (SHA-256 of their texts, without line ends, joined by newlines), by which a file that was
+cut, merged or edited by hand is known. Between them stand the cases (`taking`).
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import ValidationError
+
+from arena_cli.adapters.runtime import Heard
+from arena_cli.errors import DiskRefused, Fault, FileFaults, UsageError
+from arena_cli.scenarios import select
+from arena_cli.scenarios.recording import recorder, serialize
+from arena_cli.scenarios.recording.model import ASIDE, CaseRecord, Key, Recorded, Recording
+from arena_cli.transcript import events
+from arena_cli.util import files
+from arena_cli.util.redaction import Redactor
+
+FOLDER = "recordings"
+SUFFIX = ".jsonl"
+LOCK = ".recordings.lock"
+VERSION = 1
+
+_HEAD = "recording"
+_END = "end"
+_CONFLICT = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")
+_LEFT_OUT: dict[str, Any] = {
+    "seq": 0,
+    "ts": "",
+    "version": 1,
+    "session": "",
+    "scenario": None,
+    "attempt": 1,
+    "attempts": 1,
+    "input_hash": "",
+    "input_tokens": 0,
+    "latency_ms": 0,
+    "agent_session": None,
+    "error": None,
+    "metadata": {},
+    "usage": {},
+    "session_usage": {},
+    "notes": [],
+    "usage_ratio": 0,
+    "tokens": 0,
+    "budget": 0,
+    "tokens_before": 0,
+    "tokens_after": 0,
+}
+_LEFT_OUT_OF_MESSAGE = {"timestamp": "", "content": ""}
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def path_of(scenario: Path) -> Path:
+    """Where the recording of a scenario's file lies."""
+    return scenario.parent / FOLDER / f"{scenario.stem}{SUFFIX}"
+
+
+def written(scenario: str, cases: Iterable[Sequence[Mapping[str, Any]]]) -> bytes:
+    """The content of a recording's file: a scenario's title, and the lines of its cases."""
+    head = {"type": _HEAD, "version": VERSION, "scenario": scenario}
+    texts = [_encode(line) for line in (head, *(line for lines in cases for line in lines))]
+    texts.append(_encode({"type": _END, "sha256": _checksum(texts)}))
+    return "".join(f"{text}\n" for text in texts).encode()
+
+
+def lock(workspace: Path) -> AbstractContextManager[None]:
+    """Hold what only one process may: to change a recording or the snapshots of a workspace.
+
+    Raises OSError.
+    """
+    return files.lock_file(workspace / "sessions" / LOCK)
+
+
+def write(path: Path, content: bytes, *, sync: bool = False) -> bool:
+    """Put it there, at once or not at all; whether it is not what was there. Raises DiskRefused.
+
+    With `sync` it is on the disk.
+    """
+    try:
+        if path.is_file() and files.read_regular(path) == content:
+            return False
+        files.replace_file_synced(path, content, sync=sync)
+        files.remove_leftovers(path.parent, path.suffix)
+    except OSError as error:
+        raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
+    return True
+
+
+def content_of(path: Path) -> bytes | None:
+    """Return its bytes; None where there are none to be read."""
+    try:
+        return files.read_regular(path)
+    except OSError:
+        return None
+
+
+def check_writable(path: Path, shown: str) -> None:
+    """See that it could be written, before anybody is called for it. Raises UsageError."""
+    is_new = not path.parent.exists()
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        path.parent.mkdir(exist_ok=True)
+        beside = files.temporary_path(path)
+        files.write_part(beside, b"")
+        beside.unlink()
+        if is_new:
+            path.parent.rmdir()
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageError(f"{shown}: this recording could not be written: {why}") from error
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is one, be it one that cannot be read."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def read(path: Path, shown: str, *, strict: bool = True) -> Recording:
+    """A recording; `shown` is its path as the user is shown it.
+
+    Raises FileFaults where it is none, or was cut, edited or made by a later arena, and UsageError
+    where it cannot be read. Without `strict`, an edited one is read as it is.
+    """
+    try:
+        text = files.read_regular(path).decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{shown}: cannot read this file: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise FileFaults([_fault(shown, 1, "is not UTF-8")]) from error
+    # A record ends at a line feed only; git may have put a carriage return before it.
+    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    return _Reader(shown, strict=strict).read(lines)
+
+
+def lines_of(case: CaseRecord) -> list[dict[str, Any]]:
+    """The lines of a case as they stood in the file."""
+    told = [serialize.case_line(case.id, case.workspace), *case.agents.values()]
+    for line in case.lines:
+        kept = dict(line)
+        if line["type"] == "reply_finished" and line["message"]:
+            message = line["message"]
+            kept["message"] = {k: v for k, v in message.items() if k not in serialize.IN_OUTPUT}
+        told.append(kept)
+    return told
+
+
+def _checksum(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
+
+
+def _fault(shown: str, line: int, what: str) -> Fault:
+    return Fault(shown, line, "", what, f"record it anew: `arena run --record {_name(shown)}`")
+
+
+def _name(shown: str) -> str:
+    """Return what `arena run` takes for the scenario of a recording."""
+    path = PurePosixPath(shown)
+    return select.run_name((path.parent.parent / f"{path.stem}{select.SUFFIX}").as_posix())
+
+
+def _check(record: Mapping[str, Any]) -> None:
+    """Raises ValueError, KeyError or TypeError where something in an edited line is wrong."""
+    shape = events.EventTypes.by_name.get(record["type"])
+    if shape is not None:
+        whole = {**_LEFT_OUT, **record}
+        if isinstance(record.get("message"), dict):
+            whole["message"] = {**_LEFT_OUT_OF_MESSAGE, **record["message"]}
+        for name in shape.model_fields:
+            if name not in whole:
+                raise ValueError(f"`{name}` is missing")
+        events.parse(whole)
+    heard = Heard(Redactor(), lambda _: None)
+    if "output" in record:
+        recorder.answered(record["output"], heard)
+    if "failure" in record:
+        recorder.failed(record["failure"], "", heard)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+class _Reader:
+    """Reads one file, line by line."""
+
+    def __init__(self, shown: str, *, strict: bool) -> None:
+        self._shown = shown
+        self._strict = strict
+        self._is_edited = False
+        self._step: int | None = 0
+        self._session: str | None = None
+        self._said: dict[str, Mapping[str, Any]] = {}
+
+    def read(self, texts: list[str]) -> Recording:
+        records = [self._decoded(text, number) for number, text in enumerate(texts, start=1)]
+        head = self._head(records)
+        self._check_end(texts, records)
+        cases: dict[str | None, CaseRecord] = {}
+        case = CaseRecord(None)
+        for number, record in enumerate(records[1:-1], start=2):
+            try:
+                if record["type"] == "case":
+                    case = CaseRecord(record["case"], record.get("workspace"))
+                    cases[case.id] = case
+                    self._step, self._session = 0, None
+                else:
+                    self._take(record, number, case)
+            except (KeyError, TypeError, AttributeError, ValueError) as error:
+                what = f"is no line of a recording: {_why(error)}"
+                raise self._wrong(number, what) from error
+        return Recording(str(head["scenario"]), cases, is_edited=self._is_edited)
+
+    def _decoded(self, text: str, number: int) -> dict[str, Any]:
+        if text.startswith(_CONFLICT):
+            raise self._wrong(number, "has a merge conflict")
+        try:
+            record = json.loads(text)
+        except ValueError as error:
+            raise self._wrong(number, f"is not JSON: {error}") from error
+        if not isinstance(record, dict) or not isinstance(record.get("type"), str):
+            raise self._wrong(number, "is no line of a recording")
+        return record
+
+    def _head(self, records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        if not records or records[0]["type"] != _HEAD or "scenario" not in records[0]:
+            raise self._wrong(1, "is no recording")
+        version = records[0].get("version")
+        if version != VERSION:
+            what = f"is a recording of version {version!r}; this arena reads version {VERSION}"
+            raise self._wrong(1, what)
+        return records[0]
+
+    def _check_end(self, texts: Sequence[str], records: Sequence[Mapping[str, Any]]) -> None:
+        if records[-1]["type"] != _END:
+            raise self._wrong(len(texts), "was cut: its last line is missing")
+        self._is_edited = records[-1].get("sha256") != _checksum(texts[:-1])
+        if self._strict and self._is_edited:
+            fault = Fault(
+                self._shown,
+                len(texts),
+                "",
+                "does not fit its checksum: it was merged, or edited by hand",
+                f"record it anew: `arena run --record {_name(self._shown)}`; or, if it is right as "
+                f"it is: `arena run --update {_name(self._shown)}`",
+            )
+            raise FileFaults([fault])
+
+    def _take(self, record: dict[str, Any], number: int, case: CaseRecord) -> None:
+        kind = record["type"]
+        if self._is_edited:
+            _check(record)
+        if kind == "agent":
+            case.agents[record["agent"]] = record
+            return
+        case.lines.append(record)
+        if kind == "step":
+            self._step, self._session = record["step"], record["session"]
+        elif kind in ASIDE or (kind == "reply_started" and "input" in record):
+            case.calls.append(self._call(record, number, len(case.calls)))
+            if kind not in ASIDE:
+                self._said[record["agent"]] = record.get("output", {})
+        elif kind == "reply_finished" and record["message"]:
+            record["message"] = {
+                "content": "",
+                "structured": [],
+                "attachments": [],
+                **record["message"],
+                **{
+                    name: value
+                    for name, value in self._said.get(record["agent"], {}).items()
+                    if name in serialize.IN_OUTPUT
+                },
+            }
+
+    def _call(self, record: Mapping[str, Any], number: int, count: int) -> Recorded:
+        came = {name: record[name] for name in ("output", "failure") if name in record}
+        if len(came) != 1:
+            raise ValueError("a call has one of `output` and `failure`")
+        return Recorded(
+            number=count,
+            key=Key(self._step, record["agent"], record["invocation"]),
+            session=self._session,
+            input_hash=record["input_hash"],
+            input=record["input"],
+            came=came,
+            turn=record["input"]["turn"],
+            line=number,
+            notes=record.get("notes", ()),
+        )
+
+    def _wrong(self, number: int, what: str) -> FileFaults:
+        return FileFaults([_fault(self._shown, number, what)])

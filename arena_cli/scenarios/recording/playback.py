@@ -1,0 +1,181 @@
+"""What recordings have to do with one scenario that is played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from arena_cli.adapters.runtime import Calls, Runtime
+from arena_cli.scenarios.model import Scenario
+from arena_cli.scenarios.recording import drift, serialize, settings, store
+from arena_cli.scenarios.recording.guard import Guard
+from arena_cli.scenarios.recording.model import CaseRecord
+from arena_cli.scenarios.recording.recorder import Tape
+from arena_cli.scenarios.recording.settings import Surroundings
+from arena_cli.scenarios.recording.store import Shelf, WhatOfDrift
+from arena_cli.scenarios.result import (
+    DRIFTED,
+    DRIFTED_AND_NEW,
+    CheckResult,
+    Drift,
+    Mode,
+    StepResult,
+)
+from arena_cli.session.session import Place, as_it_is
+from arena_cli.transcript.events import Event
+
+
+class Take:
+    """One playing of a scenario, with a tape around its agents, or without.
+
+    `recording` is the path of its recording as it is shown, None where there is none; `before` what
+    stands there of it; `drift` how it differs from that, as far as it is known.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        shelf: Shelf | None = None,
+        place: Place | None = None,
+    ) -> None:
+        self.recording: str | None = None
+        self.before: CaseRecord | None = None
+        self.drift: list[Drift] = []
+        self._scenario = scenario
+        self._mode: Mode = "live"
+        self._tape: Tape | None = None
+        self._guard: Guard | None = None
+        self._place: Place | None = None
+        self._what_of_drift: WhatOfDrift = "fail"
+        if shelf is None or scenario.skip is not None:
+            return
+        self._mode = shelf.mode_of(scenario)
+        self._what_of_drift = shelf.drift
+        if self._mode == "update" and shelf.drift == "fail":
+            self._what_of_drift = "warn"
+        if self._mode == "live":
+            self._guard = shelf.guard_of(scenario)
+        else:
+            self._tape = shelf.tape_of(scenario)
+            if self._tape is not None and place is not None:
+                known = shelf.hashes if self._tape.replays else None
+                self._tape.surroundings = Surroundings(scenario.root, place.environ, known)
+                self._place = place
+            self.recording = shelf.path_of(scenario)
+            self.before = shelf.before(scenario)
+            cases = shelf.drift_of_cases(scenario)
+            self.drift = [] if self._what_of_drift == "ignore" else cases
+
+    @property
+    def mode(self) -> Mode:
+        """How it is played: where something was missing, it was recorded."""
+        return "record" if self._tape and self._tape.adds else self._mode
+
+    @property
+    def replays(self) -> bool:
+        """Whether nobody is called."""
+        return self._tape is not None and self._tape.replays
+
+    @property
+    def fails(self) -> bool:
+        """Whether it fails by its drift."""
+        return bool(self.drift) and self._what_of_drift == "fail"
+
+    def around(self, session: str | None) -> Callable[[Runtime], Calls]:
+        """What the agents of a session are called through."""
+        if self._guard:
+            return self._guard.around
+        return self._tape.around(session) if self._tape else as_it_is
+
+    def around_judge(self, runtime: Runtime) -> Calls:
+        """What a judge is called through."""
+        if self._guard:
+            return self._guard.around(runtime)
+        return self._tape.around_judge(runtime) if self._tape else runtime
+
+    @property
+    def refusal(self) -> str | None:
+        """Why it is an error: a live agent was to be called, and must not be."""
+        return self._guard.refusal if self._guard else None
+
+    def begin(self, step: int | None, session: str | None = None) -> None:
+        """What comes from now on belongs to that step, from 1; None: to all of them."""
+        if self._tape:
+            self._tape.finished = step is None
+            self._tape.begin(step, session)
+
+    def hear(self, session: str | None, event: Event) -> None:
+        """An event of a session was written."""
+        if self._tape:
+            self._tape.hear(session, event)
+
+    def conclude(self) -> None:
+        """Tell how it differs from its recording, once it is over."""
+        tape = self._tape
+        if tape is None or tape.recorded is None or self._what_of_drift == "ignore":
+            return
+        self._record_workspace(tape)
+        found = [
+            one.model_copy(update={"changed": settings.locate(one, self._scenario)})
+            for one in drift.of(tape, self._scenario.team.members)
+        ]
+        if any(one.kind == "miss" for one in self.drift):  # its case is new: all follows from that
+            found = [one.model_copy(update={"follows": True}) for one in found]
+        self.drift += found
+
+    def _record_workspace(self, tape: Tape) -> None:
+        if self._place is not None:
+            tape.workspace = settings.record_workspace(
+                [one.regex for one in self._scenario.file.ignore],
+                self._place.models,
+                self._place.memory,
+                tape.redactor,
+            )
+
+    def lines(self) -> list[dict[str, Any]] | None:
+        """The lines of its recording as it was played now."""
+        if self._tape is None:
+            return None
+        self._record_workspace(self._tape)
+        case = self._scenario.case
+        return serialize.lines(self._tape, case.id if case else None, self._scenario.team.members)
+
+    def unkept(
+        self, steps: Sequence[StepResult], checks: Sequence[CheckResult], error: bool
+    ) -> str:
+        """Why its recording is not written anew; empty where it is, or is as it was.
+
+        An agent that failed where nobody expected it, or a check that crashed, is no behaviour to
+        come back to; what drifted is kept only if it is taken over. A recording in which an agent
+        did not fail is replaced only if the scenario passes with that failure.
+        """
+        tape = self._tape
+        if tape is None or (self._mode == "replay" and not tape.adds):
+            return "nothing was recorded"
+        if any(call.missed for call in tape.calls):
+            return "there are calls without a recorded answer"
+        recorded = tape.recorded.steps() if tape.recorded else ()
+        if any(step.status == "not_run" and step.number in recorded for step in steps):
+            return "steps that are recorded were not played"
+        if self._mode == "replay" and self.drift:
+            return DRIFTED_AND_NEW if tape.called_agents else DRIFTED
+        if error or any(step.failures or step.error for step in steps):
+            return "an agent or arena failed"
+        return (
+            "a check failed to judge"
+            if any(one.status == "error" for one in checks)
+            else "an agent failed, and its recording has an answer"
+            if self.failed(checks)
+            else ""
+        )
+
+    def failed(self, checks: Sequence[CheckResult]) -> list[str]:
+        """Return the agents that failed, and did not in the recording that this would replace.
+
+        An agent's reply may fail where all `checks` hold; the work for a team's memory may not.
+        """
+        if self._tape is None or self.before is None:
+            return []
+        holds = not any(one.status == "failed" for one in checks)
+        failed = store.of_calls(self._tape.calls, but_replies=holds)
+        return sorted(failed - store.of_case(self.before))

@@ -1,0 +1,542 @@
+"""Stands around the agents of a scenario, at the edge of their adapters, and records or replays
+them.
+
+The key of a call is step, agent and invocation (and the repeat, of which there is one so far); that
+of an agent that works for the team's memory has `memory` instead of an invocation. A call gets the
+first unused record of its key whose input has the same hash, or differs in nothing that matters
+(`shown`); else the next unused one of its key, which is drift; where none is left it is a miss. A
+judge's is a miss as soon as it is asked something else: a verdict is about what was judged. Routing
+is never read from a recording. Steps are those of the scenario: a recording is numbered by them
+before (`step_matching`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from arena_cli import errors
+from arena_cli.adapters.runtime import Answer, Calls, Heard, Runtime
+from arena_cli.context import render
+from arena_cli.engine.call import ASIDE
+from arena_cli.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
+from arena_cli.protocol import (
+    AgentInput,
+    AgentOutput,
+    Attachment,
+    StructuredContent,
+    TextDelta,
+    Usage,
+)
+from arena_cli.scenarios.recording import settings
+from arena_cli.scenarios.recording.model import CaseRecord, Key, Recorded
+from arena_cli.scenarios.recording.settings import Surroundings
+from arena_cli.transcript import log
+from arena_cli.transcript.events import Compacted, Event, Extracted, ReplyStarted
+from arena_cli.util.redaction import Redactor
+from arena_cli.util.user_pattern import UserPattern
+from arena_cli.workspace.models import Member
+
+DEADLINE = "deadline"
+
+# What of a call's metadata the session goes by later.
+_NOTED = ("scripted", "model", "input_counted")
+_BYTES = "data_base64"
+_WORDS = ("what", "came", "mend")
+_FAILURES: dict[str, type[AgentError]] = {
+    one.__name__: one
+    for one in (
+        errors.AgentTimeout,
+        AgentRefused,
+        AgentOverloaded,
+        AgentUnavailable,
+        errors.AgentProtocolError,
+    )
+}
+
+
+def output(answer: Answer, heard: Heard) -> dict[str, Any]:
+    """An answer as a record."""
+    said = answer.output
+    told: dict[str, Any] = {"content": said.content}
+    if answer.declined:
+        told["declined"] = True
+    if said.next_mentions:
+        told["next_mentions"] = list(said.next_mentions)
+    if said.structured:
+        told["structured"] = [part.model_dump(mode="json") for part in said.structured]
+    if said.attachments:
+        told["attachments"] = [_attachment(part) for part in said.attachments]
+    if said.usage is not None:
+        told["usage"] = _usage(said.usage)
+    return {**told, **_noted({**heard.notes, **said.metadata})}
+
+
+def failure(error: AgentError | None, heard: Heard) -> dict[str, Any]:
+    """A failed call as a record; None is one that had no time left.
+
+    What the agent was asked is left out: it names folders and programs of this machine.
+    """
+    if error is None:
+        told: dict[str, Any] = {"kind": DEADLINE}
+    else:
+        told = {"kind": type(error).__name__}
+        told.update((name, text) for name in _WORDS if (text := getattr(error, name)))
+        if not error.again:
+            told["again"] = False
+        if isinstance(error, AgentRefused) and error.overflow:
+            told["overflow"] = True
+        if isinstance(error, AgentOverloaded) and error.retry_after is not None:
+            told["retry_after"] = error.retry_after
+    partial = heard.metadata(failed=True).get("partial")
+    if partial:
+        told["partial"] = partial
+    if heard.usage is not None:
+        told["usage"] = _usage(heard.usage)
+    return {**told, **_noted(heard.notes)}
+
+
+def _noted(notes: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: notes[key] for key in _NOTED if key in notes}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return usage.model_dump(mode="json", exclude_defaults=True)
+
+
+def _attachment(part: Attachment) -> dict[str, Any]:
+    if isinstance(part.data, bytes):
+        data = {_BYTES: base64.b64encode(part.data).decode("ascii")}
+    else:
+        data = {"data": part.data}
+    return {"type": part.type, "name": part.name, **data}
+
+
+def answered(record: Mapping[str, Any], heard: Heard) -> Answer:
+    """The answer that stands in a record."""
+    _tell(record, heard)
+    told: dict[str, Any] = {"content": str(record["content"])}
+    if "next_mentions" in record:
+        told["next_mentions"] = [str(name) for name in record["next_mentions"]]
+    if "structured" in record:
+        told["structured"] = [StructuredContent.model_validate(one) for one in record["structured"]]
+    if "attachments" in record:
+        parts = map(encode_data, record["attachments"])
+        told["attachments"] = [Attachment.model_validate(part) for part in parts]
+    if "usage" in record:
+        told["usage"] = Usage.model_validate(record["usage"])
+    # It was read when it was recorded: reading it again would cost more than all the rest.
+    return Answer(AgentOutput.model_construct(**told), bool(record.get("declined")))
+
+
+def failed(record: Mapping[str, Any], agent_id: str, heard: Heard) -> Exception:
+    """What is raised for the failure that stands in a record."""
+    _tell(record, heard)
+    if "usage" in record:
+        heard(Usage.model_validate(record["usage"]))
+    if record["kind"] == DEADLINE:
+        return TimeoutError()
+    kind = _FAILURES.get(record["kind"], errors.AgentProtocolError)
+    what, came, mend = (str(record.get(name, "")) for name in _WORDS)
+    error = kind(agent_id, what, came=came, mend=mend, again=record.get("again", True))
+    if isinstance(error, AgentOverloaded):
+        error.retry_after = record.get("retry_after")
+    if isinstance(error, AgentRefused):
+        error.overflow = record.get("overflow") is True
+    return error
+
+
+def _tell(record: Mapping[str, Any], heard: Heard) -> None:
+    heard.notes.update((key, record[key]) for key in _NOTED if key in record)
+    if record.get("partial"):
+        heard(TextDelta(record["partial"]))
+
+
+def encode_data(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An attachment of a record as the agent gave it."""
+    if _BYTES not in part:
+        return part
+    rest = {key: value for key, value in part.items() if key != _BYTES}
+    return {**rest, "data": base64.b64decode(part[_BYTES])}
+
+
+MARK = "[ignored]"
+
+
+class Ignoring:
+    """Takes out what the patterns match."""
+
+    def __init__(self, patterns: Sequence[UserPattern | str] = ()) -> None:
+        self._patterns = [
+            one if isinstance(one, UserPattern) else UserPattern(one, where="ignore")
+            for one in patterns
+        ]
+
+    def text(self, text: str) -> str:
+        """The text, with `[ignored]` for each match."""
+        for pattern in self._patterns:
+            text = pattern.sub(lambda match: MARK if match.group() else "", text)
+        return text
+
+    def hash_of(self, input: AgentInput) -> str:
+        """The hash of an input in which nothing is left that varies."""
+        if self._patterns or not input.input_hash:  # what works for the memory has none
+            return render.input_digest(self.input(input))
+        return input.input_hash
+
+    def input(self, input: AgentInput) -> AgentInput:
+        """The input without what varies in its prompt, its memory and its messages."""
+        if not self._patterns:
+            return input
+        memory = input.memory_context
+        return input.model_copy(
+            update={
+                "role_prompt": self.text(input.role_prompt),
+                "memory_context": None if memory is None else self.text(memory),
+                "messages": [
+                    message.model_copy(update={"content": self.text(message.content)})
+                    for message in input.messages
+                ],
+            }
+        )
+
+
+FIELDS = (
+    "role_prompt",
+    "members",
+    "memory_context",
+    "prefer_concise",
+    "max_output_tokens",
+    "mentioned_by",
+    "turn",
+)
+MESSAGES = "messages"
+
+_DEFAULTS = {name: AgentInput.model_fields[name].default for name in FIELDS}
+_TEXTS = ("role_prompt", "memory_context")
+
+
+def normalize_input(input: AgentInput, ignoring: Ignoring, redactor: Redactor) -> dict[str, Any]:
+    """Return the fields of an input as they are compared."""
+    fields = ignoring.input(input).model_dump(mode="json")
+    fields["role_prompt"] = redactor.text(fields["role_prompt"])
+    return normalize(fields, ignoring)
+
+
+def normalize(fields: Mapping[str, Any], ignoring: Ignoring) -> dict[str, Any]:
+    """Return the fields of a recorded input (`CaseRecord.shown`) as they are compared."""
+    normal = {name: fields.get(name, _DEFAULTS[name]) for name in FIELDS}
+    for name in _TEXTS:
+        if normal[name] is not None:
+            normal[name] = ignoring.text(normal[name])
+    normal["role_prompt"] = normal["role_prompt"].rstrip()
+    normal[MESSAGES] = fields[MESSAGES]
+    return normal
+
+
+def is_same(before: Mapping[str, Any], after: Mapping[str, Any], ignoring: Ignoring) -> bool:
+    """Return whether two normalized inputs show an agent the same."""
+    if any(before[name] != after[name] for name in FIELDS):
+        return False
+    was, now = before[MESSAGES], after[MESSAGES]
+    return len(was) == len(now) and all(
+        _is_same_message(*pair, ignoring) for pair in zip(was, now, strict=True)
+    )
+
+
+def _is_same_message(
+    before: Mapping[str, Any], after: Mapping[str, Any], ignoring: Ignoring
+) -> bool:
+    if any(before.get(name) != after.get(name) for name in ("author_id", "author_type")):
+        return False
+    if "mentions" not in before:  # it is no message of the session: nothing else is recorded of it
+        after = {name: after.get(name) for name in before}
+    return message_text(before, ignoring) == message_text(after, ignoring)
+
+
+def message_text(message: Mapping[str, Any], ignoring: Ignoring) -> str:
+    """Return a message as a text: its author, its content, and what goes with it."""
+    author = message.get("author_name") or message.get("author_id", "")
+    kind = message.get("kind", "chat")
+    parts = [f"{author}: " if kind == "chat" else f"{author} ({kind}): "]
+    parts.append(ignoring.text(str(message.get("content", ""))))
+    if message.get("mentions"):
+        parts.append(f"\n→ {', '.join(message['mentions'])}")
+    parts += [f"\n[{_attachment_text(part)}]" for part in message.get("attachments") or ()]
+    parts += [
+        f"\n[{part['type']}: {json.dumps(part['data'], ensure_ascii=False)}]"
+        for part in message.get("structured") or ()
+    ]
+    return "".join(parts)
+
+
+def _attachment_text(part: Mapping[str, Any]) -> str:
+    """Return an attachment by its size and hash, whether or not its content is recorded."""
+    record = part
+    if "size" not in part:
+        with_data = Attachment.model_validate(encode_data(part))
+        content = log.content_of(with_data)
+        record = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    return f"{part['type']}: {part['name']}, {record['size']} bytes, sha256 {record['sha256']}"
+
+
+OUTPUT = "output"
+FAILURE = "failure"
+MEMORY = "memory"
+
+
+@dataclass
+class Call:
+    """One call that was made: of a judge, or as which reply if as one, and what came of it.
+
+    `notes` are the ids of those that a reply's agent was shown. `record` is what it was answered
+    from, None where the agent was called or there was none. `is_same`: its input is that of the
+    record, apart from what cannot matter (`shown`).
+    """
+
+    key: Key
+    session: str | None
+    input: AgentInput
+    input_hash: str
+    is_judge: bool = False
+    reply: int | None = None
+    notes: Sequence[str] = ()
+    record: Recorded | None = None
+    is_same: bool = False
+    came: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def drifted(self) -> bool:
+        """Whether it was answered from a record of another input."""
+        return self.record is not None and not self.is_same
+
+    @property
+    def missed(self) -> bool:
+        """Whether there was nothing to answer it from."""
+        return not self.came
+
+
+class Stretch(NamedTuple):
+    """A step (from 1; 0 is what was there before, None what comes after all) in one session.
+
+    `remembering` are the calls for the team's memory, each with the event that tells what came of
+    it; None where none did.
+    """
+
+    step: int | None
+    session: str | None
+    events: list[Event]
+    judged: list[Call]
+    remembering: list[tuple[Call, Event | None]]
+
+
+class Tape:
+    """The calls of one scenario as it is played.
+
+    `redactor` is that of its sessions; `surroundings` are what its agents' settings refer to, and
+    `workspace` what `settings.record_workspace` gives of it, and `called_with` what was recorded of
+    each agent at its first call. `finished` is set once all
+    its steps were played. `recorded` is what is replayed, `live` whether an agent is called where
+    nothing is: `recorded` with `live` calls only for what is missing, and no longer where something
+    has drifted already.
+    """
+
+    def __init__(
+        self,
+        recorded: CaseRecord | None = None,
+        *,
+        live: bool,
+        ignore: Sequence[UserPattern | str] = (),
+        mend: str = "",
+    ) -> None:
+        self.recorded = recorded
+        self.ignoring = Ignoring(ignore)
+        self.calls: list[Call] = []
+        self.stretches: list[Stretch] = [Stretch(0, None, [], [], [])]
+        self.members: dict[str, Member] = {}
+        self.called_agents = False
+        self.finished = False
+        self._live = live
+        self._mend = mend
+        self.redactor = Redactor()
+        self.surroundings: Surroundings | None = None
+        self.workspace: Mapping[str, Any] | None = None
+        self.called_with: dict[str, dict[str, dict[str, str]]] = {}
+        self._unused = recorded.unused() if recorded else {}
+        self._normal: dict[int, dict[str, Any]] = {}
+        self._started: dict[tuple[str | None, str], ReplyStarted] = {}
+
+    @property
+    def replays(self) -> bool:
+        """Whether nobody is called."""
+        return not self._live
+
+    @property
+    def adds(self) -> bool:
+        """Whether something was played that is not in the recording, and may be kept."""
+        return self.called_agents or bool(self._live and self.new_steps)
+
+    @property
+    def new_steps(self) -> set[int]:
+        """The steps that were played, and are not in the recording."""
+        played = {one.step for one in self.stretches if one.step}
+        return played - self.recorded.steps() if self.recorded else played
+
+    @property
+    def left_over(self) -> list[Recorded]:
+        """The records that no call was answered from, in order; of steps that were played.
+
+        Those are left out in whose place a judge was asked something else.
+        """
+        replaced = {record.number for _, record in self.judged_otherwise}
+        left = [one for records in self._unused.values() for one in records]
+        played = [one for one in left if self.was_played(one.key.step)]
+        return sorted(
+            [one for one in played if one.number not in replaced], key=lambda one: one.number
+        )
+
+    @property
+    def judged_otherwise(self) -> list[tuple[Call, Recorded]]:
+        """What a judge was asked that has no record, each with what it was asked then instead."""
+        asked = [call for call in self.calls if call.is_judge and call.record is None]
+        left = {call.key: iter(self._unused.get(call.key, ())) for call in asked}
+        pairs = ((call, next(left[call.key], None)) for call in asked)
+        return [(call, record) for call, record in pairs if record is not None]
+
+    def was_played(self, step: int | None) -> bool:
+        """Whether a step of the recording was, or will not be any more."""
+        return self.finished or any(stretch.step == step for stretch in self.stretches)
+
+    def begin(self, step: int | None, session: str | None = None) -> None:
+        """What comes from now on belongs to that step (from 1), None: to the whole scenario."""
+        self.stretches.append(Stretch(step, session, [], [], []))
+
+    def hear(self, session: str | None, event: Event) -> None:
+        """An event of a session of the scenario was written."""
+        self.stretches[-1].events.append(event)
+        if isinstance(event, ReplyStarted):
+            self._started[session, event.agent] = event
+        elif isinstance(event, (Compacted, Extracted)):
+            now = self.stretches[-1].remembering
+            now[:] = [(call, told or event) for call, told in now]
+
+    def around(self, session: str | None) -> Callable[[Runtime], Calls]:
+        """What the agents of a session are called through."""
+
+        def taped(runtime: Runtime) -> Calls:
+            return _Taped(self, runtime, session, is_judge=False)
+
+        return taped
+
+    def around_judge(self, runtime: Runtime) -> Calls:
+        """What a judge is called through."""
+        return _Taped(self, runtime, None, is_judge=True)
+
+    def opened(
+        self, member: Member, input: AgentInput, session: str | None, *, is_judge: bool
+    ) -> Call:
+        """A call begins: its record is taken at once, so that the order of calls decides."""
+        now = self.stretches[-1]
+        is_aside = input.turn_id == ASIDE
+        key = Key(now.step, member.id, MEMORY if is_aside else input.invocation)
+        call = Call(key, session, input, self.ignoring.hash_of(input), is_judge)
+        if is_judge:
+            now.judged.append(call)
+        elif is_aside:
+            now.remembering.append((call, None))
+        elif started := self._started.get((session, member.id)):
+            call.reply, call.notes = started.reply, started.notes
+        call.record = self._take_record(call)
+        if call.record is not None:
+            call.came = call.record.came
+        self.calls.append(call)
+        if member.id not in self.members:
+            self.members[member.id] = member
+            if self.surroundings is not None:
+                self.called_with[member.id] = settings.record_called(
+                    member, self.redactor, self.surroundings
+                )
+        return call
+
+    def _take_record(self, call: Call) -> Recorded | None:
+        """Return the record that answers a call, and note whether it has the same input."""
+        left = self._unused.get(call.key, [])
+        same = next((at for at, one in enumerate(left) if one.input_hash == call.input_hash), None)
+        if same is None and left:
+            same = self._find_same(call, left)
+        call.is_same = same is not None
+        if same is None and (call.is_judge or not left):
+            return None
+        return left.pop(same or 0)
+
+    def _find_same(self, call: Call, records: Sequence[Recorded]) -> int | None:
+        """Return the first record whose input differs in nothing that matters."""
+        after = normalize_input(call.input, self.ignoring, self.redactor)
+        for at, record in enumerate(records):
+            if is_same(self.normal_input(record), after, self.ignoring):
+                return at
+        return None
+
+    def normal_input(self, record: Recorded) -> dict[str, Any]:
+        """Return the recorded input as it is compared."""
+        assert self.recorded is not None
+        if record.number not in self._normal:
+            fields = self.recorded.shown(record)
+            self._normal[record.number] = normalize(fields, self.ignoring)
+        return self._normal[record.number]
+
+    def may_call(self) -> bool:
+        """Whether an agent may be called where nothing is recorded."""
+        if self._live and self.recorded is not None and any(call.drifted for call in self.calls):
+            return False
+        return self._live
+
+    def miss(self, key: Key) -> AgentError:
+        """What a call without a record fails with."""
+        where = "over the whole scenario" if key.step is None else f"in step {key.step}"
+        what = f"its recording has no answer left for it {where} ({key.invocation})"
+        return AgentUnavailable(key.agent, what, mend=self._mend, again=False)
+
+
+class _Taped:
+    """The runtime of one session, with the tape around it."""
+
+    def __init__(
+        self, tape: Tape, runtime: Runtime, session: str | None, *, is_judge: bool
+    ) -> None:
+        self.redactor = tape.redactor = runtime.redactor
+        self._tape = tape
+        self._runtime = runtime
+        self._session = session
+        self._is_judge = is_judge
+
+    async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
+        """One call: from its record, else of the agent itself, which is recorded."""
+        tape = self._tape
+        call = tape.opened(member, input, self._session, is_judge=self._is_judge)
+        if OUTPUT in call.came:
+            return answered(call.came[OUTPUT], heard)
+        if FAILURE in call.came:
+            raise failed(call.came[FAILURE], member.id, heard)
+        if not tape.may_call():
+            raise tape.miss(call.key)
+        tape.called_agents = True
+        try:
+            answer = await self._runtime.invoke(member, input, heard)
+        except AgentError as error:
+            call.came = {FAILURE: failure(error, heard)}
+            raise
+        except asyncio.CancelledError:  # its time ran out; nobody keeps what was interrupted
+            call.came = {FAILURE: failure(None, heard)}
+            raise
+        call.came = {OUTPUT: output(answer, heard)}
+        return answer
+
+    async def stop(self) -> None:
+        """End whatever still runs for the agents."""
+        await self._runtime.stop()

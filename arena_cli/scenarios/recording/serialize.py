@@ -1,0 +1,159 @@
+"""A recording is made: what a tape heard, as lines.
+
+The lines of a case are its `case` line, one `agent` line for each member and judge (`settings`),
+and for each step a `step` line, then the step's events in canonical form. Every `reply_started`
+also has `input`, what the agent was shown, and `output` or `failure` (`answers`); an attempt that
+another one followed has its number. What can be made again from these is left out: estimates of
+tokens, sums, errors as text, and of a reply's message what its output holds. A judge's call is a
+`judge` line; that of an agent that works for the team's memory is a `memory` line, before the event
+that tells what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+from arena_cli.protocol import AgentInput, ShownMessage
+from arena_cli.scenarios.recording import model, settings
+from arena_cli.scenarios.recording.recorder import MEMORY, Call, Stretch, Tape
+from arena_cli.transcript import canonical
+from arena_cli.transcript.events import Event, MessageEvent, ReplyStarted
+from arena_cli.workspace.models import Member
+
+JUDGE = "judge"
+STEP = "step"
+IN_OUTPUT = ("content", "structured", "attachments")
+
+_AGAIN = {
+    "session": ("version", "session", "scenario"),
+    "reply_started": ("input_tokens",),
+    "reply_finished": ("usage", "error"),
+    "chain_finished": ("usage", "session_usage"),
+    "context_usage": ("usage_ratio", "tokens", "budget"),
+    "compacted": ("tokens_before", "tokens_after", "usage"),
+    "extracted": ("usage", "error"),
+}
+_INLINE = ("author_id", "author_name", "author_type", "content", "role")
+
+
+def lines(tape: Tape, case: str | None, members: Sequence[Member]) -> list[dict[str, Any]]:
+    """The lines of one case, as it was played by these members and its judges."""
+    everyone = {member.id: member for member in members} | tape.members
+    told = [case_line(case, tape.workspace)]
+    for member in everyone.values():
+        line = {**settings.record(member, tape.redactor), **_called_with(member, tape)}
+        line[settings.ROLE_PROMPT] = tape.ignoring.text(line[settings.ROLE_PROMPT])
+        told.append(line)
+    ids: dict[str | None, dict[str, str]] = {}
+    by_reply: dict[tuple[str | None, int | None], list[Call]] = {}
+    for call in tape.calls:
+        by_reply.setdefault((call.session, call.reply), []).append(call)
+    shown = {message.id for call in tape.calls for message in call.input.messages}
+    for stretch in tape.stretches:
+        if stretch.step != 0 and (stretch.step or stretch.judged):
+            told.append({"type": STEP, STEP: stretch.step, "session": stretch.session})
+        told += _events(stretch, by_reply, ids.setdefault(stretch.session, {}), shown, tape)
+        told += [_aside(JUDGE, call, tape) for call in stretch.judged]
+    return told
+
+
+def case_line(case: str | None, workspace: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the line that begins a case."""
+    line: dict[str, Any] = {"type": "case", "case": case}
+    return line if workspace is None else {**line, "workspace": workspace}
+
+
+def _called_with(member: Member, tape: Tape) -> dict[str, Any]:
+    first = tape.called_with.get(member.id)
+    if first is None or tape.surroundings is None:
+        return {}
+    last = settings.record_called(member, tape.redactor, tape.surroundings)
+    recorded = tape.recorded.agents.get(member.id, {}) if tape.recorded else {}
+    return settings.mark_varying(first, last, recorded)
+
+
+def _events(
+    stretch: Stretch,
+    by_reply: Mapping[tuple[str | None, int | None], list[Call]],
+    ids: dict[str, str],
+    shown: Container[str],
+    tape: Tape,
+) -> Iterator[dict[str, Any]]:
+    """The events of a step; of the past that was planted first, only what somebody was shown."""
+    for event in canonical.ordered(stretch.events):
+        about = [call for call, told in stretch.remembering if told is event]
+        yield from (_aside(MEMORY, call, tape) for call in about)
+        line = record(event, ids)
+        if stretch.step == 0 and isinstance(event, MessageEvent) and event.message.id not in shown:
+            continue
+        if not isinstance(event, ReplyStarted):
+            yield line
+            continue
+        calls = by_reply.get((stretch.session, event.reply), [])
+        for attempt, call in enumerate(calls, start=1):
+            line["input_hash"] = call.input_hash
+            again = {"attempt": attempt} if attempt < len(calls) else {}
+            yield {
+                **line,
+                **again,
+                "input": _input(tape.ignoring.input(call.input), ids),
+            } | call.came
+        if not calls:  # it was no longer in the team
+            yield line
+    untold = [call for call, told in stretch.remembering if told is None]
+    yield from (_aside(MEMORY, call, tape) for call in untold)
+
+
+def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
+    """An event as it stands in a recording; `ids` as in `canonical.record`."""
+    line = canonical.record(event, ids)
+    for name in _AGAIN.get(event.type, ()):
+        line.pop(name, None)
+    if event.type == "reply_finished" and line.get("message"):
+        line["message"] = {
+            key: value for key, value in line["message"].items() if key not in IN_OUTPUT
+        }
+    return line
+
+
+def _aside(kind: str, call: Call, tape: Tape) -> dict[str, Any]:
+    """The line of a call that is no reply."""
+    return {
+        "type": kind,
+        "agent": call.key.agent,
+        "invocation": call.key.invocation,
+        "input_hash": call.input_hash,
+        "input": {
+            **_input(tape.ignoring.input(call.input), {}),
+            "members": [one.model_dump(mode="json") for one in call.input.members],
+        },
+    } | call.came
+
+
+def _input(input: AgentInput, ids: Mapping[str, str]) -> dict[str, Any]:
+    """What is particular to an input; its prompt and its members stand elsewhere."""
+    told: dict[str, Any] = {"turn": input.turn}
+    if input.mentioned_by:
+        told["mentioned_by"] = list(input.mentioned_by)
+    if input.memory_context is not None:
+        told["memory_context"] = input.memory_context
+    if input.prefer_concise:
+        told["prefer_concise"] = True
+    told["max_output_tokens"] = input.max_output_tokens
+    told["messages"] = _messages(input.messages, ids)
+    return told
+
+
+def _messages(messages: Sequence[ShownMessage], ids: Mapping[str, str]) -> list[Any]:
+    """Those of the session by their ids, the others written out."""
+    told: list[Any] = []
+    known: list[str] = []
+    for message in messages:
+        if message.id in ids:
+            known.append(ids[message.id])
+            continue
+        told += model.ranges(known)
+        known = []
+        told.append({name: getattr(message, name) for name in _INLINE})
+    return [*told, *model.ranges(known)]

@@ -1,0 +1,417 @@
+"""Record what decides what an agent does, and compare it: its profile, its files, its environment.
+
+The role prompt is what its inputs begin with; all else is looked at only to report that it is not
+what it was when the agent answered. A default that is written out, and the order of a list that is
+a set, make no difference.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+from arena_cli.adapters import base
+from arena_cli.scenarios.model import Scenario
+from arena_cli.scenarios.recording import agent_files
+from arena_cli.scenarios.result import Drift
+from arena_cli.util import templates
+from arena_cli.util.redaction import Redactor
+from arena_cli.workspace import agents
+from arena_cli.workspace.models import Member, ModelFacts, WorkspaceMemory, normalize_id
+from arena_cli.yamlio.document import Fragment, find_holder
+from arena_cli.yamlio.nodes import Loc
+
+AGENT = "agent"
+ROLE_PROMPT = "role_prompt"
+ADAPTER = "adapter"
+FILE = "file "
+FILES = ("files", "watched")
+
+_RELEVANT = ("skills", "aliases", "response", "may_mention")
+_WHERE_CALLED = (ADAPTER, "context", "timeout_s", "on_failure", "retries")
+_SETS = frozenset({"skills", "aliases", "may_mention", "response.keywords"})
+_RULES = {"timeout_s": "turn_timeout_s", "on_failure": "on_failure", "retries": "retries"}
+"""The team's rule that is in force where a profile has no such key."""
+
+
+_SCRIPTS = frozenset(
+    [
+        ".bat",
+        ".cjs",
+        ".cmd",
+        ".js",
+        ".lua",
+        ".mjs",
+        ".php",
+        ".pl",
+        ".ps1",
+        ".py",
+        ".rb",
+        ".sh",
+        ".ts",
+    ]  # what a repository holds
+)
+
+
+class Surroundings(NamedTuple):
+    """The workspace and the environment variables of a run.
+
+    `hashes` are those of profiles, by their identity, where files cannot change meanwhile.
+    """
+
+    root: Path
+    environ: Mapping[str, str]
+    hashes: dict[int, agent_files.Hashes] | None = None
+
+
+def record(member: Member, redactor: Redactor) -> dict[str, Any]:
+    """Return the line of an agent; no secret is in it."""
+    profile = member.profile
+    line: dict[str, Any] = {
+        "type": AGENT,
+        AGENT: member.id,
+        ROLE_PROMPT: redactor.text(member.role_prompt),
+    }
+    line[ADAPTER] = redactor.value(dict(profile.adapter))
+    for name in ("response", "context"):
+        line[name] = dict(getattr(profile, name))
+    names = ("skills", "aliases", "timeout_s", "on_failure", "retries", "may_mention", "watch")
+    for name in names:
+        value = getattr(profile, name)
+        if value not in (None, []):
+            line[name] = value
+    return line
+
+
+def record_called(
+    member: Member, redactor: Redactor, surroundings: Surroundings
+) -> dict[str, dict[str, str]]:
+    """Return what is recorded of an agent that is called, beside its line.
+
+    `files` and `watched` are hashes of its files (`agent_files`), `filled` are the texts of its
+    adapter that environment variables fill, by place.
+    """
+    profile = member.profile
+    known = surroundings.hashes
+    hashes = known.get(id(profile)) if known is not None else None
+    if hashes is None:
+        hashes = agent_files.hash_files(profile, surroundings.root)
+        if known is not None:
+            known[id(profile)] = hashes
+    filled: dict[str, str] = {}
+    if profile.may_hold_secrets:
+        filled = agents.collect_public_values(profile.adapter, surroundings.environ, redactor.text)
+    return {"filled": filled, **hashes._asdict()}
+
+
+def record_workspace(
+    ignore: Sequence[str],
+    models: Mapping[str, ModelFacts],
+    memory: WorkspaceMemory,
+    redactor: Redactor,
+) -> dict[str, Any]:
+    """Return the settings of `arena.yaml`, and `ignore`, that shape what agents are shown."""
+    embedding = memory.embedding
+    known = {
+        "summarizer": memory.summarizer,
+        "extractor": memory.extractor,
+        "embedding": embedding
+        and {name: getattr(embedding, name) for name in ("base_url", "model", "package")},
+    }
+    settings = {
+        "ignore": list(ignore),
+        "models": {name: one.model_dump(exclude_none=True) for name, one in models.items()},
+        "memory": {name: value for name, value in known.items() if value},
+    }
+    return dict(redactor.value({name: value for name, value in settings.items() if value}))
+
+
+def mark_varying(
+    first: Mapping[str, Mapping[str, str]],
+    last: Mapping[str, Mapping[str, str]],
+    recorded: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what `record_called` gave at the first call and in the end as keys of a line.
+
+    A file that changed meanwhile is one that agents write. It has no hash, nor has one that had
+    none in the recording.
+    """
+    keys: dict[str, Any] = {"filled": first["filled"]}
+    for key in FILES:
+        before, after = first[key], last[key]
+        known = recorded.get(key, {})
+        keys[key] = {
+            name: after.get(name, "")
+            if before.get(name) == after.get(name) and known.get(name) != ""
+            else ""
+            for name in sorted({*before, *after})
+        }
+    return {key: value for key, value in keys.items() if value}
+
+
+def differences(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    rules: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
+    *,
+    called: bool,
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield where two such lines differ: the place, and both values; None for nothing.
+
+    How an agent is called matters only where it is `called`. `rules` are the team's, then and now.
+    """
+    for name in _RELEVANT:
+        yield from within(name, before.get(name), after.get(name))
+    if not called:
+        return
+    for name in _WHERE_CALLED:
+        was, now = before.get(name), after.get(name)
+        if was == now:
+            continue
+        if name == ADAPTER:
+            yield from _adapter_differences(before, after)
+        elif name not in _RULES or _in_force(name, was, rules[0]) != _in_force(name, now, rules[1]):
+            yield from within(name, was, now)
+    if before.get(ADAPTER) == after.get(ADAPTER):
+        yield from _filled_differences(before, after)
+    yield from _file_differences(before, after)
+
+
+def _in_force(name: str, value: Any, rules: Mapping[str, Any]) -> Any:
+    return rules.get(_RULES[name]) if value is None else value
+
+
+def within(place: str, before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield where two values differ, as deep as they are alike."""
+    if before == after:
+        return
+    if place in _SETS and isinstance(before, list) and isinstance(after, list):
+        yield from _set_differences(place, before, after)
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys([*before, *after]):
+            yield from within(f"{place}.{key}", before.get(key), after.get(key))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from within(f"{place}[{index}]", one, other)
+    else:
+        yield place, before, after
+
+
+def _set_differences(
+    place: str, before: Sequence[Any], after: Sequence[Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the one entry of a set that is another one, else both sets where they differ."""
+    gone = [entry for entry in before if entry not in after]
+    new = [entry for entry in after if entry not in before]
+    if len(gone) == len(new) == 1:
+        yield f"{place}[{before.index(gone[0])}]", gone[0], new[0]
+    elif gone or new:
+        yield place, before, after
+
+
+def _adapter_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield where the settings of an adapter differ, defaults and variables filled in."""
+    was, now = _with_filled(before, after), _with_filled(after, before)
+    shape = _shape(was) if was.get("type") == now.get("type") else None
+    checked = (_checked(was, shape), _checked(now, shape))
+    for key in dict.fromkeys([*was, *now]):
+        if was.get(key) == now.get(key) or _is_default(key, (was, now), shape, checked):
+            continue
+        yield from within(f"{ADAPTER}.{key}", was.get(key), now.get(key))
+
+
+def _with_filled(line: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the adapter's settings with what variables filled.
+
+    The placeholder is left where the other line has the same one, and its variable was not set.
+    """
+    own, others = (dict(templates.iter_texts(one.get(ADAPTER) or {})) for one in (line, other))
+    unknown = {".".join(map(str, loc)) for loc, text in own.items() if others.get(loc) == text} - {
+        *other.get("filled", {})
+    }
+    filled = {place: text for place, text in line.get("filled", {}).items() if place not in unknown}
+
+    def fill(value: Any, place: str) -> Any:
+        if isinstance(value, Mapping):
+            return {key: fill(item, f"{place}.{key}") for key, item in value.items()}
+        if isinstance(value, list):
+            return [fill(item, f"{place}.{index}") for index, item in enumerate(value)]
+        return filled.get(place.removeprefix("."), value)
+
+    settings: dict[str, Any] = fill(line.get(ADAPTER) or {}, "")
+    return settings
+
+
+def _shape(settings: Mapping[str, Any]) -> type[BaseModel] | None:
+    return base.settings_type(str(settings.get("type")))
+
+
+def _checked(settings: Mapping[str, Any], shape: type[BaseModel] | None) -> BaseModel | None:
+    try:
+        return shape.model_validate(settings) if shape else None
+    except ValidationError:
+        return None
+
+
+def _is_default(
+    key: str,
+    both: tuple[Mapping[str, Any], Mapping[str, Any]],
+    shape: type[BaseModel] | None,
+    checked: tuple[BaseModel | None, BaseModel | None],
+) -> bool:
+    """Return whether a key means the same on both sides, one of which may leave it out."""
+    if shape is None or key not in shape.model_fields:
+        return False
+    if checked[0] is not None and checked[1] is not None:
+        return bool(getattr(checked[0], key) == getattr(checked[1], key))
+    default = shape.model_fields[key].get_default(call_default_factory=True)
+    return bool(both[0].get(key, default) == both[1].get(key, default))
+
+
+def _filled_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the texts that variables fill otherwise; one that is not set now is not known."""
+    was, now = before.get("filled", {}), after.get("filled", {})
+    for place in was:
+        if place in now and was[place] != now[place]:
+            yield f"{ADAPTER}.{place}", was[place], now[place]
+
+
+def _file_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the files that are not as they were.
+
+    Of those that the adapter names, a script that is gone is one; any other may be built, or
+    written by the agent, and is not known where it is not there. A watched one is always there.
+    """
+    if "files" not in after:  # the agent is not called any more
+        return
+    was, now = before.get("files", {}), after["files"]
+    for name, digest in was.items():
+        is_gone = name not in now and before[ADAPTER] == after[ADAPTER]
+        is_known = name in now or (is_gone and PurePosixPath(name).suffix.lower() in _SCRIPTS)
+        if digest and is_known and digest != now.get(name):
+            yield f"{FILE}{name}", _short(digest), _short(now.get(name))
+    if before.get("watch") == after.get("watch"):
+        was, now = before.get("watched", {}), after["watched"]
+        for name in sorted({*was, *now} - {*before.get("files", {})}):
+            if was.get(name) != "" and was.get(name) != now.get(name):
+                yield f"{FILE}{name}", _short(was.get(name)), _short(now.get(name))
+
+
+def _short(digest: str | None) -> str | None:
+    return None if digest is None else f"sha256 {digest[:12]}"
+
+
+_OF_WORKSPACE = ("models", "memory")
+
+
+def locate(drift: Drift, scenario: Scenario) -> str:
+    """Return `file:line` of the setting, prompt or rubric that changed; empty where none is known.
+
+    Of a key that was taken out it is the nearest that is still there.
+    """
+    field, agent = drift.field, drift.agent
+    if field.startswith(FILE):
+        return field.removeprefix(FILE)
+    if field == "rubric":
+        return _rubric(drift, scenario)
+    if agent is not None:
+        of_profile = drift.kind == "settings" or (drift.kind, field) == (
+            "input",
+            ROLE_PROMPT,
+        )
+        return _profile(drift, agent, scenario) if of_profile else ""
+    loc = _loc(field)
+    parts: Sequence[Fragment] = ()
+    if drift.kind == "settings" and loc[0] == "config":
+        parts, loc = _rules(scenario), loc[1:]
+    elif drift.kind == "settings" and loc[0] == "ignore":
+        parts = scenario.parts
+    elif drift.kind == "settings" and loc[0] in _OF_WORKSPACE:
+        parts = [Fragment(scenario.workspace.document)]
+    return _shown(parts, loc)
+
+
+def _loc(field: str) -> Loc:
+    """Return the place that a field names: `ignore[0]` and `adapter.args.1` too."""
+    first, _, rest = field.partition(".")
+    if first == "models":  # a model's name may have dots
+        name, _, key = rest.rpartition(".")
+        return (first, name, key)
+    parts = re.split(r"[.\[]", field.replace("]", ""))
+    return tuple(int(part) if part.isdigit() else part for part in parts)
+
+
+def _first_line(drift: Drift) -> int:
+    """Return the number of the first line in which two texts differ."""
+    both = zip(drift.before.splitlines(), drift.after.splitlines(), strict=False)
+    equal = itertools.takewhile(lambda pair: pair[0] == pair[1], both)
+    return min(len([*equal]) + 1, max(drift.after.count("\n") + 1, 1))
+
+
+def _profile(drift: Drift, agent: str, scenario: Scenario) -> str:
+    loc = _loc(drift.field)
+    loaded = scenario.profiles.get(agent)
+    if loaded is None:
+        return ""
+    parts = loaded.source.fragments
+    prompt = loaded.source.data.get(ROLE_PROMPT)
+    if loc == (ROLE_PROMPT,) and isinstance(prompt, dict):
+        return f"{prompt.get('file', '')}:{_first_line(drift)}"
+    if loc[0] == ADAPTER and len(loc) > 1:
+        kind = str(loaded.profile.adapter.get("type"))
+        common = Fragment(scenario.workspace.document, ("defaults", kind))
+        below = [Fragment(part.document, (*part.loc, ADAPTER)) for part in parts]
+        held = [part for part in (*below, common) if part.holds(loc[1:2])]
+        if held:
+            return _shown(held, loc[1:])
+    return _shown(parts, loc)
+
+
+def _rules(scenario: Scenario) -> list[Fragment]:
+    """Return the parts that set rules of the team, the nearest first."""
+    own = [Fragment(part.document, (*part.loc, "config")) for part in scenario.parts]
+    name = scenario.team.name
+    draft = scenario.workspace.drafts.get(normalize_id(name)) if name else None
+    shared = (
+        draft.rules if draft else [Fragment(scenario.workspace.document, ("defaults", "config"))]
+    )
+    held = [part for part in (*own, *reversed(shared)) if part.holds(())]
+    if held:
+        return held
+    return [draft.fragment] if draft else list(scenario.parts)
+
+
+def _shown(parts: Sequence[Fragment], loc: Loc) -> str:
+    """Return the place of the nearest part that holds `loc`, or as much of it as any does."""
+    if not parts:
+        return ""
+    part = find_holder(parts, loc)
+    document = part.document
+    return f"{document.name}:{document.line((*part.loc, *loc))}"
+
+
+def _rubric(drift: Drift, scenario: Scenario) -> str:
+    """Return the place of a judge's rubric that was not asked before."""
+    for loc in _new_rubrics(drift, scenario):
+        return "{}:{}".format(*scenario.place(loc))
+    return ""
+
+
+def _new_rubrics(drift: Drift, scenario: Scenario) -> Iterator[Loc]:
+    before, after = (" ".join(text.split()) for text in (drift.before, drift.after))
+    for loc, text in templates.iter_texts(scenario.data):
+        plain = " ".join(text.split())
+        if {"judge", "rubric"} & {*loc} and plain in after and plain not in before:
+            yield loc

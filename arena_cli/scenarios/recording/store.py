@@ -1,0 +1,416 @@
+"""The recordings of a run: which scenario is played from which, and what is written in the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from arena_cli.errors import DiskRefused, Fault, FileFaults
+from arena_cli.scenarios import select
+from arena_cli.scenarios.expect import snapshots
+from arena_cli.scenarios.model import Scenario
+from arena_cli.scenarios.recording import file as file_module
+from arena_cli.scenarios.recording import steps
+from arena_cli.scenarios.recording.agent_files import Hashes
+from arena_cli.scenarios.recording.guard import Guard
+from arena_cli.scenarios.recording.model import CaseRecord, Recording
+from arena_cli.scenarios.recording.recorder import FAILURE, Call, Ignoring, Tape
+from arena_cli.scenarios.result import Drift, Mode
+from arena_cli.scenarios.select import FIXTURES, Selected
+from arena_cli.scenarios.variables import Reader
+from arena_cli.util.user_pattern import PatternTimeout, UserPattern
+
+Wanted = Literal["live", "replay", "record", "missing", "update"]
+"""What is asked for a run: agents called, recordings replayed, all made anew, only what is missing
+in them made, what drifted taken over.
+"""
+
+WhatOfDrift = Literal["fail", "warn", "ignore"]
+
+SCRIPTED = "scripted"
+
+
+@dataclass
+class _Volume:
+    """One file: what it held (None: nothing that counts) and its bytes then, the cases that were
+    made anew, and how many of its scenarios are still to be played.
+    """
+
+    path: Path
+    shown: str
+    content: bytes | None = None
+    before: Recording | None = None
+    changed: dict[str | None, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    left: int = 0
+
+
+class Shelf:
+    """The recordings that a run of these scenarios needs, read before it begins.
+
+    `hashes` are those of agents' files, by profile (`settings.Surroundings`).
+    `drift` says what drift is: a failure, told, or nothing. `wanted` None: replayed where `in_ci`
+    and there is a recording, else live. `faults` are those of scenarios that cannot be played, by
+    the path of their file; they are raised unless it is `lenient`.
+    """
+
+    def __init__(
+        self,
+        scenarios: Iterable[Scenario],
+        wanted: Wanted | None,
+        *,
+        in_ci: bool = False,
+        drift: WhatOfDrift = "fail",
+        sync: bool = False,
+        lenient: bool = False,
+    ) -> None:
+        """Read them; with `sync` what is written is on the disk.
+
+        Raises FileFaults with every fault of all of them, UsageError; `lenient`: the faults of
+        recordings are in `faults`, by their scenarios' files.
+        """
+        self._sync = sync
+        self.faults: dict[Path, list[Fault]] = {}
+        self.drift = drift
+        self._wanted = wanted
+        self._in_ci = in_ci
+        self._volumes: dict[Path, _Volume] = {}
+        self._told: set[Path] = set()
+        self.hashes: dict[int, Hashes] = {}
+        scenarios = list(scenarios)
+        for path, found in _by_file(scenarios).items():
+            recording = file_module.path_of(path)
+            volume = self._volumes[path] = _Volume(recording, _shown(recording, found[0]))
+            volume.left = sum(one.skip is None for one in found)
+            volume.content = file_module.content_of(recording)
+            try:
+                volume.before = self._read(found, recording, volume.shown)
+            except FileFaults as error:
+                self.faults[path] = list(error.faults)
+            except PatternTimeout as error:  # where its title does not tell whose recording it is
+                self.faults[path] = [Fault(volume.shown, 1, "", error.what, error.mend)]
+        if wanted == "replay" and not self.faults:
+            for path, fault in self._unrecorded(scenarios):
+                self.faults.setdefault(path, []).append(fault)
+        if self.faults and not lenient:
+            raise FileFaults([fault for faults in self.faults.values() for fault in faults])
+        if wanted in ("record", "missing"):
+            for volume in self._volumes.values():
+                file_module.check_writable(volume.path, volume.shown)
+
+    def _read(self, scenarios: Sequence[Scenario], path: Path, shown: str) -> Recording | None:
+        """The recording of these, which are all of its file that were selected."""
+        if self._wanted == "live" or (self._wanted is None and not self._in_ci):
+            return None
+        if not file_module.is_there(path):
+            return None
+        first = scenarios[0]
+        try:
+            found = file_module.read(path, shown, strict=self._wanted != "update")
+        except FileFaults:
+            if self._wanted == "record" and len(scenarios) == len(first.cases):
+                return None  # it is written anew as a whole
+            raise
+        title = first.file.scenario
+        if (
+            found.scenario != title
+            and self._wanted not in ("record", "update")
+            and not steps.has_common_step(found, scenarios)
+        ):
+            what = f"is the recording of `{found.scenario}`, not of `{title}` ({first.shown})"
+            name = select.run_name(first.shown)
+            mend = f"no step sends what was recorded; record it: `arena run --record {name}`"
+            raise FileFaults([Fault(shown, 1, "", what, mend)])
+        return found
+
+    def _unrecorded(self, scenarios: Iterable[Scenario]) -> Iterable[tuple[Path, Fault]]:
+        """Whoever has no recording cannot be replayed; a script needs none."""
+        for scenario in scenarios:
+            volume = self._volume(scenario)
+            if volume.before is None and scenario.skip is None and not _is_scripted(scenario):
+                mend = f"record it: `arena run --record {select.run_name(scenario.shown)}`"
+                _, line = scenario.place(("scenario",))
+                what = f"has no recording: {volume.shown}"
+                yield scenario.path, Fault(scenario.shown, line, "", what, mend)
+
+    @property
+    def updates(self) -> bool:
+        """Whether snapshots are taken as they come: where they are accepted, or all is anew."""
+        return self._wanted in ("update", "record")
+
+    def mode_of(self, scenario: Scenario) -> Mode:
+        """How a scenario is played."""
+        before = self._volume(scenario).before
+        is_new = before is None or _case(scenario) not in before.cases
+        if self._wanted == "record" or (self._wanted == "missing" and is_new):
+            return "record"
+        if before is None:
+            return "live"
+        return "update" if self._wanted == "update" else "replay"
+
+    def before(self, scenario: Scenario) -> CaseRecord | None:
+        """Return what was recorded of a scenario, where that counts."""
+        before = self._volume(scenario).before
+        return before.cases.get(_case(scenario)) if before else None
+
+    def calls_agents(self, scenario: Scenario) -> bool:
+        """Return whether agents may be called for real while it is played."""
+        return self._wanted == "missing" or self.mode_of(scenario) in ("live", "record")
+
+    def leaves_alone(self, scenario: Scenario) -> bool:
+        """Return whether neither drift nor a new recording tells of cases that are gone."""
+        if self._wanted in ("record", "missing", "update"):
+            return False
+        return self._volume(scenario).before is None or self.drift == "ignore"
+
+    def guard_of(self, scenario: Scenario) -> Guard | None:
+        """Return what keeps live agents from being called; None where they may be."""
+        if not self._in_ci or self._wanted is not None or self._volume(scenario).before is not None:
+            return None
+        name = select.run_name(scenario.shown)
+        allowed = f"allow live calls: `arena run --live {name}`"
+        return Guard(f"record it: `arena run --record {name}`; or {allowed}")
+
+    def path_of(self, scenario: Scenario) -> str:
+        """The path of its recording as the user is shown it."""
+        return self._volume(scenario).shown
+
+    def tape_of(self, scenario: Scenario) -> Tape | None:
+        """What stands around its agents; None where they are called, and nothing is kept."""
+        mode = self.mode_of(scenario)
+        if mode == "live":
+            return None
+        recorded = None
+        before = self._volume(scenario).before
+        if mode != "record" and before is not None:
+            recorded = before.cases.get(_case(scenario)) or CaseRecord(_case(scenario))
+            ignoring = Ignoring(_ignored(scenario))
+            with contextlib.suppress(PatternTimeout):  # playing it meets the pattern too
+                recorded = steps.renumber(recorded, scenario, ignoring)
+        return Tape(
+            recorded,
+            live=mode == "record" or self._wanted == "missing",
+            ignore=_ignored(scenario),
+            mend=(
+                f"record it: `arena run --record {select.run_name(scenario.shown)}`"
+                if self.drift == "ignore"
+                else "what drifted tells how to record it"
+            ),
+        )
+
+    def drift_of_cases(self, scenario: Scenario) -> list[Drift]:
+        """That a case is not in its recording, and, told once, which recorded ones are gone."""
+        path = scenario.path
+        before = self._volume(scenario).before
+        if before is None or self._wanted == "record":
+            return []
+        case = _case(scenario)
+        found = []
+        if case not in before.cases and self._wanted != "missing":
+            found.append(Drift(kind="miss", field="case", after=case or "without cases"))
+        if path in self._told:
+            return found
+        self._told.add(path)
+        known = scenario.cases
+        return found + [
+            Drift(
+                kind="left_over", field="case", before=case or "without cases", calls=len(one.calls)
+            )
+            for case, one in before.cases.items()
+            if case not in known
+        ]
+
+    def played(self, scenario: Scenario, lines: Sequence[Mapping[str, Any]] | None) -> bool:
+        """A scenario is over; `lines` are its case anew, None where it stays as it was.
+
+        Whether its file is written anew, now or once all its cases are over. Raises DiskRefused.
+        """
+        volume = self._volume(scenario)
+        volume.left -= 1
+        anew = False
+        if lines is not None:
+            case = _case(scenario)
+            before = volume.before.cases.get(case) if volume.before else None
+            is_edited = volume.before is not None and volume.before.is_edited
+            anew = before is None or is_edited or file_module.lines_of(before) != list(lines)
+            volume.changed[case] = lines
+        if volume.left <= 0:
+            self._write(scenario)
+        return anew
+
+    def close(self, scenarios: Iterable[Scenario]) -> None:
+        """Write what was made anew, also of files whose cases are not all over.
+
+        Raises DiskRefused.
+        """
+        for scenario in scenarios:
+            self._write(scenario)
+
+    def _write(self, scenario: Scenario) -> None:
+        """Write the cases that were made anew beside those that the file holds by now."""
+        volume = self._volume(scenario)
+        if not volume.changed:
+            return
+        try:
+            with file_module.lock(scenario.root):
+                self._merge(scenario, volume)
+        except OSError as error:
+            what = f"{volume.shown}: could not write: {error.strerror or error}"
+            raise DiskRefused(what) from error
+        finally:
+            volume.changed.clear()  # what is refused once is told once
+
+    def _merge(self, scenario: Scenario, volume: _Volume) -> None:
+        before = volume.before.cases if volume.before else {}
+        if (
+            file_module.content_of(volume.path) != volume.content
+        ):  # another arena wrote it meanwhile
+            try:
+                before = file_module.read(volume.path, volume.shown).cases
+            except FileFaults as error:
+                raise DiskRefused(f"it was changed meanwhile: {error}") from error
+        kept = {case: file_module.lines_of(one) for case, one in before.items()}
+        whole: dict[str | None, Sequence[Mapping[str, Any]]] = {**kept, **volume.changed}
+        # What the file has no case for any more goes when that is taken over.
+        gone = [one for one in before if self._wanted == "missing" and one not in scenario.cases]
+        lines = [whole[case] for case in (*scenario.cases, *gone) if case in whole]
+        file_module.write(
+            volume.path, file_module.written(scenario.file.scenario, lines), sync=self._sync
+        )
+
+    def _volume(self, scenario: Scenario) -> _Volume:
+        return self._volumes[scenario.path]
+
+
+def _by_file(scenarios: Iterable[Scenario]) -> dict[Path, list[Scenario]]:
+    found: dict[Path, list[Scenario]] = {}
+    for scenario in scenarios:
+        found.setdefault(scenario.path, []).append(scenario)
+    return found
+
+
+def _ignored(scenario: Scenario) -> list[UserPattern]:
+    """Return the patterns of `ignore`, each with its file and line."""
+    patterns = []
+    for index, entry in enumerate(scenario.file.ignore):
+        file, line = scenario.place(("ignore", index, "regex"))
+        patterns.append(UserPattern(entry.regex, where=f"{file}:{line}: ignore"))
+    return patterns
+
+
+def _case(scenario: Scenario) -> str | None:
+    return scenario.case.id if scenario.case else None
+
+
+def _shown(path: Path, scenario: Scenario) -> str:
+    inside = path.is_relative_to(scenario.root)
+    return (path.relative_to(scenario.root) if inside else path).as_posix()
+
+
+def _is_scripted(scenario: Scenario) -> bool:
+    everyone = [*scenario.team.members, *scenario.judges.values()]
+    return all(one.profile.adapter.get("type") == SCRIPTED for one in everyone)
+
+
+def of_calls(calls: Iterable[Call], *, but_replies: bool = False) -> set[str]:
+    """Return the agents that failed; of several attempts the last one counts.
+
+    With `but_replies` only those that failed at work for the team's memory.
+    """
+    last: dict[object, Call] = {}
+    for call in calls:
+        if call.reply is not None:
+            last[call.session, call.reply] = call
+        elif not call.is_judge:  # a judge that failed is a check that gave no verdict
+            last[call.session, call.key, call.input_hash] = call
+    return {
+        call.key.agent
+        for call in last.values()
+        if FAILURE in call.came and (call.reply is None or not but_replies)
+    }
+
+
+def of_case(case: CaseRecord) -> set[str]:
+    """Return the agents that failed when a case was recorded."""
+    # An attempt that another one followed has its number.
+    return {line["agent"] for line in case.lines if FAILURE in line and "attempt" not in line}
+
+
+_SUFFIXES = (file_module.SUFFIX, snapshots.SUFFIX)
+_CASE = b'{"type":"case"'
+
+
+def orphan_files(selected: Selected, root: Path) -> Iterator[Fault]:
+    """Yield a warning for each recording, or file of snapshots, without a scenario's file.
+
+    Only folders that were selected as a whole are searched.
+    """
+    owned = {
+        _normal(path_of(path))
+        for path in selected.paths
+        for path_of in (file_module.path_of, snapshots.path_of)
+    }
+    reader = Reader(root)
+    for folder in sorted(_recording_folders(selected)):
+        for path in sorted(folder.iterdir()):
+            if path.name[0] == "." or not path.name.endswith(_SUFFIXES) or not path.is_file():
+                continue
+            if _normal(path) not in owned:
+                stem = path.name.removesuffix(snapshots.SUFFIX).removesuffix(file_module.SUFFIX)
+                what = f"belongs to no scenario: there is no `{stem}.yaml` in {folder.parent.name}/"
+                hint = "delete it, or name it as its scenario's file is named now"
+                yield Fault(reader.shown(path), 0, "", what, hint)
+
+
+def orphan_cases(scenarios: Iterable[Scenario], shelf: Shelf) -> Iterator[Fault]:
+    """Yield a warning for each recorded case that its scenario does not have.
+
+    Where a recording is replayed these are drift, and where it is made anew they go.
+    """
+    by_path = {scenario.path: scenario for scenario in scenarios}
+    for path, scenario in by_path.items():
+        if not shelf.leaves_alone(scenario):
+            continue
+        for line, case in _cases(file_module.path_of(path)):
+            if case not in scenario.cases:
+                name = f"the case `{case}`" if case else "a scenario without cases"
+                what = f"{name} belongs to no scenario: {scenario.shown} does not have it"
+                stem = path.stem
+                hint = f"`arena run --update {stem}` takes it out"
+                yield Fault(shelf.path_of(scenario), line, "", what, hint)
+
+
+def _recording_folders(selected: Selected) -> set[Path]:
+    found = {
+        path.parent / file_module.FOLDER for path in selected.paths if path not in selected.named
+    }
+    for top in selected.folders:
+        for place, folders, _ in os.walk(top):
+            folders[:] = [name for name in folders if name != FIXTURES]
+            if file_module.FOLDER in folders:
+                found.add(Path(place, file_module.FOLDER).resolve())
+    return {folder for folder in found if folder.is_dir()}
+
+
+def _cases(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield line and id of each case in a recording, as far as it can be read."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return
+    for number, line in enumerate(lines, 1):
+        if not line.startswith(_CASE):
+            continue
+        try:
+            yield number, json.loads(line).get("case")
+        except ValueError:
+            continue
+
+
+def _normal(path: Path) -> str:
+    return unicodedata.normalize("NFC", path.as_posix())

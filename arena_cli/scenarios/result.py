@@ -1,0 +1,360 @@
+"""What came of a run: one document, from the whole run down to each expectation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from pydantic import Field, computed_field
+
+from arena_cli import errors
+from arena_cli.errors import Fault
+from arena_cli.protocol import Shape, Usage
+from arena_cli.transcript.events import SessionEvent
+
+Status = Literal["passed", "failed", "error", "warned"]
+StepStatus = Literal["passed", "failed", "error", "not_run"]
+ScenarioStatus = Literal["passed", "failed", "error", "interrupted", "skipped", "xfailed"]
+
+Mode = Literal["live", "replay", "record", "update"]
+"""Where a scenario's answers came from: its agents (`record`: kept), or its recording (`update`:
+what drifted is accepted). With `--record=missing` one that has a recording is `replay`, or `record`
+where agents were called for what was missing in it.
+"""
+
+DriftKind = Literal["input", "settings", "routing", "left_over", "miss"]
+
+DRIFTED = "it drifted: take that over first, with --update"
+DRIFTED_AND_NEW = (
+    "it drifted, and agents were called for what is new: record all of it with --record"
+)
+"""Why a recording was not added to; an update calls no agent, so it keeps no new answer."""
+
+WRONG: frozenset[str] = frozenset({"failed", "error", "interrupted"})
+"""What makes a scenario, a step or a check one that is looked at."""
+
+
+_SHARED = frozenset({"input", "settings"})
+"""What may be one text for several agents: a message, a prompt that one extends."""
+
+
+class CheckResult(Shape):
+    """One expectation. `field` is its place below `expect` (`replies.architect[0].contains`).
+
+    `place` gives its file and line, which are looked up when they are asked for.
+
+    `expected` and `actual` may have several lines. `warned`: it did not hold, and need not.
+    `error`: the check itself crashed, or its judge gave no verdict; `actual` tells how. `judge` is
+    the agent that judged, where one did.
+    """
+
+    place: Callable[[], tuple[str, int]] = Field(exclude=True, repr=False)
+    field: str
+    status: Status
+    expected: str
+    actual: str
+    judge: str | None = None
+
+    @computed_field  # type: ignore[prop-decorator]  # as pydantic's documentation has it
+    @cached_property
+    def file(self) -> str:
+        return self.place()[0]
+
+    @computed_field  # type: ignore[prop-decorator]  # as above
+    @cached_property
+    def line(self) -> int:
+        return self.place()[1]
+
+
+class Failure(Shape):
+    """A call of an agent that failed, and that no expectation names. `turn` is the step's."""
+
+    agent: str
+    turn: int
+    status: str
+    error: str
+
+
+class Drift(Shape):
+    """How a replay differs from its recording, in one scenario.
+
+    `input`: an agent is shown something else; `settings`: its profile, or a rule of the team, is
+    not what it was; `routing`: somebody else is called, or a chain ends in another way;
+    `left_over`: a recorded call is not made any more; `miss`: a call that has no record, so that
+    its reply is an error.
+
+    `agent` is who is concerned, None for the team or the chain; `field` what differs
+    (`role_prompt`, `messages[3]`, `response.threshold`, `config.max_responders`, `must`), `before`
+    and `after` its text there. `step` counts from 1, `turn` within the step's chain; None where it
+    is in no step, or in all. `calls` is how many calls of this scenario it touches. `follows`: it
+    follows from another one of this scenario. `changed` is `file:line` of what changed, empty where
+    that is the step itself, or is not known. `is_followed`: a step that is recorded comes after
+    this `miss`, so `--record=missing` cannot add it.
+    """
+
+    kind: DriftKind
+    agent: str | None = None
+    field: str
+    before: str = ""
+    after: str = ""
+    step: int | None = None
+    turn: int | None = None
+    calls: int = 0
+    follows: bool = False
+    changed: str = ""
+    is_followed: bool = False
+
+
+class Touched(Shape):
+    """A scenario that a cause of drift touches; `line` is that of the step, or of the title."""
+
+    scenario: str
+    file: str
+    line: int
+    step: int | None = None
+    turn: int | None = None
+    calls: int = 0
+
+
+class Cause(Shape):
+    """One cause of drift, told once for all scenarios that it touches. Fields as in `Drift`;
+    `agents` are all who are concerned, `changed` all places of what changed.
+    """
+
+    kind: DriftKind
+    agents: list[str] = []
+    field: str
+    before: str = ""
+    after: str = ""
+    changed: list[str] = []
+    touches: list[Touched]
+
+
+class FileProblem(Shape):
+    """A fault of a file, or something suspicious in it; `line` is 0 for the file as a whole."""
+
+    file: str
+    line: int
+    field: str = ""
+    what: str
+    hint: str = ""
+    text: str = Field(exclude=True, repr=False)
+
+    @classmethod
+    def of(cls, fault: Fault) -> FileProblem:
+        """Return a fault as a part of a result; `text` has all that is told of it."""
+        return cls(
+            file=fault.file,
+            line=fault.line,
+            field=fault.field,
+            what=fault.what,
+            hint=fault.mend,
+            text=str(fault),
+        )
+
+
+class StepResult(Shape):
+    """One step. `number` counts from 1; `events` are its part of the transcript.
+
+    `session` is the step's `session:` key. `error` is why arena could not play it. `usage` is what
+    its agents used, None where none was called.
+    """
+
+    number: int
+    kind: str = "send"
+    name: str = ""
+    place: Callable[[], tuple[str, int]] = Field(exclude=True, repr=False)
+    status: StepStatus
+    end: str = ""
+    session: str | None = None
+    checks: list[CheckResult] = []
+    failures: list[Failure] = []
+    error: str | None = None
+    usage: Usage | None = None
+    events: list[Any] = Field(default=[], exclude=True)
+
+    @computed_field  # type: ignore[prop-decorator]  # as above
+    @cached_property
+    def line(self) -> int:
+        return self.place()[1]
+
+
+class ScenarioResult(Shape):
+    """One scenario, or one case of it.
+
+    `checks` are those over all its steps. `sessions` are the names of those that were kept.
+    `reason` is that of its `skip` or `xfail`; `error` what arena itself could not do (write to the
+    disk). `seconds` are wall time. `mode` is None where it was not played; `recording` is the path
+    of its recording, where one was used or written, `written` whether it was written anew, and
+    `unkept` why it was not, where that was wanted, and `unkept_agents` who failed, where the
+    recording stays as it was because of that. `drift_fails`: it failed by its drift. `usage`
+    is what its agents used, `judges_usage` what its judges did. `faults` are those of its file, for
+    which it was not played.
+    """
+
+    scenario: str
+    case: str | None = None
+    file: str
+    tags: list[str] = []
+    status: ScenarioStatus
+    reason: str | None = None
+    seconds: float
+    steps: list[StepResult] = []
+    checks: list[CheckResult] = []
+    sessions: list[str] = []
+    error: str | None = None
+    faults: list[FileProblem] = []
+    mode: Mode | None = None
+    recording: str | None = None
+    written: bool = False
+    unkept: str = ""
+    unkept_agents: list[str] = []
+    drift: list[Drift] = []
+    drift_fails: bool = False
+    usage: Usage | None = None
+    judges_usage: Usage | None = None
+    place: Callable[[], tuple[str, int]] = Field(exclude=True, repr=False)
+    team: Any = Field(default=None, exclude=True)
+    opening: SessionEvent | None = Field(default=None, exclude=True)
+
+    @computed_field  # type: ignore[prop-decorator]  # as above
+    @cached_property
+    def line(self) -> int:
+        return self.place()[1]
+
+    @property
+    def title(self) -> str:
+        """The scenario's title, with the id of its case."""
+        return f"{self.scenario} [{self.case}]" if self.case else self.scenario
+
+    def line_of(self, step: int | None) -> int:
+        """The line of a step (from 1), or of the title."""
+        there = [one.line for one in self.steps if one.number == step]
+        return there[0] if there else self.line
+
+    def all_checks(self) -> list[CheckResult]:
+        """The checks of its steps, then those over all of them."""
+        return [*(check for step in self.steps for check in step.checks), *self.checks]
+
+
+class RunResult(Shape):
+    """All scenarios of a run, in the order of selection; counts and exit code.
+
+    `warned` counts checks that did not hold and need not, `judge_errors` judges that gave no
+    verdict, `drifted` the scenarios that are not as they were recorded, `modes` the scenarios by
+    mode. `warnings` are what is suspicious in files, and would be an error with `--strict`.
+    """
+
+    version: int = 1
+    exit_code: int
+    passed: int
+    failed: int
+    error: int
+    interrupted: int
+    skipped: int
+    xfailed: int
+    not_run: int
+    warned: int
+    judge_errors: int
+    drifted: int
+    seconds: float
+    modes: dict[Mode, int]
+    drift: list[Cause]
+    warnings: list[FileProblem] = []
+    scenarios: list[ScenarioResult]
+
+
+def causes(results: Iterable[ScenarioResult]) -> list[Cause]:
+    """What a run's drift comes from, one cause once, in the order in which they were met."""
+    found: dict[tuple[str, str | None, str, str, str], list[tuple[ScenarioResult, Drift]]] = {}
+    for one in results:
+        for drift in (drift for drift in one.drift if not drift.follows):
+            found.setdefault(_same_cause(drift), []).append((one, drift))
+    return [_cause(met) for met in found.values()]
+
+
+def _same_cause(drift: Drift) -> tuple[str, str | None, str, str, str]:
+    """What makes two one: the same text that differs, whoever has it."""
+    shared = drift.kind in _SHARED and drift.field != "mentioned_by"
+    field = drift.field.partition("[")[0] if shared else drift.field
+    return (drift.kind, None if shared else drift.agent, field, drift.before, drift.after)
+
+
+def _cause(met: Sequence[tuple[ScenarioResult, Drift]]) -> Cause:
+    first = met[0][1]
+    return Cause(
+        kind=first.kind,
+        agents=list(dict.fromkeys(drift.agent for _, drift in met if drift.agent)),
+        field=first.field,
+        before=first.before,
+        after=first.after,
+        changed=list(dict.fromkeys(drift.changed for _, drift in met if drift.changed)),
+        touches=[
+            Touched(
+                scenario=result.title,
+                file=result.file,
+                line=result.line_of(drift.step),
+                step=drift.step,
+                turn=drift.turn,
+                calls=drift.calls,
+            )
+            for result, drift in met
+        ],
+    )
+
+
+def unplayed(title: str, file: str, tags: Iterable[str], faults: Sequence[Fault]) -> ScenarioResult:
+    """Return the result of a scenario that its faults kept from being played: an error."""
+    first = min(faults, key=lambda fault: (fault.file != file, fault.line))
+    return ScenarioResult(
+        scenario=title,
+        file=file,
+        tags=list(tags),
+        status="error",
+        seconds=0,
+        error="\n".join(map(str, faults)),
+        faults=[FileProblem.of(fault) for fault in faults],
+        place=lambda: (file, first.line if first.file == file and first.line else 1),
+    )
+
+
+def of_run(
+    results: list[ScenarioResult],
+    *,
+    selected: int,
+    seconds: float,
+    interrupted: bool = False,
+    refused: bool = False,
+    warnings: Iterable[Fault] = (),
+) -> RunResult:
+    """The result of a run in which so many scenarios were selected.
+
+    `refused`: nothing was played, for the faults of its files.
+    """
+    statuses: tuple[ScenarioStatus, ...] = get_args(ScenarioStatus)
+    counts = Counter[str](dict.fromkeys(statuses, 0))
+    counts.update(one.status for one in results)
+    if interrupted or counts["interrupted"]:
+        exit_code = errors.EXIT_INTERRUPTED
+    elif refused:
+        exit_code = errors.EXIT_USAGE
+    elif counts["failed"]:
+        exit_code = errors.EXIT_NOT_HELD
+    else:
+        exit_code = errors.EXIT_FAILED if counts["error"] else 0
+    checks = [check for one in results for check in one.all_checks()]
+    return RunResult(
+        exit_code=exit_code,
+        not_run=selected - len(results),
+        warned=sum(check.status == "warned" for check in checks),
+        judge_errors=sum(check.judge is not None and check.status == "error" for check in checks),
+        drifted=sum(bool(one.drift) for one in results),
+        modes=dict(Counter(one.mode for one in results if one.mode)),
+        drift=causes(results),
+        warnings=[FileProblem.of(fault) for fault in warnings],
+        seconds=round(seconds, 3),
+        scenarios=results,
+        **counts,
+    )

@@ -1,0 +1,215 @@
+"""Which scenario files are meant, and which of their scenarios."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import unicodedata
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from arena_cli import errors
+from arena_cli.errors import UsageError
+from arena_cli.scenarios import variables
+from arena_cli.scenarios.variables import Reader
+from arena_cli.util import files as files_module
+from arena_cli.util.text import escape_line
+
+FOLDER = "scenarios"
+FIXTURES = "fixtures"
+SUFFIX = ".yaml"
+SUFFIXES = (SUFFIX, ".yml")
+"""In upper or lower case."""
+
+
+class Selected(NamedTuple):
+    """Scenario files in the order of selection; `named` are those that were named one by one.
+
+    `folders` are those that were searched. `outside` are links in them that lead out of the
+    workspace, and are not followed. `chosen` are files outside the workspace that the user named
+    there, not by a link in it.
+    """
+
+    paths: tuple[Path, ...]
+    named: frozenset[Path] = frozenset()
+    folders: tuple[Path, ...] = ()
+    outside: tuple[Path, ...] = ()
+    chosen: frozenset[Path] = frozenset()
+
+
+def select(root: Path, wanted: Sequence[str], start: Path, *, anywhere: bool = False) -> Selected:
+    """The scenario files that are meant: all of the workspace's, or those that are named.
+
+    Each of `wanted` is a file, a folder, or the name of a file in `scenarios/`; paths are relative
+    to `start`. Raises UsageError where one is not there, or where none is left.
+    """
+    if not wanted:
+        everywhere = everything(root, anywhere=anywhere)
+        if not everywhere.paths:
+            raise _nothing_in(str(root / FOLDER), everywhere.outside)
+        return everywhere
+    found: dict[Path, None] = {}
+    named: set[Path] = set()
+    chosen: set[Path] = set()
+    folders: list[Path] = []
+    outside: list[Path] = []
+    for name in wanted:
+        path = _meant(root, name, start)
+        if path == Path(start, name) and not _leads_through(path, root):
+            chosen |= _lying_in(path, root)
+        if path.is_dir():
+            paths, links = _inside(path, root, anywhere=anywhere)
+            if not paths:
+                raise _nothing_in(name, links)
+            found.update(dict.fromkeys(paths))
+            folders.append(path)
+            outside += links
+        else:
+            named.add(path.resolve())
+            found[path.resolve()] = None
+    return Selected(
+        tuple(found), frozenset(named), tuple(folders), tuple(outside), frozenset(chosen)
+    )
+
+
+def _leads_through(path: Path, root: Path) -> bool:
+    """Whether a path that a user named has a part that lies in the workspace."""
+    whole = Path(os.path.abspath(path))  # noqa: PTH100 - with its links as they are
+    return any(files_module.is_inside(one, root) for one in (*whole.parents, whole.resolve()))
+
+
+def run_name(shown: str) -> str:
+    """Return what `arena run` takes for a scenario file: below `scenarios/` its path there."""
+    inside = shown.removeprefix(f"{FOLDER}/")
+    return shlex.quote(escape_line(shown if inside == shown else stem(inside)))
+
+
+def _lying_in(path: Path, root: Path) -> set[Path]:
+    """A file, or the files below a folder that no link there leads out of it."""
+    if not path.is_dir():
+        return {path.resolve()}
+    return {one for one in _inside(path, root)[0] if files_module.is_inside(one, path)}
+
+
+def everything(root: Path, *, anywhere: bool = False) -> Selected:
+    """Every scenario of a workspace, with `anywhere` also where links lead; there may be none."""
+    paths, outside = _inside(root / FOLDER, root, anywhere=anywhere)
+    return Selected(tuple(paths), folders=(root / FOLDER,), outside=tuple(outside))
+
+
+def _nothing_in(where: str, outside: Sequence[Path]) -> UsageError:
+    hint = f"{outside[0]} leads out of the workspace; allow it: --allow-outside" if outside else ""
+    return UsageError(f"no scenario is selected: no *{SUFFIX} in {where}", hint)
+
+
+def only_parts(selected: Selected, root: Path) -> UsageError:
+    """What is said where every file is one that others include."""
+    shown = [Reader(root).shown(path) for path in selected.paths]
+    more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+    return UsageError(
+        f"no scenario is selected: only what others include, {', '.join(shown[:3])}{more}",
+        "name one that includes it; `arena run --list` shows all that can be played",
+    )
+
+
+def of_workspace(root: Path) -> list[Path]:
+    """Every scenario file of a workspace."""
+    return list(everything(root).paths)
+
+
+def _meant(root: Path, name: str, start: Path) -> Path:
+    inside = root / FOLDER
+    for path in (Path(start, name), inside / name, *(inside / (name + end) for end in SUFFIXES)):
+        if path.is_dir() or files_module.is_file_or_refused(path):
+            return path
+    by_stem = [path for path in of_workspace(root) if _nfc(path.stem) == _nfc(name)]
+    if len(by_stem) == 1:
+        return by_stem[0]
+    reader = Reader(root)
+    played = [path for path in of_workspace(root) if not variables.is_part(reader.document(path))]
+    known = [path.stem for path in played]
+    raise UsageError(f"there is no scenario `{name}`", errors.suggest_nearest(name, known))
+
+
+def _nfc(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
+
+
+def stem(path: str) -> str:
+    """Return the path of a scenario's file without its end."""
+    end = next((end for end in SUFFIXES if path.casefold().endswith(end)), "")
+    return path.removesuffix(path[len(path) - len(end) :]) if end else path
+
+
+def _inside(folder: Path, root: Path, *, anywhere: bool = False) -> tuple[list[Path], list[Path]]:
+    """Return the scenario files below a folder, sorted, and the links that lead out of `root`.
+
+    Files in `fixtures` are sent or read by scenarios. Links are followed, each folder once;
+    with `anywhere` out of `root` too.
+    """
+    found: set[Path] = set()
+    outside: list[Path] = []
+    seen = {folder.resolve()}
+    real_root = root.resolve()
+    is_inside = not anywhere and folder.resolve().is_relative_to(real_root)
+    for place, folders, files in os.walk(folder, followlinks=True):
+        kept = []
+        for name in sorted(folders):
+            target = Path(place, name).resolve()
+            if name == FIXTURES or target in seen or Path(place).resolve().is_relative_to(target):
+                continue
+            if is_inside and not target.is_relative_to(real_root):
+                outside.append(Path(place, name))
+                continue
+            seen.add(target)
+            kept.append(name)
+        folders[:] = kept
+        for name in files:
+            path = Path(place, name)
+            if not name.casefold().endswith(SUFFIXES) or not files_module.is_file_or_refused(path):
+                continue
+            if is_inside and not path.resolve().is_relative_to(real_root):
+                outside.append(path)
+            else:
+                found.add(path.resolve())
+    return sorted(found, key=lambda path: path.as_posix()), sorted(outside)
+
+
+def by_words(expression: str) -> Callable[[str], bool]:
+    """`-k`: whether a text has the words in it: `login and not slow or triage`, case-folded.
+
+    `and` binds nearer than `or`, `not` stands before a word. Raises UsageError.
+    """
+    choices = [
+        [_term(term, expression) for term in _parted(choice, "and")]
+        for choice in _parted(expression.casefold().split(), "or")
+    ]
+
+    def holds(text: str) -> bool:
+        folded = text.casefold()
+        return any(all((word in folded) is wanted for word, wanted in terms) for terms in choices)
+
+    return holds
+
+
+def _parted(words: Sequence[str], at: str) -> list[list[str]]:
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == at:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def _term(words: Sequence[str], expression: str) -> tuple[str, bool]:
+    negations = 0
+    while words[negations : negations + 1] == ["not"]:
+        negations += 1
+    rest = words[negations:]
+    if not rest or "not" in rest:
+        raise UsageError(
+            f"-k: cannot read {expression!r}", "write words with `and`, `or` and `not` between them"
+        )
+    return " ".join(rest), negations % 2 == 0

@@ -1,0 +1,309 @@
+"""`${vars.x}` and `${saved.x}` in a scenario's data; `$${` is a literal `${`.
+
+Vars are filled in when a file is read, what was saved when its step is played. Scripted replies
+have names of their own (`${message}`) and are filled once more by the scripted adapter, adapter
+settings from the environment (`${env:X}`): in profiles nothing but vars is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena_cli import errors
+from arena_cli.errors import Fault
+from arena_cli.util import files, templates
+from arena_cli.yamlio import loader
+from arena_cli.yamlio.document import Document
+from arena_cli.yamlio.nodes import Loc
+
+PROFILES = "profiles"
+
+# What a file is put together from; its texts are values, not templates.
+_AS_THEY_ARE = frozenset({"include", "vars", "cases"})
+_VARS = "vars."
+_SAVED = "saved."
+
+
+class NotSaved(Exception):
+    """Nothing was saved under that name, since its step was not played, or did not pass."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"nothing was saved as `{name}`")
+
+
+class Template(str):
+    """A text that waits for what is saved."""
+
+
+class Filled(NamedTuple):
+    """A document with its vars filled in, and what is wrong with them.
+
+    `unknown` are the texts in which one is wrong. `typed` are the places where a var that is no
+    text stands alone, so that it kept its type: a number may be meant as a text there.
+    """
+
+    document: Document
+    faults: Sequence[Fault] = ()
+    unknown: frozenset[str] = frozenset()
+    typed: frozenset[Loc] = frozenset()
+
+
+def with_vars(document: Document, values: Mapping[str, Any]) -> Filled:
+    """The document with its vars filled in."""
+    if not isinstance(document.data, dict) or not document.has_placeholders:
+        return Filled(document)
+    filler = _Vars(values, document)
+    data = {
+        key: value if key in _AS_THEY_ARE else filler.value(value, (key,))
+        for key, value in document.data.items()
+    }
+    filled = document.with_data(data)
+    return Filled(filled, filler.faults, frozenset(filler.unknown), frozenset(filler.typed))
+
+
+def as_texts(data: Any, places: Collection[Loc], loc: Loc = ()) -> Any:
+    """The data with the values at these places as texts."""
+    if loc in places:
+        return _as_text(data)
+    if isinstance(data, dict):
+        return {key: as_texts(value, places, (*loc, key)) for key, value in data.items()}
+    if isinstance(data, list):
+        return [as_texts(value, places, (*loc, index)) for index, value in enumerate(data)]
+    return data
+
+
+class _Vars:
+    def __init__(self, values: Mapping[str, Any], document: Document) -> None:
+        self.faults: list[Fault] = []
+        self.unknown: set[str] = set()
+        self.typed: set[Loc] = set()
+        self._values = values
+        self._document = document
+
+    def value(self, value: Any, loc: Loc) -> Any:
+        if isinstance(value, str):
+            return self._text(value, loc) if "${" in value else value
+        if isinstance(value, dict):
+            return {self._key(key, loc): self.value(value[key], (*loc, key)) for key in value}
+        if isinstance(value, list):
+            return [self.value(item, (*loc, index)) for index, item in enumerate(value)]
+        return value
+
+    def _key(self, key: str, loc: Loc) -> str:
+        if any(name.startswith(_VARS) for name in templates.list_placeholders(key)):
+            what, mend = f"nothing is filled into a key: `{key}`", "write the key itself"
+            self.faults.append(self._document.fault((*loc, key), what, mend))
+        return key
+
+    def _text(self, text: str, loc: Loc) -> Any:
+        wrong = len(self.faults)
+        filled = self._filled(text, loc, templates.list_placeholders(text))
+        if len(self.faults) > wrong:
+            self.unknown.add(str(filled))
+        return filled
+
+    def _filled(self, text: str, loc: Loc, names: list[str]) -> Any:
+        in_profiles = loc[0] == PROFILES
+        if len(names) == 1 and names[0].startswith(_VARS) and text == f"${{{names[0]}}}":
+            value = self._var(names[0], loc)
+            if not isinstance(value, str):
+                self.typed.add(loc)
+                return value
+            return templates.escape_template(value) if in_profiles else value
+        waits = not in_profiles and any(name.startswith(_SAVED) for name in names)
+        filled_again = in_profiles or waits
+
+        def value_of(name: str) -> str | None:
+            if name.startswith(_VARS):
+                value = _as_text(self._var(name, loc))
+                return templates.escape_template(value) if filled_again else value
+            if name.startswith(_SAVED) == in_profiles:
+                self._unknown(name, loc)
+            return None
+
+        result = templates.fill_template(text, value_of, literal="$${" if filled_again else "${")
+        return Template(result) if waits else result
+
+    def _var(self, name: str, loc: Loc) -> Any:
+        key = name.removeprefix(_VARS)
+        if key in self._values:
+            value = self._values[key]
+            if isinstance(value, str) and f"${{{_VARS}" in value:
+                what = f"`{name}` has another var in it, which is not filled in"
+                self.faults.append(self._document.fault(loc, what, "write its text out"))
+            return value
+        known = [f"{_VARS}{one}" for one in self._values]
+        mend = errors.suggest_nearest(name, known) if known else "set it under `vars:`"
+        self.faults.append(self._document.fault(loc, f"there is no `${{{name}}}`", mend))
+        return f"${{{name}}}"
+
+    def _unknown(self, name: str, loc: Loc) -> None:
+        if name.startswith(_SAVED):
+            what = f"`${{{name}}}` cannot stand in a profile: nothing is saved yet when it is read"
+            mend = "send it in a message: a scripted reply reads that as ${message}"
+        else:
+            what = f"unknown `${{{name}}}`"
+            mend = "there are ${vars.NAME} and ${saved.NAME}; a literal ${ is $${"
+        self.faults.append(self._document.fault(loc, what, mend))
+
+
+def saved_names(data: Any) -> Iterator[tuple[Loc, str]]:
+    """Each name of something saved that data waits for, and where."""
+    for loc, text in templates.iter_texts(data):
+        if isinstance(text, Template):
+            for name in templates.list_placeholders(text):
+                if name.startswith(_SAVED):
+                    yield loc, name.removeprefix(_SAVED)
+
+
+def with_saved(data: Any, saved: Mapping[str, str]) -> Any:
+    """The data with what was saved filled in: in a `regex`, as the text that it is.
+
+    Raises NotSaved.
+    """
+
+    def filled(text: str, loc: Loc) -> str:
+        if not isinstance(text, Template):
+            return text
+        in_regex = "regex" in loc[-1:]
+
+        def value_of(name: str) -> str:
+            name = name.removeprefix(_SAVED)
+            if name not in saved:
+                raise NotSaved(name)
+            return re.escape(saved[name]) if in_regex else saved[name]
+
+        return templates.fill_template(text, value_of)
+
+    return templates.map_texts(data, filled)
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+KEY = "include"
+
+
+class Reader:
+    """Reads the YAML files below `root`, each once.
+
+    Others are read only if they are among `chosen`, those that the user named, or `anywhere`.
+    """
+
+    def __init__(
+        self, root: Path, *, chosen: Collection[Path] = (), anywhere: bool = False
+    ) -> None:
+        self.root = root
+        self.anywhere = anywhere
+        self._chosen = chosen
+        self.included: set[Path] = set()
+        self._documents: dict[Path, Document] = {}
+
+    def document(self, path: Path) -> Document:
+        """One file by itself."""
+        known = self._documents.get(path)
+        if known is None:
+            known = self._documents[path] = self._load(path)
+        return known
+
+    def _load(self, path: Path) -> Document:
+        shown = self.shown(path)
+        is_inside = files.is_inside(path, self.root)
+        is_chosen = path in self._chosen or path in self.included
+        if not (is_inside or is_chosen or self.anywhere):
+            what = f"is a link that leads out of the workspace: {shown}"
+            return Document(
+                shown, None, (Fault(self._link_to(path), 0, "", what, files.OUTSIDE_HINT),)
+            )
+        return loader.load(path, shown, is_shown=is_inside or is_chosen)
+
+    def _link_to(self, path: Path) -> str:
+        """A link in the workspace that leads to a file outside, as the user is shown it."""
+        links = (one for one in self.root.glob("scenarios/**/*") if files.is_link(one))
+        return self.shown(next((one for one in links if Path(os.path.realpath(one)) == path), path))
+
+    def shown(self, path: Path) -> str:
+        """The path as the user is shown it."""
+        inside = path.is_relative_to(self.root)
+        return (path.relative_to(self.root) if inside else path).as_posix()
+
+    def chain(self, path: Path) -> tuple[list[Document], list[Fault]]:
+        """A file and all that it includes, the nearest first, and what is wrong with that."""
+        found: dict[Path, Document] = {}
+        faults: list[Fault] = []
+        self._follow(path, (), found, faults)
+        return list(found.values()), faults
+
+    def _follow(
+        self, path: Path, above: tuple[Path, ...], found: dict[Path, Document], faults: list[Fault]
+    ) -> None:
+        document = found[path] = self.document(path)
+        data = document.data
+        names = data.get(KEY, []) if isinstance(data, dict) else []
+        for index, name in enumerate(names if isinstance(names, list) else [names]):
+            if not isinstance(name, str):
+                continue  # its shape tells
+            loc = (KEY, index) if isinstance(names, list) else (KEY,)
+            try:
+                target = self.located(name, path, (*above, path)[0])
+            except files.OutsideError as error:
+                faults.append(document.fault(loc, error.what, error.mend))
+                continue
+            if target is None:
+                mend = f"paths start from {self.root}, or from the folder of this file"
+                faults.append(document.fault(loc, f"there is no file `{name}`", mend))
+            elif target in (*above, path):
+                circle = " → ".join(
+                    self.document(one).name for one in (*_from(target, (*above, path)), target)
+                )
+                faults.append(document.fault(loc, f"includes itself: {circle}", "take one out"))
+            elif target not in found:
+                self.included.add(target)
+                self._follow(target, (*above, path), found, faults)
+
+    def located(self, name: str, beside: Path, scenario: Path | None = None) -> Path | None:
+        """The file of that name: below the workspace, else in the folder of the file `beside`.
+
+        `scenario` is the file that is played, if that is another. Raises OutsideError.
+        """
+        folders = (self.root, beside.parent)
+        played = scenario or beside
+        return files.locate_file(
+            name, folders, root=self.root, scenario=played, anywhere=self.anywhere
+        )
+
+
+def _from(start: Path, paths: Sequence[Path]) -> Sequence[Path]:
+    return paths[paths.index(start) :]
+
+
+def is_part(document: Document) -> bool:
+    """Whether it has nothing to play, so that it can only be included."""
+    data = document.data
+    return isinstance(data, dict) and bool(data) and not {"scenario", "steps"} & set(data)
+
+
+def merged(nearest_first: Sequence[Document]) -> Any:
+    """The data of several documents as one: mappings are merged, the nearer one's values win."""
+    data: Any = None
+    for document in nearest_first:
+        data = _over(data, document.data)
+    return data
+
+
+def _over(own: Any, base: Any) -> Any:
+    if not isinstance(own, dict) or not isinstance(base, dict):
+        return base if own is None else own
+    result = dict(base)
+    for key, value in own.items():
+        result[key] = _over(value, base[key]) if key in base else value
+    return result

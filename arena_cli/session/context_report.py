@@ -1,0 +1,100 @@
+"""What an agent of a session would be shown now, and why just that."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import NamedTuple
+
+from arena_cli import errors
+from arena_cli.context import window as window_module
+from arena_cli.context.history import Memory
+from arena_cli.context.window import Built, Call, build, sizes
+from arena_cli.engine.state import Scene
+from arena_cli.errors import UsageError
+from arena_cli.session import preview, session
+from arena_cli.session.session import Place
+from arena_cli.session.store import Stored
+from arena_cli.transcript.events import Compacted
+from arena_cli.util.text import escape_line
+from arena_cli.workspace.models import Member, Team
+
+
+class Explained(NamedTuple):
+    """An input as it would be now; `of` is how many messages the session has.
+
+    `window` are the tokens that the agent takes, `reserved` of these for its answer, `usage_ratio`
+    how full it would be if all were shown that is not summarised. `factor` is what its model counts
+    over what is estimated: not yet in the tokens of the layers (`counted`).
+    """
+
+    member: Member
+    built: Built
+    memory: Memory
+    head_tokens: int
+    pinned_tokens: int
+    window: int
+    reserved: int
+    usage_ratio: float
+    factor: float
+    of: int
+    summary: Compacted | None
+
+    def counted(self, estimated: int) -> int:
+        """So many estimated tokens as the agent's model is supposed to count them."""
+        return round(estimated * self.factor)
+
+
+def of(place: Place, stored: Stored, team: Team, agent: str) -> Explained:
+    """What that agent would be shown if it were called about the last message of another.
+
+    Raises UsageError where the team has no such agent, or nothing was said yet.
+    """
+    member = team.member(agent)
+    if member is None:
+        known = [one.id for one in team.members]
+        raise UsageError(
+            f"nobody in this team has the id {escape_line(agent)!r}",
+            errors.suggest_nearest(agent, known),
+        )
+    with contextlib.closing(session.of(place, stored.folder, team)) as recollection:
+        scene = preview.scene_of(place, stored.folder, team, recollection, is_new=False)
+        return _explained(stored, member, scene)
+
+
+def _explained(stored: Stored, member: Member, scene: Scene) -> Explained:
+    agent = member.id
+    said = scene.history.after()
+    if not said:
+        raise UsageError(f"nothing was said in session {stored.name} yet")
+    fold, head, limits = scene.fold, scene.head(agent), scene.limits(agent)
+    others = (message for message in reversed(said) if message.author_id != agent)
+    last = next(others, said[-1])
+    memory = scene.memory(last.content)
+    built = build(
+        head,
+        scene.history,
+        Call(
+            session_id=stored.name,
+            turn_id=f"t{fold.turn + 1}",
+            turn=1,
+            call=fold.calls.get(agent, 0) + 1,
+            trigger=[last.id],
+            invocation="must_reply",
+        ),
+        memory,
+        limits,
+    )
+    _, reserved = sizes(member.profile.context, scene.windows.get(agent))
+    return Explained(
+        member=member,
+        built=built,
+        memory=memory,
+        head_tokens=head.tokens,
+        pinned_tokens=sum(scene.history.weight_of(one.message) for one in built.chosen.pinned),
+        window=scene.room(agent) + reserved,
+        reserved=reserved,
+        usage_ratio=window_module.usage_ratio(head, scene.history, memory, limits.factor),
+        factor=limits.factor,
+        of=fold.messages,
+        summary=fold.summary,
+    )

@@ -1,0 +1,479 @@
+"""What people do to notes, and the trail of it.
+
+A session's notes are acted on under the session's lock, and each act is an event of its transcript.
+The shared ones have a trail of the same shape, `sessions/knowledge/history.jsonl`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena_cli.engine import note_events
+from arena_cli.errors import DiskRefused, Fault, SessionBusy, UsageError
+from arena_cli.notes import lifecycle, markdown, review, staging
+from arena_cli.notes.lifecycle import Step
+from arena_cli.notes.model import CATEGORIES, Draft, Note
+from arena_cli.notes.review import Finding
+from arena_cli.notes.staging import Change
+from arena_cli.notes.store import Folder, Make
+from arena_cli.protocol import Message, parse_seq
+from arena_cli.session import outgoing, shelves, store
+from arena_cli.session.session import Place
+from arena_cli.session.shelves import Shelf
+from arena_cli.transcript import log, queries, reader
+from arena_cli.transcript.events import MessageEvent, NoteAct, NoteEvent, ReplyFinished
+from arena_cli.transcript.log import Log, Stamp
+from arena_cli.util import files
+from arena_cli.util.redaction import Redactor
+from arena_cli.util.text import escape_line
+from arena_cli.workspace.models import Team
+
+_ACTS: dict[Step, NoteAct] = {
+    "submit": "submitted",
+    "approve": "approved",
+    "reject": "rejected",
+    "archive": "archived",
+}
+
+
+def who(team: Team | None, named: str | None) -> str:
+    """Who does it: by that name, else the first human of the team, else the user."""
+    if named is not None:
+        if not named.strip() or not named.isprintable():
+            raise UsageError("--by: this is no name", "Say who does it, in one line.")
+        return named.strip()
+    humans = team.humans if team else ()
+    return humans[0].id if humans else outgoing.USER.id
+
+
+class Keeper:
+    """The notes of one shelf, held for acting on them as `by`, until `close`.
+
+    `on_wait` is told the name of what another process holds; `on_problem` what could not be done
+    beside. Raises UsageError, SessionBusy or DiskRefused.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        shelf: Shelf,
+        by: str,
+        *,
+        redactor: Redactor,
+        on_wait: Callable[[str], None] = lambda _: None,
+        on_problem: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.shelf = shelf
+        self.told: list[NoteEvent] = []
+        self._approved: dict[str, str] = {}
+        self._place = place
+        self._by = by
+        self._redactor = redactor
+        self._on_problem = on_problem
+        shelf.folder.check()
+        sync = place.durability == "fsync"
+        shelf.folder.sync = sync
+        home = (
+            shelf.stored.folder
+            if shelf.stored
+            else _made(shelf.folder.path, place.workspace, sync=sync)
+        )
+        with contextlib.ExitStack() as held:
+            name = shelf.name if shelf.stored else home.relative_to(place.workspace).as_posix()
+            own = store.acquire(home, name, wait_s=place.wait_s, on_wait=lambda: on_wait(name))
+            held.callback(own.release)
+            seq = reader.last_seq(shelf.trail)
+            repair = log.repair(shelf.trail, seq + 1)
+            seq = reader.last_seq(shelf.trail)
+            self._log = Log(shelf.trail, clock=place.clock, durability=place.durability, seq=seq)
+            held.callback(self._log.close)
+            if repair:
+                self._log.append(log.recovered(repair, self._log.stamp()))
+            note_events.finish(self._log, self._append, _folders(place.workspace, shelf, sync=sync))
+            self.told.clear()
+            self._approved = dict(shelves.approvals_of(shelf))
+            self._desk = note_events.Desk(self._log, self._append, sync=sync, is_strict=True)
+            self._held = held.pop_all()
+
+    def add(self, draft: Draft, *, is_new: bool = True) -> Note:
+        """A new note, or one that says the same, seen again. Raises UsageError too.
+
+        So it does where there is one of that message already, unless it need not be new.
+        """
+        draft = lifecycle.titled(self._redacted(draft))
+        folder, stored = self.shelf.folder, self.shelf.stored
+        session = stored.name if stored else ""
+        now = self._place.clock.now()
+        language = self._place.language
+        if draft.source is not None:
+            self._check_source(draft.source)
+        if draft.supersedes:
+            lifecycle.check(shelves.find_note(self.shelf, draft.supersedes), "archive")
+            put = self._adding(draft)
+            return folder.add(draft, session=session, now=now, language=language, carry=put)
+        known = shelves.list_notes(self.shelf)[0]
+        shared = shelves.of(self._place.workspace, None) if stored else None
+        if shared is not None:
+            known += shelves.list_notes(shared)[0]
+        _check_unapproved(draft, known)
+        told = {(event.note, event.message or "") for event in shelves.history(self.shelf)}
+
+        def carry(home: Folder, act: NoteAct, changes: Sequence[Change]) -> None:
+            self._carry(home, changes, [_Act(act, changes[0].note, message=draft.source)])
+
+        taken = lifecycle.take_taking(
+            draft,
+            known,
+            folder,
+            session=session,
+            now=now,
+            shared=shared.folder if shared else None,
+            language=language,
+            told=told,
+            carry=carry,
+        )
+        if taken.act is None and is_new:
+            raise UsageError(
+                f"{escape_line(taken.note.id)} says the same, and comes from that message already",
+                f"Add to it by hand: {escape_line(taken.note.file)}.",
+            )
+        if taken.act is None and (taken.note.id, draft.source) not in told:
+            # A file that is there without its event is by somebody's hand.
+            self._append([note_events.maker(self._fields(_Act("added", taken.note)))], lambda: None)
+        return taken.note
+
+    def step(self, id: str, step: Step, reason: str = "") -> Note:
+        """Take a step with a note. Raises UsageError where it is not legal; nothing is done then.
+
+        A draft that is approved is submitted by that; a note that is superseded by the approved one
+        is archived. All of it is done, or nothing.
+        """
+        now = self._place.clock.now()
+        current = self._judge(self.shelf.folder.read(id))
+        make = lifecycle.stepping(step, by=self._by, now=now, judge=self._judge)
+        edits: list[tuple[str, Make]] = [(id, make)]
+        old = current.supersedes if step == "approve" else ""
+        if old not in ("", id) and self._can_be_superseded(old):
+            # It is put away before the other one takes its place.
+            edits.insert(0, (old, lifecycle.superseding(id, now=now, judge=self._judge)))
+
+        def carry(changes: Sequence[Change]) -> None:
+            *others, change = changes
+            acts = self._steps(current, change.note, step, reason)
+            acts += [_Act("superseded", one.note, reason=id) for one in others]
+            self._carry(self.shelf.folder, changes, acts)
+
+        return self.shelf.folder.edit_all(edits, carry)[-1]
+
+    def share(self, note: Note, text: str) -> Note:
+        """Put a copy of an approved note of a session, of that text, among these shared ones.
+
+        Its session comes first in what the copy says of sessions: the note's source is of that one.
+        A note that says the same is counted instead.
+        """
+        now = self._place.clock.now()
+        copied = copy_of(note, text)
+        draft = self._redacted(copied)._replace(by=copied.by)
+        same = [one for one in shelves.list_notes(self.shelf)[0] if lifecycle.same(one, draft)]
+        current = next((one for one in same if one.status != "archived"), None)
+        if current is not None:
+            return self._share_again(current, note)
+        approve = lifecycle.stepping("approve", by=self._by, now=now)
+
+        def approved(copy: Note, new: str) -> str:
+            seen = {"occurrences": note.occurrences, "related_sessions": _sessions(note)}
+            return markdown.changed(approve(copy, new), **seen)
+
+        def carry(changes: Sequence[Change]) -> None:
+            made = changes[0].note
+            draft = made.model_copy(update={"status": "draft"})
+            acts = [_Act("added", draft, reason=note.file), *self._steps(draft, made, "approve")]
+            self._carry(self.shelf.folder, changes, acts)
+
+        language = self._place.language
+        return self.shelf.folder.add(
+            draft, session=note.session, now=now, language=language, carry=carry, make=approved
+        )
+
+    def merge(self, old: str, into: str, reason: str = "") -> Note:
+        """Archive a note that says what another one says, and count it with that one.
+
+        Raises UsageError where it cannot be archived; nothing is done then.
+        """
+        folder = self.shelf.folder
+        gone = folder.read(old)
+        edits = [
+            (old, lifecycle.superseding(into, now=self._place.clock.now(), judge=self._judge)),
+            (into, _counting(gone.occurrences, gone.related_sessions)),
+        ]
+
+        def carry(changes: Sequence[Change]) -> None:
+            away, kept = (change.note for change in changes)
+            acts = [_Act("superseded", away, reason=reason), _Act("seen", kept, reason=away.id)]
+            self._carry(folder, changes, acts)
+
+        return folder.edit_all(edits, carry)[-1]
+
+    def close(self) -> None:
+        """Let go of them."""
+        self._held.close()
+
+    def _share_again(self, shared: Note, note: Note) -> Note:
+        """Count what was shared before, once for each session."""
+        if not set(_sessions(note)) <= set(shared.related_sessions):
+
+            def carry(changes: Sequence[Change]) -> None:
+                act = _Act("seen", changes[0].note, reason=note.file)
+                self._carry(self.shelf.folder, changes, [act])
+
+            count = _counting(note.occurrences, _sessions(note))
+            shared = self._judge(self.shelf.folder.edit(shared.id, count, carry))
+        if shared.status in ("draft", "pending_user"):
+            return self.step(shared.id, "approve")
+        return shared
+
+    def _judge(self, note: Note) -> Note:
+        """Return a note as it stands."""
+        return staging.judge(note, self._approved)
+
+    def _can_be_superseded(self, old: str) -> bool:
+        try:
+            lifecycle.check(self._judge(self.shelf.folder.read(old)), "archive")
+        except (UsageError, markdown.NoteFault) as error:
+            self._on_problem(f"{escape_line(old)} is not superseded: {error.what}")
+            return False
+        return True
+
+    def _steps(self, before: Note, after: Note, step: Step, reason: str = "") -> list[_Act]:
+        """Return what the trail says of a step from one state of a note to another."""
+        acts = []
+        if before.approval == staging.CHANGED:
+            acts.append(_Act("changed", before, by=""))
+        if step == "approve" and before.status == "draft":
+            submitted = after.model_copy(update={"status": "pending_user"})
+            acts.append(_Act("submitted", submitted))
+        acts.append(_Act(_ACTS[step], after, reason=reason))
+        return acts
+
+    def _adding(self, draft: Draft) -> Callable[[Sequence[Change]], None]:
+        def carry(changes: Sequence[Change]) -> None:
+            act = _Act("added", changes[0].note, message=draft.source)
+            self._carry(self.shelf.folder, changes, [act])
+
+        return carry
+
+    def _carry(self, folder: Folder, changes: Sequence[Change], acts: Sequence[_Act]) -> None:
+        """Do it: the acts are in the trail and the files are written, or neither."""
+        folder.sync = self.shelf.folder.sync
+        self._desk.carry_out(folder, changes, [self._fields(act) for act in acts])
+
+    def _fields(self, act: _Act) -> dict[str, Any]:
+        note = act.note
+        fields = {
+            "note": note.id,
+            "act": act.act,
+            "by": self._by if act.by is None else act.by,
+            "kind": note.kind,
+            "title": note.title,
+            "status": note.status,
+            "message": act.message,
+            "reason": self._redactor.text(act.reason),
+        }
+        if act.act == "approved":
+            fields["sha256"] = staging.sha256(note)
+        return fields
+
+    def _append(
+        self, makes: Sequence[Callable[[Stamp], NoteEvent]], then: Callable[[], None]
+    ) -> list[NoteEvent]:
+        events = []
+        for make in makes:
+            event = make(self._log.stamp())
+            self._log.append(event)
+            staging.after(self._approved, event.note, event.act, event.sha256)
+            events.append(event)
+        self.told += events
+        then()
+        return events
+
+    def _redacted(self, draft: Draft) -> Draft:
+        text = self._redactor.text
+        tags = tuple(map(text, draft.tags))
+        return draft._replace(
+            title=text(draft.title),
+            body=text(draft.body),
+            owner=text(draft.owner),
+            tags=tags,
+            by=self._by,
+        )
+
+    def _check_source(self, source: str) -> None:
+        stored = self.shelf.stored
+        if stored is None:
+            raise UsageError(
+                "--source: shared notes come from no message of one session",
+                "Add it to the session, and share it: `arena knowledge approve --share NOTE`.",
+            )
+        if queries.message(stored.transcript, source) is None:
+            raise UsageError(
+                f"--source: there is no message {escape_line(source)} in session {stored.name}",
+                f"`arena show {stored.name} --json` has the ids of messages.",
+            )
+
+
+class _Act(NamedTuple):
+    """An entry of the trail; `by` None is who acts on the notes."""
+
+    act: NoteAct
+    note: Note
+    message: str | None = None
+    reason: str = ""
+    by: str | None = None
+
+
+def _counting(times: int, sessions: Iterable[str]) -> Make:
+    """Return what counts a note as seen so many times more, in these sessions."""
+
+    def counted(note: Note, text: str) -> str:
+        seen_in = list(dict.fromkeys([*note.related_sessions, *sessions]))
+        count = note.occurrences + times
+        return markdown.changed(text, occurrences=count, related_sessions=seen_in)
+
+    return counted
+
+
+def finish(place: Place, shelf: Shelf) -> None:
+    """Finish what a process began with these notes that is gone, if nobody holds them now.
+
+    Where the folder refuses it, the notes are shown as they are.
+    """
+    if not note_events.is_unfinished(shelf.trail):
+        return
+    with contextlib.suppress(SessionBusy, UsageError, DiskRefused):
+        place = dataclasses.replace(place, wait_s=0)
+        Keeper(place, shelf, "", redactor=Redactor(set(), ())).close()
+
+
+def _folders(workspace: Path, shelf: Shelf, *, sync: bool) -> list[Folder]:
+    """Return the folders whose notes the trail of a shelf may be about."""
+    if shelf.stored is None:
+        return [shelf.folder]
+    shared = shelves.of(workspace, None).folder
+    shared.sync = sync
+    return [shelf.folder, shared]
+
+
+def _sessions(note: Note) -> list[str]:
+    """Where a session's note was seen, the session itself first: its source is of that one."""
+    return list(dict.fromkeys([note.session, *note.related_sessions]))
+
+
+def copy_of(note: Note, text: str) -> Draft:
+    """A note as what is worth another, shared; `text` is that of its file.
+
+    Raises UsageError where notes of its kind are not shared.
+    """
+    if note.kind not in CATEGORIES:
+        raise UsageError(
+            f"{escape_line(note.id)} is a {note.kind}, and those are not shared",
+            f"Shared are: {', '.join(CATEGORIES)}.",
+        )
+    return Draft(
+        note.kind,
+        note.title,
+        markdown.body_of(text),
+        source=note.source,
+        importance=note.importance,
+        tags=tuple(note.tags),
+        owner=note.owner,
+    )
+
+
+def check(shelf: Shelf, id: str, step: Step, *, done: Container[str] = ()) -> None:
+    """Raises UsageError where that step is not legal for the note.
+
+    One whose status is one of `done` needs it no more.
+    """
+    note = shelves.find_note(shelf, id)
+    if note.status not in done:
+        lifecycle.check(note, step)
+
+
+def _check_unapproved(draft: Draft, known: Sequence[Note]) -> None:
+    """Raises UsageError where a person's text would go to a note whose text stays as it is."""
+    for note in known:
+        is_fixed = note.status == "approved" or note.approval
+        if draft.body.strip() and is_fixed and lifecycle.same(note, draft):
+            raise UsageError(
+                f"{escape_line(note.id)} says the same and is approved: its text stays as it is"
+                if not note.approval
+                else f"{escape_line(note.id)} says the same, and {note.approval}",
+                f"Put another in its place: `arena knowledge add --supersedes {note.id} TITLE`.",
+            )
+
+
+def _made(folder: Path, workspace: Path, *, sync: bool) -> Path:
+    try:
+        made = files.make_own_folder(folder, below=workspace)
+        if sync:
+            files.sync_folders(made)
+    except OSError as error:
+        raise DiskRefused(
+            f"{folder}: cannot make a folder here: {error.strerror or error}",
+            files.suggest_fix(error, "Mend the rights, or choose another --workspace."),
+        ) from error
+    return folder
+
+
+class Inspected(NamedTuple):
+    """What was found among how many notes, and what could not be read."""
+
+    findings: list[Finding]
+    notes: int
+    problems: list[Fault]
+
+
+def inspect(shelf: Shelf, now: datetime, *, language: str = "en") -> Inspected:
+    """Look through the notes of a session and what was said in it, or the shared notes."""
+    notes, problems = shelves.list_notes(shelf)
+    seen = {
+        event.note: parse_seq(event.message)
+        for event in shelves.history(shelf)
+        if event.message and event.act in ("added", "seen", "edited")
+    }
+    found = review.inspect(notes, _messages(shelf), now, seen=seen, language=language)
+    return Inspected(found, len(notes), problems)
+
+
+def apply(findings: Sequence[Finding], keeper: Keeper) -> list[Finding]:
+    """Do what is proposed, each act an event with its reason; those findings that this ends.
+
+    What contradicts is left to people. Raises as the keeper does; what was done until then stays.
+    """
+    applied = [one for one in findings if one.can_be_applied]
+    for one in applied:
+        if one.what == "solved":
+            draft = Draft("conclusion", one.conclusion, source=one.message)
+            # A message may solve two; and one that was cut short is done again.
+            keeper.add(draft, is_new=False)
+        if one.other is not None:
+            keeper.merge(one.note.id, one.other.id, one.reason)
+        else:
+            keeper.step(one.note.id, "archive", one.reason)
+    return applied
+
+
+def _messages(shelf: Shelf) -> Iterator[Message]:
+    """What people and agents said in the session, in order of the transcript."""
+    if shelf.stored is None:
+        return
+    for line in reader.lines(shelf.stored.transcript):
+        for event in line.events:
+            said = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
+            if said is not None and said.author_type != "system":
+                yield said

@@ -1,0 +1,209 @@
+"""Questions that agents are asked outside of any conversation, as a session asks them."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from arena_cli.adapters.base import Health
+from arena_cli.adapters.process import cleanup
+from arena_cli.adapters.runtime import Calls, Runtime
+from arena_cli.context import render, window
+from arena_cli.engine import loop, plan
+from arena_cli.engine.call import announce, run
+from arena_cli.engine.plan import Planned
+from arena_cli.engine.rules import StartTurn
+from arena_cli.engine.state import Room, Scene
+from arena_cli.errors import DiskRefused
+from arena_cli.protocol import AgentInput
+from arena_cli.session import outgoing, session, store
+from arena_cli.session.outgoing import Outgoing
+from arena_cli.session.session import Place
+from arena_cli.transcript import log
+from arena_cli.transcript.events import Event, ReplyFinished
+from arena_cli.transcript.log import Journal, Log
+from arena_cli.transcript.state import Fold
+from arena_cli.util.clock import Clock
+from arena_cli.util.text import clean_text
+from arena_cli.workspace import mentions
+from arena_cli.workspace.models import AgentProfile, Member, Team, TeamConfig
+
+MOST_AT_ONCE = 8  # each may be a program of its own
+
+
+class Asked(NamedTuple):
+    """What an agent was shown, and how its reply ended."""
+
+    input: AgentInput
+    finished: ReplyFinished
+
+
+class Aside:
+    """Asks agents, each alone in a team, each question in a session of its own that leaves nothing.
+
+    It is left (`async with`) once all are answered. What an agent keeps running goes on with its
+    next question; of two that are asked at once each has its own. `config` are the rules of the
+    team, `around` as in `Session`; `used` are the entries (from 0) of scripted agents that were
+    used up, by agent.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        config: TeamConfig | None = None,
+        *,
+        around: Callable[[Runtime], Calls] = session.as_it_is,
+    ) -> None:
+        self.used: dict[str, set[int]] = {}
+        self._place = place
+        self._config = config or TeamConfig()
+        self._around = around
+        self._teams: dict[str, Team] = {}
+        self._called: dict[str, int] = {}
+        self._idle: dict[str, list[Calls]] = {}
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._count = 0
+
+    async def ask(self, member: Member, text: str) -> Asked:
+        """Send an agent this text, and give what came of it.
+
+        At most `MOST_AT_ONCE` are called at once; those beyond wait in order, outside their
+        deadline. Cancelled, its work is ended first. Raises DiskRefused.
+        """
+        async with self._places:
+            idle = self._idle.setdefault(member.id, [])
+            calls = idle.pop() if idle else self._made(member)
+            try:
+                return await self._asked(member, text, calls)
+            finally:
+                idle.append(calls)
+
+    async def __aenter__(self) -> Aside:
+        cleanup.end_recorded(session.records_of(self._place))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await asyncio.gather(*(one.stop() for idle in self._idle.values() for one in idle))
+        finally:
+            if self._temporary:
+                self._temporary.cleanup()
+
+    def _made(self, member: Member) -> Calls:
+        return self._around(
+            session.runtime_of(
+                self._place,
+                session.redactor_of(self._place, [member.profile]),
+                scratch=self._folder() / "scratch",
+                used=lambda agent: frozenset(self.used.get(agent, ())),
+            )
+        )
+
+    def _folder(self) -> Path:
+        """A folder that is there as soon as something is put into it. Raises DiskRefused."""
+        if self._temporary is None:
+            try:
+                self._temporary = tempfile.TemporaryDirectory(
+                    prefix="arena-aside-", ignore_cleanup_errors=True
+                )
+            except OSError as error:
+                what = f"no folder for temporary files: {error.strerror or error}"
+                raise DiskRefused(what, "free space or rights there, or set TMPDIR") from error
+        self._count += 1
+        root = Path(self._temporary.name).resolve()
+        return root / f"{root.name}-{self._count}"
+
+    async def _asked(self, member: Member, text: str, calls: Calls) -> Asked:
+        team = self._teams.setdefault(member.id, Team(None, (member,), config=self._config))
+        folder = self._folder()
+        history = window.history_of(team)
+        fold = Fold(history.append)
+        fold.calls, fold.scripted_used = self._called, self.used
+        heard: list[Event] = []
+        room = Room(
+            scene=Scene(folder.name, team, fold, history),
+            roster=mentions.build_roster(team),
+            journal=Journal(_Nowhere(self._place.clock), fold, heard.append),
+            runtime=calls,
+            clock=self._place.clock,
+            keep=lambda parts, message_id: log.store(
+                parts, message_id, session=folder, workspace=folder
+            ),
+            language=self._place.language,
+        )
+        planned = _planned(room, member.id, text)
+        announce(planned, room)
+        await run(planned, room)
+        (finished,) = (event for event in heard if isinstance(event, ReplyFinished))
+        return Asked(planned.input, finished)
+
+
+class _Nowhere(Log):
+    """A transcript that nobody will read: it only counts."""
+
+    def __init__(self, clock: Clock) -> None:  # without a file, so without what opens one
+        self.seq = 0
+        self._clock = clock
+
+    def append(self, event: Event) -> None:
+        self.seq = event.seq
+
+
+def _planned(room: Room, agent: str, text: str) -> Planned:
+    """The call that a message makes which only this agent is shown, whomever its text names."""
+    sent = outgoing.redacted(Outgoing(clean_text(text)[0]), room.runtime.redactor)
+    opening = room.journal.write(
+        partial(outgoing.event, sent, chain=1, roster=room.roster, keep=room.keep)
+    )
+    chain = room.scene.fold.open
+    assert chain is not None
+    turn = StartTurn(depth=0, must=(agent,), deferred=(), trigger=(opening.message.id,))
+    room.journal.write(partial(loop.turn_started, turn, chain, room.scene.fold))
+    return plan.plan(agent, "A", chain, room.scene)
+
+
+QUESTION = "This is a test of the connection. Answer with one short word, such as: ok"
+
+
+class Tried(NamedTuple):
+    """What the agent was sent, as text, and how its reply ended."""
+
+    system: str
+    prompt: str
+    finished: ReplyFinished
+
+    @property
+    def works(self) -> bool:
+        """Whether it could be called; one that declines could."""
+        return self.finished.status in ("success", "declined")
+
+
+async def call(place: Place, member: Member, limit_s: float) -> Tried:
+    """Call an agent, alone in a team, once, within `limit_s` seconds.
+
+    Cancelled, its work is ended first. Raises DiskRefused.
+    """
+    once = member.profile.model_copy(update={"on_failure": "skip", "timeout_s": limit_s})
+    async with Aside(place) as aside:
+        asked = await aside.ask(member._replace(profile=once), QUESTION)
+    return Tried(*render.render(asked.input), asked.finished)
+
+
+async def of(place: Place, profiles: Collection[AgentProfile]) -> dict[str, Health]:
+    """The health of each agent, by id, in their order; all are asked at once."""
+    redactor = session.redactor_of(place, profiles)
+    runtime = session.runtime_of(place, redactor, scratch=store.sessions_of(place.workspace))
+    everyone = [Member(profile, profile.name) for profile in profiles]
+    found = await asyncio.gather(*(runtime.health(member) for member in everyone))
+    return {member.id: health for member, health in zip(everyone, found, strict=True)}

@@ -1,1 +1,0 @@
-"""The members of a team and its rules: profiles, teams, mentions, relevance."""

@@ -1,0 +1,227 @@
+"""Reading a transcript: forwards from any line, backwards from the end, past what is broken.
+
+Records end at byte 0x0A only. A line that cannot be read is skipped and reported with its number;
+two records on one line are both read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Container, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena_cli.transcript.events import Event, parse, parse_own, type_of
+from arena_cli.util import files
+
+BLOCK = 262_144
+TAIL_BLOCK = 65_536
+
+_decoder = json.JSONDecoder()
+
+
+NULS = "NUL bytes were passed over"
+TWO_RECORDS = "two records on one line"
+
+
+class Problem(NamedTuple):
+    """A line that was skipped, or mended while it was read. `line` counts from 1."""
+
+    line: int
+    what: str
+
+    @property
+    def is_mended(self) -> bool:
+        """Whether all that stands in the line could be read."""
+        return self.what in (NULS, TWO_RECORDS)
+
+
+class Line(NamedTuple):
+    """The events of one line; `end` is the byte offset behind its newline."""
+
+    events: tuple[Event, ...]
+    end: int
+    problem: Problem | None = None
+
+
+def lines(path: Path, *, start: int = 0) -> Iterator[Line]:
+    """Every whole line from byte `start` on, in order, numbered from there.
+
+    A last line without newline is left out.
+    """
+    offset = start
+    with files.open_binary(path) as file:
+        file.seek(start)
+        for number, raw in enumerate(file, 1):
+            if not raw.endswith(b"\n"):
+                return
+            offset += len(raw)
+            found, what = parsed(raw)
+            yield Line(found, offset, Problem(number, what) if what else None)
+
+
+def backwards(path: Path, end: int) -> Iterator[bytes]:
+    """Every line, without its newline, from the one that ends at byte `end` to the first."""
+    with files.open_binary(path) as file:
+        unfinished: list[bytes] = []
+        while end > 0:
+            start = max(0, end - BLOCK)
+            file.seek(start)
+            first, *others = file.read(end - start).split(b"\n")
+            if others:
+                yield from filter(None, [b"".join([others.pop(), *reversed(unfinished)])])
+                yield from filter(None, reversed(others))
+                unfinished = []
+            unfinished.append(first)
+            end = start
+        yield from filter(None, [b"".join(reversed(unfinished))])
+
+
+def newest_first(path: Path, end: int, types: Container[str]) -> Iterator[Event | bytes]:
+    """The events of these types before byte `end`, backwards; every other line as it stands.
+
+    Lines that arena did not write are read whatever their type.
+    """
+    for raw in backwards(path, end):
+        kind = type_of(raw)
+        found = events_of(raw) if kind is None or kind in types else ()
+        if found:
+            yield from reversed(found)
+        else:
+            yield raw
+
+
+def tail(path: Path) -> tuple[bytes, int]:
+    """What stands after the last newline, and the byte where it starts."""
+    with files.open_binary(path) as file:
+        end = file.seek(0, os.SEEK_END)
+        found = b""
+        while end > 0:
+            start = max(0, end - TAIL_BLOCK)
+            file.seek(start)
+            block = file.read(end - start)
+            cut = block.rfind(b"\n")
+            if cut >= 0:
+                return block[cut + 1 :] + found, start + cut + 1
+            found = block + found
+            end = start
+        return found, 0
+
+
+def records(raw: bytes) -> tuple[list[dict[str, Any]], str]:
+    """The JSON objects in one line, and what was wrong with it (empty: nothing)."""
+    text = raw.decode("utf-8", "replace").strip("\x00 \t\r\n")
+    what = NULS if b"\x00" in raw else ""
+    try:
+        record = json.loads(text)
+        return ([record], what) if isinstance(record, dict) else ([], "not a JSON object")
+    except (ValueError, RecursionError):
+        found, position = _objects(text)
+    if not found:
+        return [], "empty" if not text else "not JSON"
+    if text[position:].strip("\x00 \t"):
+        return found, "the end of the line is not JSON"
+    return found, TWO_RECORDS
+
+
+def whole_prefix(raw: bytes) -> int:
+    """How many bytes at the beginning of a torn line are whole records."""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        text = raw[: error.start].decode("utf-8")
+    found, position = _objects(text)
+    return len(text[:position].encode("utf-8")) if found else 0
+
+
+def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
+    found: list[dict[str, Any]] = []
+    position = 0
+    while position < len(text) and text[position] == "{":
+        try:
+            record, position = _decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            break
+        found.append(record)
+        while position < len(text) and text[position] in " \t\r\x00":
+            position += 1
+    return found, position
+
+
+def parsed(raw: bytes) -> tuple[tuple[Event, ...], str]:
+    """The events in one line, and what was wrong with it; unknown types are passed over."""
+    own = parse_own(raw)
+    if own is not None:
+        return (own,), ""
+    found: list[Event] = []
+    decoded, what = records(raw)
+    for record in decoded:
+        try:
+            event = parse(record)
+        except ValueError as error:
+            what = str(error)
+            continue
+        if event is not None:
+            found.append(event)
+    return tuple(found), what
+
+
+def events_of(raw: bytes) -> tuple[Event, ...]:
+    """The events in one line, whatever else is in it."""
+    return parsed(raw)[0]
+
+
+def last_seq(path: Path) -> int:
+    """The number of the last event that can be read; 0 in an empty or missing transcript."""
+    try:
+        size = path.stat().st_size
+        for raw in backwards(path, size):
+            numbers = [r["seq"] for r in records(raw)[0] if isinstance(r.get("seq"), int)]
+            if numbers:
+                return int(max(numbers))
+    except FileNotFoundError:
+        pass
+    return 0
+
+
+POLL_S = 0.25
+
+
+def follow(
+    path: Path, start: int, *, wait: Callable[[], None], on_cut: Callable[[], None]
+) -> Iterator[Line]:
+    """Every whole line from byte `start` on, those too that come later; ends if the file is gone.
+
+    `wait` is called whenever all there is was told. Where the transcript became shorter than what
+    was told, or another file took its place, `on_cut` is called, and what was told is not told
+    again. A torn last line is told when it is whole.
+    """
+    place, file_id, seen = start, None, None
+    last: Event | None = None
+    cut = False
+    while True:
+        try:
+            now = path.stat()
+            if now.st_size < place or file_id not in (None, now.st_ino):
+                place, cut = 0, True
+                on_cut()
+            file_id = now.st_ino
+            if (now.st_size, now.st_mtime_ns) != seen:
+                for line in lines(path, start=place):
+                    place = line.end
+                    told = [one for one in line.events if not cut or _is_new(one, last)]
+                    last = told[-1] if told else last
+                    yield line._replace(events=tuple(told))
+                seen = now.st_size, now.st_mtime_ns
+        except FileNotFoundError:
+            return
+        wait()
+
+
+def _is_new(event: Event, last: Event | None) -> bool:
+    """Whether an event of a transcript that was cut is none of those told before the cut.
+
+    Numbers begin again behind the cut, times do not.
+    """
+    return last is None or event.seq > last.seq or event.ts > last.ts

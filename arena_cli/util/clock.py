@@ -1,0 +1,77 @@
+"""Time, ids and chance, passed in so that a run can be repeated byte for byte."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """The source of time and chance."""
+
+    def now(self) -> datetime:
+        """Return the wall clock, with its zone."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that only grow; only differences mean anything."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for a number of seconds."""
+        ...
+
+    def jitter(self) -> float:
+        """Return a fraction in [0, 1)."""
+        ...
+
+    def token(self, digits: int) -> str:
+        """Return a number of hexadecimal digits, different each time."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        """Return the time of the machine, in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Return the seconds since a fixed moment; setting the machine's time changes nothing."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, and let others work meanwhile."""
+        import asyncio  # noqa: PLC0415  # who can wait has it; the others need not load it
+
+        await asyncio.sleep(seconds)
+
+    def jitter(self) -> float:
+        """Return a fraction in [0, 1), in millionths."""
+        return secrets.randbelow(1_000_000) / 1_000_000
+
+    def token(self, digits: int) -> str:
+        """Return a number of random hexadecimal digits."""
+        return secrets.token_hex((digits + 1) // 2)[:digits]
+
+
+class HastyClock:
+    """A clock whose `sleep` returns at once; else the same as another one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.now = clock.now
+        self.monotonic = clock.monotonic
+        self.jitter = clock.jitter
+        self.token = clock.token
+
+    async def sleep(self, seconds: float) -> None:
+        """Return at once."""
+
+
+def format_timestamp(moment: datetime) -> str:
+    """Return UTC in ISO 8601 with milliseconds and `Z`: `2026-11-28T09:30:00.125Z`."""
+    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return utc.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

@@ -1,0 +1,1 @@
+"""The workspace's files: agents, teams, mentions."""

@@ -1,0 +1,502 @@
+"""Load profiles: merge them with those they extend, check them with their adapter's keys."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from arena_cli import errors
+from arena_cli.errors import AgentUnavailable, Fault
+from arena_cli.util import templates
+from arena_cli.util.files import OUTSIDE_HINT, is_inside, read_regular
+from arena_cli.workspace import models
+from arena_cli.workspace.models import AgentProfile
+from arena_cli.yamlio import loader, schema_errors
+from arena_cli.yamlio.document import Fragment, find_holder
+from arena_cli.yamlio.nodes import Loc
+
+SHORTEST_SECRET = 8
+INHERIT = "inherit"  # what stands under `env` for the value that arena itself has
+
+_ENV = "env:"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET_NAMES = (
+    *("KEY", "TOKEN", "SECRET", "PASSWORD", "PASS", "PASSWD", "PWD", "PAT"),
+    *("CREDENTIAL", "CREDENTIALS", "AUTH", "DSN"),
+)
+_FOLDER_NAMES = ("PWD", "OLDPWD")  # the current folder, and the one before
+_SECRET_HEADERS = (*_SECRET_NAMES, "AUTHORIZATION", "COOKIE")
+_SECRET_PLACES = frozenset({"api_key", "headers", "env", "args"})
+_COMMAND = "command"
+_GIVEN_EVERYTHING = frozenset({"python"})  # kinds whose agents see every variable
+_URL_PASSWORD = re.compile(r"://[^/?#\s:@]*:([^/?#\s@]+)@")
+_MACHINE_PLACES = frozenset({"command", "args", "program", "cwd"})
+_SECRET_URL = re.compile(
+    r"://[^/\s]*@|[?&][^=&]*(?:key|token|secret|sig|password|auth)[^=&]*=", re.IGNORECASE
+)
+
+
+def read_dotenv(root: Path) -> dict[str, str]:
+    """Return the variables of the workspace's `.env`, none if it does not exist; raise FileFaults.
+
+    The process's own take precedence: `{**read_dotenv(root), **os.environ}`.
+    """
+    return templates.read_dotenv_file(root / ".env", ".env")
+
+
+def is_variable(value: object) -> bool:
+    """Return True if a setting is a text whose value, and so its type, the environment decides."""
+    return isinstance(value, str) and any(
+        name.startswith(_ENV) for name in templates.list_placeholders(value)
+    )
+
+
+class VariableNotSet(AgentUnavailable):
+    """A variable that an agent needs is not in the environment."""
+
+
+def make_placeholders(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with `${env:NAME}` for a value: what is filled with them stays as is."""
+    return {name: f"${{{_ENV}{name}}}" for name in environ}
+
+
+def list_variables(settings: Mapping[str, Any]) -> set[str]:
+    """Return the names of the variables that the settings are filled with."""
+    return {
+        name.removeprefix(_ENV)
+        for _, text in templates.iter_texts(settings)
+        for name in templates.list_placeholders(text)
+        if name.startswith(_ENV)
+    }
+
+
+def fill_settings(
+    settings: Mapping[str, Any],
+    environ: Mapping[str, str],
+    *,
+    agent_id: str,
+    is_template: Callable[[Loc], bool] = lambda _: False,
+    sources: Mapping[str, str] | None = None,
+) -> tuple[dict[str, Any], set[str]]:
+    """Return the settings with every `${env:NAME}` replaced, and the values that are secrets.
+
+    A secret has 8 or more characters and is in `api_key`, a header, `env` or an argument of a
+    program, or its variable's name ends like a secret's (`_SECRET_NAMES`). `$${` becomes `${`,
+    unless the text `is_template`, which its adapter fills once more (`Settings.is_template`). Raise
+    AgentUnavailable for a variable that is not set; `sources` says where to get its value.
+    """
+    filler = _Filler(environ, agent_id, is_template, sources)
+    return templates.map_texts(settings, filler.text), filler.secrets
+
+
+def collect_secrets(settings: Mapping[str, Any], environ: Mapping[str, str]) -> set[str]:
+    """Return the values that `fill` would call secrets; variables that are not set are skipped.
+
+    The set also contains a literal `api_key`, literal headers and `env` values whose names end
+    like a secret's, what a program inherits (`env: {NAME: inherit}`) under such a name, and the
+    password of a URL. An agent that sees the whole environment has every variable of such a name.
+    """
+    filler = _Filler(environ)
+    for loc, text in templates.iter_texts(settings):
+        with contextlib.suppress(AgentUnavailable):
+            filler.keep_passwords(filler.text(text, loc))
+        if not is_variable(text):
+            filler.keep_literal(text, loc)
+    if settings.get("type") in _GIVEN_EVERYTHING:
+        return filler.secrets | collect_secret_variables(environ)
+    return filler.secrets
+
+
+def collect_secret_variables(environ: Mapping[str, str]) -> set[str]:
+    """Return the values of all variables whose names end like a secret's."""
+    filler = _Filler(environ)
+    for name in filter(_is_secret_name, environ):
+        filler.keep(environ[name])
+    return filler.secrets
+
+
+def collect_proxy_passwords(environ: Mapping[str, str]) -> set[str]:
+    """Return the passwords in the proxy variables, which every program and HTTP client gets."""
+    filler = _Filler(environ)
+    for name, value in environ.items():
+        if name.upper().endswith("_PROXY"):
+            filler.keep_passwords(value)
+    return filler.secrets
+
+
+def collect_public_values(
+    settings: Mapping[str, Any], environ: Mapping[str, str], redact: Callable[[str], str]
+) -> dict[str, str]:
+    """Return the texts with `${env:NAME}` filled in, by dotted place.
+
+    A variable that is a secret stays a placeholder. A text is left out where a variable is not set,
+    where its value holds a secret, and where it names something of this machine (`cwd`, a program).
+    """
+    values: dict[str, str] = {}
+    for loc, text in templates.iter_texts(settings):
+        if not is_variable(text) or not _MACHINE_PLACES.isdisjoint(loc):
+            continue
+        names = [
+            name.removeprefix(_ENV) for name in templates.list_placeholders(text) if _ENV in name
+        ]
+        public = [name for name in names if not _is_secret(name, loc)]
+        if not public or any(name not in environ for name in public):
+            continue
+        filling = {f"{_ENV}{name}": environ[name] for name in public}
+        if not any(_holds_secret(value, redact) for value in filling.values()):
+            values[".".join(map(str, loc))] = redact(templates.fill_template(text, filling.get))
+    return values
+
+
+def _holds_secret(value: str, redact: Callable[[str], str]) -> bool:
+    return redact(value) != value or _SECRET_URL.search(value) is not None
+
+
+def _is_secret(name: str, loc: Loc) -> bool:
+    return _is_secret_name(name) or _is_secret_place(loc)
+
+
+def _is_secret_name(name: str) -> bool:
+    name = name.upper()
+    return name.endswith(_SECRET_NAMES) and name not in _FOLDER_NAMES
+
+
+def _is_secret_place(loc: Loc) -> bool:
+    """Return True if every variable there is a secret; the program's own name is no argument."""
+    is_argument = loc[:1] == (_COMMAND,) and len(loc) > 1 and loc[1] != 0
+    return is_argument or not _SECRET_PLACES.isdisjoint(loc)
+
+
+class _Filler:
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        agent_id: str = "",
+        is_template: Callable[[Loc], bool] = lambda _: False,
+        sources: Mapping[str, str] | None = None,
+    ) -> None:
+        self.secrets: set[str] = set()
+        self._environ = environ
+        self._agent_id = agent_id
+        self._is_template = is_template
+        self._sources = sources or {}
+
+    def text(self, text: str, loc: Loc) -> str:
+        """Return a text with its variables filled in."""
+        filled_later = self._is_template(loc)
+
+        def value_of(name: str) -> str | None:
+            if not name.startswith(_ENV):
+                return None
+            value = self._variable(name.removeprefix(_ENV), loc)
+            return templates.escape_template(value) if filled_later else value
+
+        return templates.fill_template(text, value_of, literal="$${" if filled_later else "${")
+
+    def _variable(self, name: str, loc: Loc) -> str:
+        field = ".".join(str(step) for step in ("adapter", *loc))
+        if not _NAME.fullmatch(name):
+            problem = f"{field}: `${{env:{name}}}` names no variable"
+            raise AgentUnavailable(self._agent_id, problem, mend="write ${env:NAME}")
+        if name not in self._environ:
+            hint = f"set {name} in the environment, or in the workspace's .env file"
+            if name in self._sources:
+                hint += f"; {self._sources[name]}"
+            raise VariableNotSet(self._agent_id, f"{field}: {name} is not set", mend=hint)
+        value = self._environ[name]
+        if _is_secret(name, loc):
+            self.keep(value)
+        return value
+
+    def keep_literal(self, text: str, loc: Loc) -> None:
+        """Keep a text without variables if its place, or the name there, makes it a secret."""
+        name = str(loc[-1])
+        if name == "api_key":
+            self.keep(text)
+        elif loc[:1] == ("env",) and _is_secret_name(name):
+            self.keep(self._environ.get(name, "") if text == INHERIT else text)
+        elif "headers" in loc and name.upper().endswith(_SECRET_HEADERS):
+            self.keep(text.rpartition(" ")[2])  # without `Bearer`
+
+    def keep_passwords(self, text: str) -> None:
+        """Keep the password of every URL in the text."""
+        for match in _URL_PASSWORD.finditer(text):
+            self.keep(match[1])
+
+    def keep(self, value: str) -> None:
+        """Keep a value as a secret, if it is long enough to be one."""
+        if len(value) >= SHORTEST_SECRET:
+            self.secrets.add(value)
+
+
+IDENTITY_KEYS = frozenset({"agent_id", "name", "aliases", "member", "extends"})
+
+
+class AdapterKinds(NamedTuple):
+    """The kinds of adapters.
+
+    `settings_type` returns the shape of a kind's keys, None for an unknown kind; `list_kinds` all
+    kinds; `implied` returns the keys that follow from those of a kind's adapter.
+    """
+
+    settings_type: Callable[[str], type[BaseModel] | None]
+    list_kinds: Callable[[], Sequence[str]]
+    implied: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] = lambda _kind, _settings: {}
+
+
+@dataclass(frozen=True)
+class ProfileSource:
+    """A profile before it is checked: its keys, and the files they come from, the nearest first.
+
+    It is not whole if the profile it extends does not exist.
+    """
+
+    data: Mapping[str, Any]
+    fragments: tuple[Fragment, ...]
+    is_whole: bool = True
+
+    def fault(self, loc: tuple[str | int, ...], problem: str, hint: str = "") -> Fault:
+        """Return a fault of the nearest file that holds the value at `loc`."""
+        return find_holder(self.fragments, loc).fault(loc, problem, hint)
+
+
+class LoadedProfile(NamedTuple):
+    """A checked profile, the text of its role prompt, and its source."""
+
+    profile: AgentProfile
+    role_prompt: str
+    source: ProfileSource
+
+
+def read_sources(files: Mapping[str, Fragment]) -> tuple[dict[str, ProfileSource], list[Fault]]:
+    """Return every profile of `files` (by file stem) merged with those it extends."""
+    resolved: dict[str, ProfileSource] = {}
+    faults: list[Fault] = []
+
+    def source(agent_id: str, path: tuple[str, ...]) -> ProfileSource:
+        if agent_id in resolved:
+            return resolved[agent_id]
+        fragment = files[agent_id]
+        profile = ProfileSource(
+            fragment.data if isinstance(fragment.data, dict) else {}, (fragment,)
+        )
+        base_id = profile.data.get("extends")
+        if isinstance(base_id, str):
+            base_id = models.normalize_id(base_id)
+            if base_id in (*path, agent_id):
+                circle = " -> ".join((*path, agent_id, base_id))
+                problem, hint = f"profiles extend each other: {circle}", "take this line out"
+                faults.append(profile.fault(("extends",), problem, hint))
+                profile = replace(profile, is_whole=False)
+            elif base_id not in files:
+                problem = f"there is no agent `{base_id}`"
+                hint = (
+                    errors.suggest_nearest(base_id, _list_bases(agent_id, files))
+                    or "take this line out"
+                )
+                faults.append(profile.fault(("extends",), problem, hint))
+                profile = replace(profile, is_whole=False)
+            else:
+                profile = extend_source(profile, source(base_id, (*path, agent_id)))
+        resolved[agent_id] = profile
+        return profile
+
+    for agent_id in files:
+        source(agent_id, ())
+    return {agent_id: resolved[agent_id] for agent_id in files}, faults
+
+
+def _list_bases(agent_id: str, files: Mapping[str, Fragment]) -> list[str]:
+    """Return the profiles that one may extend: none that extends it, nor itself."""
+
+    def extends(agent: str) -> str:
+        data = files[agent].data if agent in files else None
+        base = data.get("extends") if isinstance(data, dict) else None
+        return models.normalize_id(base) if isinstance(base, str) else ""
+
+    bases = []
+    for candidate in files:
+        chain = [candidate]
+        while (base := extends(chain[-1])) and base not in chain:
+            chain.append(base)
+        if agent_id not in chain:
+            bases.append(candidate)
+    return bases
+
+
+def extend_source(profile: ProfileSource, base: ProfileSource) -> ProfileSource:
+    """Return `own` over `base`, without the base's identity."""
+    inherited = {key: value for key, value in base.data.items() if key not in IDENTITY_KEYS}
+    return merge_sources(profile, ProfileSource(inherited, base.fragments, base.is_whole))
+
+
+def merge_sources(over: ProfileSource, base: ProfileSource) -> ProfileSource:
+    """Return `over` deep-merged over `base`: lists and a new adapter type replace."""
+    is_whole = over.is_whole and base.is_whole
+    return ProfileSource(
+        _merge_data(base.data, over.data), over.fragments + base.fragments, is_whole
+    )
+
+
+def _merge_data(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        if isinstance(below, dict) and isinstance(value, dict) and not _replaces(key, below, value):
+            result[key] = _merge_data(below, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _replaces(key: str, below: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+    return key == "adapter" and "type" in value and value["type"] != below.get("type")
+
+
+def load_profile(
+    agent_id: str,
+    source: ProfileSource,
+    *,
+    root: Path,
+    kinds: AdapterKinds,
+    defaults: Fragment,
+    anywhere: bool,
+) -> tuple[LoadedProfile | None, list[Fault]]:
+    """Check one profile, which must have `agent_id`.
+
+    `defaults` holds the keys that every adapter of a kind gets, by kind. Files that it names are in
+    the workspace, unless `anywhere`.
+    """
+    document = source.fragments[0].document
+    if document.data is None and document.faults:
+        return None, list(document.faults)
+    adapter, faults = _check_adapter(source, kinds, defaults)
+    faults += document.faults
+    data = {**source.data, **({} if adapter is None else {"adapter": adapter})}
+    if isinstance(data.get("agent_id"), str):
+        data["agent_id"] = models.normalize_id(data["agent_id"])
+        faults += _id_faults(agent_id, data["agent_id"], source)
+    profile, shape_faults = loader.validate_merged(data, AgentProfile, source.fragments)
+    faults += shape_faults
+    text, prompt_faults = _read_role_prompt(
+        data.get("role_prompt"), source, root, anywhere=anywhere
+    )
+    faults += prompt_faults
+    if profile is None or faults or not source.is_whole:
+        return None, faults
+    return LoadedProfile(profile, text, source), []
+
+
+def _id_faults(expected: str, agent_id: str, source: ProfileSource) -> list[Fault]:
+    problem = models.find_id_problem(agent_id)
+    if problem:
+        return [source.fault(("agent_id",), problem, models.ID_RULE)]
+    if agent_id != expected:
+        hint = f"write `agent_id: {expected}`, or rename the file to `{agent_id}.yaml`"
+        return [source.fault(("agent_id",), f"`{agent_id}` is not the file's name", hint)]
+    return []
+
+
+def _check_adapter(
+    source: ProfileSource, kinds: AdapterKinds, defaults: Fragment
+) -> tuple[dict[str, Any] | None, list[Fault]]:
+    """Return the adapter's keys over its kind's defaults; None if the shape reports the error."""
+    adapter = source.data.get("adapter")
+    if isinstance(adapter, str):
+        return {}, [_explain_text_adapter(adapter, source, kinds)]
+    if not source.is_whole and (adapter is None or isinstance(adapter, dict)):
+        return {}, []  # the rest of it stands in what is not there
+    return (
+        _check_kind(adapter, source, kinds, defaults) if isinstance(adapter, dict) else (None, [])
+    )
+
+
+def _check_kind(
+    adapter: dict[str, Any], source: ProfileSource, kinds: AdapterKinds, defaults: Fragment
+) -> tuple[dict[str, Any] | None, list[Fault]]:
+    kind = adapter.get("type")
+    loc = ("adapter", "type")
+    if not isinstance(kind, str):
+        problem = "is missing" if "type" not in adapter else "must be a text"
+        return None, [source.fault(loc, problem, f"known: {', '.join(kinds.list_kinds())}")]
+    shape = kinds.settings_type(kind)
+    if shape is None:
+        hint = errors.suggest_nearest(kind, kinds.list_kinds())
+        return None, [source.fault(loc, f"unknown kind of adapter `{kind}`", hint)]
+    fragments = [
+        Fragment(fragment.document, (*fragment.loc, "adapter")) for fragment in source.fragments
+    ]
+    fragments = [fragment for fragment in fragments if fragment.document.holds(fragment.loc)]
+    if defaults.holds((kind,)):
+        below = Fragment(defaults.document, (*defaults.loc, kind))
+        if not isinstance(below.data, dict):
+            return None, [below.fault((), "must be a mapping of keys")]
+        adapter = _merge_data(below.data, adapter)
+        fragments.append(below)
+    adapter = {**kinds.implied(kind, adapter), **adapter}
+    if any(fragment.document.has_free_keys for fragment in fragments):
+        adapter = schema_errors.drop_free_keys(adapter, shape)
+    _, faults = loader.validate_merged(adapter, shape, fragments, is_pending=is_variable)
+    return adapter, faults
+
+
+def _explain_text_adapter(adapter: str, source: ProfileSource, kinds: AdapterKinds) -> Fault:
+    """`adapter: scripted`."""
+    loc = ("adapter",)
+    fragment = find_holder(source.fragments, loc)
+    problem = f"must be a mapping of keys, not the text `{adapter[:40]}`"
+    hint = f"write `adapter: {{type: ...}}`; known: {', '.join(kinds.list_kinds())}"
+    if adapter in kinds.list_kinds():
+        mapping = f"{{type: {adapter}}}"
+        hint = fragment.document.hint_with((*fragment.loc, *loc), mapping) or f"write {mapping}"
+    return source.fault(loc, problem, hint)
+
+
+def _read_role_prompt(
+    value: Any, source: ProfileSource, root: Path, *, anywhere: bool
+) -> tuple[str, list[Fault]]:
+    """Return the text of `role_prompt`, read from its file if it names one."""
+    if isinstance(value, str):
+        return value, []
+    if not isinstance(value, dict) or not isinstance(value.get("file"), str):
+        return "", []
+    name = value["file"]
+    loc = ("role_prompt", "file")
+    path = root / name
+    is_path = not {"\\", "\0"} & {*name}
+    if not is_path or not (anywhere or is_inside(path, root)):
+        hint = "name a file in the workspace, with `/` between folders"
+        hint = OUTSIDE_HINT if is_path else hint
+        return "", [source.fault(loc, f"`{name}` is not in the workspace", hint)]
+    try:
+        return read_regular(path).decode("utf-8-sig"), []
+    except UnicodeDecodeError:
+        return "", [source.fault(loc, f"`{name}` is not UTF-8", "save the file as UTF-8")]
+    except OSError as error:
+        return "", [source.fault(loc, f"`{name}` cannot be read: {error.strerror or error}")]
+
+
+def find_reference_faults(
+    loaded: Mapping[str, LoadedProfile], broken: Collection[str] = ()
+) -> list[Fault]:
+    """Return the faults of profiles that name an agent that neither is loaded nor `broken`."""
+    faults = []
+    for agent in loaded.values():
+        for index, name in enumerate(agent.profile.may_mention or ()):
+            if models.normalize_id(name) not in loaded and models.normalize_id(name) not in broken:
+                faults.append(
+                    _make_unknown_agent_fault(agent.source, ("may_mention", index), name, loaded)
+                )
+    return faults
+
+
+def _make_unknown_agent_fault(
+    source: ProfileSource, loc: tuple[str | int, ...], name: str, agent_ids: Iterable[str]
+) -> Fault:
+    return source.fault(loc, f"there is no agent `{name}`", errors.suggest_nearest(name, agent_ids))

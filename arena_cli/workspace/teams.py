@@ -1,0 +1,239 @@
+"""Build teams: members and rules from a team file, `arena.yaml` and what overrides them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+from arena_cli.errors import Fault, suggest_nearest
+from arena_cli.workspace import mentions, models
+from arena_cli.workspace.agents import LoadedProfile
+from arena_cli.workspace.mentions import NameClash
+from arena_cli.workspace.models import Human, Member, MemberRef, Team, TeamConfig, TeamFile
+from arena_cli.yamlio import loader
+from arena_cli.yamlio.document import Fragment
+
+
+@dataclass(frozen=True)
+class TeamDraft:
+    """A team before it is put together.
+
+    `agents` are the members in order, from `loc` of `fragment`; `humans_part` holds `humans` if
+    `fragment` does not; `rules` are the fragments that set rules, the nearest last.
+    """
+
+    name: str | None
+    agents: Sequence[str | MemberRef]
+    fragment: Fragment
+    loc: tuple[str | int, ...] = ()
+    humans: Sequence[Human] = ()
+    rules: Sequence[Fragment] = ()
+    description: str = ""
+    humans_part: Fragment | None = None
+
+    def fault(self, loc: tuple[str | int, ...], problem: str, hint: str = "") -> Fault:
+        """Return a fault of the value at `loc` below the members."""
+        return self.fragment.fault((*self.loc, *loc), problem, hint)
+
+    def fault_of_humans(
+        self, problem: str, hint: str = "", loc: tuple[str | int, ...] = ()
+    ) -> Fault:
+        """Return a fault of its humans."""
+        return (self.humans_part or self.fragment).fault(("humans", *loc), problem, hint)
+
+
+@dataclass
+class TeamFindings:
+    """The faults of a team, and its warnings."""
+
+    faults: list[Fault] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def read_team_file(stem: str, fragment: Fragment) -> tuple[TeamFile | None, list[Fault]]:
+    """Return the contents of one team file, whose name is its stem, and its faults."""
+    file, faults = loader.validate(fragment.document, TeamFile)
+    if file is None:
+        return None, faults
+    name = models.normalize_id(file.team)
+    problem = models.find_id_problem(name)
+    if problem:
+        return None, [fragment.fault(("team",), problem, models.ID_RULE)]
+    if name != stem:
+        hint = f"write `team: {stem}`, or rename the file to `{name}.yaml`"
+        return None, [fragment.fault(("team",), f"`{name}` is not the file's name", hint)]
+    if not file.members:
+        return None, [fragment.fault(("members",), "a team needs a member")]
+    return file.model_copy(update={"team": name}), []
+
+
+def build_team(
+    draft: TeamDraft,
+    loaded: Mapping[str, LoadedProfile],
+    findings: TeamFindings,
+    broken: Collection[str] = (),
+) -> Team | None:
+    """Return the team, or None if it has a fault or needs a profile of `broken`.
+
+    Its faults and warnings are added to `findings`.
+    """
+    fault_count = len(findings.faults)
+    members = _build_members(draft, loaded, findings, broken)
+    is_complete = len(members) == len(draft.agents)
+    rules, setters = _merge_rules(draft.rules, findings)
+    if is_complete:
+        _check_responders(rules, setters, [member.id for member in members], loaded, findings)
+    _check_humans(draft, [member.id for member in members], findings)
+    if is_complete and len(findings.faults) == fault_count:
+        errors, warnings = mentions.find_name_conflicts(members, draft.humans)
+        findings.faults += [_make_clash_fault(error, draft, loaded) for error in errors]
+        findings.warnings += [f"{draft.fragment.document.name}: {warning}" for warning in warnings]
+    if not is_complete or len(findings.faults) > fault_count:
+        return None
+    return Team(
+        name=draft.name,
+        members=tuple(members),
+        humans=tuple(draft.humans),
+        config=TeamConfig(**rules),
+        description=draft.description,
+    )
+
+
+def _make_clash_fault(
+    clash: NameClash, draft: TeamDraft, loaded: Mapping[str, LoadedProfile]
+) -> Fault:
+    """Return the fault of a name that two have, or that is reserved."""
+    later, earlier = (clash.owner, clash.name), (clash.first_owner, clash.first_name)
+    is_id = clash.owner == clash.name
+    if clash.reserved:
+        hint = "write another id, and rename the file" if is_id else "write another name"
+        return _fault_maker(*later, draft, loaded)(str(clash), f"{clash.reserved}; {hint}")
+    if is_id and clash.owner in loaded and clash.first_owner != clash.first_name:
+        later, earlier = earlier, later  # a name is changed more easily than an id
+    make_fault = _fault_maker(*later, draft, loaded)
+    rival = _fault_maker(*earlier, draft, loaded)("", "")
+    location = f"{rival.file}:{rival.line}" if rival.line else rival.file
+    hint = f"write another name here or at {location}"
+    if earlier[0] == earlier[1]:
+        hint = f"write another name; this one is the id at {location}"
+    both = [
+        loaded[agent_id].profile
+        for agent_id in (clash.owner, clash.first_owner)
+        if agent_id in loaded
+    ]
+    if not all(profile.member for profile in both):  # they meet in this team only
+        hint += f"; both are in {draft.fragment.document.name}"
+    return make_fault(str(clash), hint)
+
+
+def _fault_maker(
+    owner: str, name: str, draft: TeamDraft, loaded: Mapping[str, LoadedProfile]
+) -> Callable[[str, str], Fault]:
+    """Return a function that makes faults of a name: in a profile, the team's members or humans."""
+    entries = [entry if isinstance(entry, MemberRef) else None for entry in draft.agents]
+    for index, human in enumerate(draft.humans):
+        if human.id == owner:
+            key = "id" if name == owner else "name"
+            return partial(draft.fault_of_humans, loc=(index, key))
+    for index, ref in enumerate(entries):
+        if (
+            ref is not None
+            and models.normalize_id(ref.agent) == owner
+            and ref.name == name != owner
+        ):
+            return partial(draft.fault, (index, "name"))
+    profile, source = loaded[owner].profile, loaded[owner].source
+    loc: tuple[str | int, ...] = ("agent_id",)
+    if name != owner:
+        is_name = name == profile.name
+        loc = ("name",) if is_name else ("aliases", profile.aliases.index(name))
+    return partial(source.fault, loc)
+
+
+@lru_cache(maxsize=256)
+def _make_ref(agent: str) -> MemberRef:
+    return MemberRef(agent=agent)
+
+
+def _build_members(
+    draft: TeamDraft,
+    loaded: Mapping[str, LoadedProfile],
+    findings: TeamFindings,
+    broken: Collection[str],
+) -> list[Member]:
+    members: dict[str, Member] = {}
+    for index, entry in enumerate(draft.agents):
+        ref = entry if isinstance(entry, MemberRef) else _make_ref(entry)
+        agent_id = models.normalize_id(ref.agent)
+        agent = loaded.get(agent_id)
+        if agent_id in broken:
+            continue
+        if agent is None:
+            same_name = [
+                other_id for other_id in loaded if loaded[other_id].profile.name == agent_id
+            ]
+            hint = (
+                f"write the id: `{same_name[0]}`"
+                if same_name
+                else suggest_nearest(agent_id, loaded)
+            )
+            findings.faults.append(draft.fault((index,), f"there is no agent `{agent_id}`", hint))
+        elif agent_id in members:
+            findings.faults.append(draft.fault((index,), f"`{agent_id}` stands twice"))
+        else:
+            name = ref.name or agent.profile.name or agent_id
+            members[agent_id] = Member(agent.profile, name, ref.role, agent.role_prompt)
+    return list(members.values())
+
+
+def _merge_rules(
+    fragments: Sequence[Fragment], findings: TeamFindings
+) -> tuple[dict[str, Any], dict[str, Fragment]]:
+    """Return the rules that are set anywhere, and for each the fragment that set it last."""
+    rules: dict[str, Any] = {}
+    setters: dict[str, Fragment] = {}
+    for fragment in fragments:
+        config, faults = loader.validate_part(fragment, TeamConfig)
+        findings.faults += faults
+        for key in config.model_fields_set if config is not None else ():
+            rules[key] = getattr(config, key)
+            setters[key] = fragment
+    return rules, setters
+
+
+def _check_responders(
+    rules: dict[str, Any],
+    setters: Mapping[str, Fragment],
+    members: Sequence[str],
+    loaded: Mapping[str, LoadedProfile],
+    findings: TeamFindings,
+) -> None:
+    key = "default_responders"
+    if key not in rules:
+        return
+    rules[key] = [models.normalize_id(name) for name in rules[key]]
+    for index, name in enumerate(rules[key]):
+        if name not in members:
+            problem = "is no member of this team" if name in loaded else "is no agent"
+            fault = setters[key].fault(
+                (key, index), f"`{name}` {problem}", suggest_nearest(name, members)
+            )
+            findings.faults.append(fault)
+
+
+def _check_humans(draft: TeamDraft, members: Collection[str], findings: TeamFindings) -> None:
+    seen: set[str] = set()
+    for human in draft.humans:
+        problem = models.find_id_problem(human.id)
+        folded = models.normalize_id(human.id).casefold()
+        if not problem and folded in seen:
+            problem = "stands twice among the humans"
+        if not problem and folded in {member.casefold() for member in members}:
+            problem = "is the id of a member too"
+        if not problem and folded == "system":
+            problem = "is the author of arena's own messages"
+        if problem:
+            findings.faults.append(draft.fault_of_humans(f"`{human.id}` {problem}"))
+        seen.add(folded)

@@ -1,0 +1,503 @@
+"""A workspace: the folder's files read, checked and ready to build teams from.
+
+All faults of all files are raised at once (`FileFaults`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from arena_cli import errors
+from arena_cli.errors import Fault, FileFaults, UsageError
+from arena_cli.util import files
+from arena_cli.workspace import models
+from arena_cli.workspace.agents import (
+    AdapterKinds,
+    LoadedProfile,
+    ProfileSource,
+    extend_source,
+    find_reference_faults,
+    load_profile,
+    merge_sources,
+    read_sources,
+)
+from arena_cli.workspace.models import AgentProfile, Human, Member, Team, TeamConfig, WorkspaceFile
+from arena_cli.workspace.teams import TeamDraft, TeamFindings, build_team, read_team_file
+from arena_cli.yamlio import loader
+from arena_cli.yamlio.document import Document, Fragment, find_holder
+
+WORKSPACE_FILE = "arena.yaml"
+AGENTS_FOLDER = "agents"
+TEAMS_FOLDER = "agents/teams"
+JUDGE_KEY = "judge"
+YAML_SUFFIX = ".yaml"
+WORK_FOLDER = "work"
+"""The folder in which program agents have folders of their own; git ignores it."""
+
+Unsaved = Mapping[str, Document]
+"""Files as they are to be, by path (`agents/dev.yaml`): read instead of those on disk."""
+
+NO_UNSAVED: Unsaved = {}
+
+
+def list_files(folder: Path, suffix: str = YAML_SUFFIX) -> list[str]:
+    """Return the sorted names of a folder's files that end in `suffix`; hidden files apart."""
+    try:
+        entries = list(folder.iterdir())
+    except OSError:
+        return []
+    matching = (entry for entry in entries if entry.name.endswith(suffix))
+    regular = (entry.name for entry in matching if files.is_file_or_refused(entry))
+    return sorted(name for name in regular if not name.startswith("."))
+
+
+def read_workspace_document(root: Path, *, anywhere: bool = False) -> Document:
+    """Return `arena.yaml`, an empty document if there is none; see `document` for `anywhere`."""
+    if files.is_file_or_refused(root / WORKSPACE_FILE):
+        return read_document(root, WORKSPACE_FILE, anywhere=anywhere)
+    return loader.wrap_data({}, WORKSPACE_FILE)
+
+
+def read_document(root: Path, name: str, *, anywhere: bool) -> Document:
+    """Read a file of the workspace. If a link leads out of it, that is a fault, unless `anywhere`.
+
+    Then no fault quotes its lines: they are not the workspace's to show.
+    """
+    fault = files.find_link_fault(root / name, name, root)
+    if fault is not None and not anywhere:
+        return Document(name, None, (fault,))
+    return loader.load(root / name, name, is_shown=fault is None)
+
+
+def read_workspace_file(
+    document: Document, kinds: AdapterKinds, faults: list[Fault]
+) -> WorkspaceFile | None:
+    """Return `arena.yaml` checked, with `defaults` and patterns; add what is wrong to `faults`."""
+    file, file_faults = loader.validate(document, WorkspaceFile)
+    faults += file_faults
+    patterns = Fragment(document, ("redact",)).data
+    for index, pattern in enumerate(patterns if isinstance(patterns, list) else ()):
+        faults += _find_pattern_faults(pattern, document, ("redact", index))
+    defaults = Fragment(document, ("defaults",)).data
+    for key in defaults if isinstance(defaults, dict) else ():
+        faults += _find_default_faults(key, document, kinds)
+    return file
+
+
+def _find_pattern_faults(
+    pattern: object, document: Document, loc: tuple[str | int, ...]
+) -> list[Fault]:
+    try:
+        re.compile(str(pattern))
+    except re.error as error:
+        return [document.fault(loc, f"is no regular expression: {error}")]
+    return []
+
+
+def _find_default_faults(key: str, document: Document, kinds: AdapterKinds) -> list[Fault]:
+    loc = ("defaults", key)
+    if key == "config":
+        return loader.validate_part(Fragment(document, loc), TeamConfig)[1]
+    known_keys = ["config", JUDGE_KEY, *kinds.list_kinds()]
+    if key in known_keys or key.startswith("x-"):
+        return []
+    return [document.fault(loc, "unknown key", errors.suggest_nearest(key, known_keys))]
+
+
+def find_judge_faults(
+    document: Document, loaded: Collection[str], broken: Collection[str]
+) -> list[Fault]:
+    """Return the faults of `defaults.judge`, which may name any agent, `broken` ones too."""
+    fragment = Fragment(document, ("defaults", JUDGE_KEY))
+    judge = fragment.data
+    if judge is None and not fragment.holds(()):
+        return []
+    if not isinstance(judge, str):
+        return [fragment.fault((), "must be the id of an agent")]
+    return _find_agent_faults(fragment, (), judge, loaded, broken)
+
+
+def find_memory_faults(
+    document: Document, file: WorkspaceFile, loaded: Collection[str], broken: Collection[str]
+) -> list[Fault]:
+    """Return the faults of the agents that `memory` names."""
+    fragment = Fragment(document, ("memory",))
+    agents = {"summarizer": file.memory.summarizer, "extractor": file.memory.extractor}
+    return [
+        fault
+        for key, agent in agents.items()
+        if agent is not None
+        for fault in _find_agent_faults(fragment, (key,), agent, loaded, broken)
+    ]
+
+
+def _find_agent_faults(
+    fragment: Fragment,
+    loc: tuple[str, ...],
+    agent: str,
+    loaded: Collection[str],
+    broken: Collection[str],
+) -> list[Fault]:
+    if models.normalize_id(agent) in (*loaded, *broken):
+        return []
+    return [
+        fragment.fault(loc, f"there is no agent `{agent}`", errors.suggest_nearest(agent, loaded))
+    ]
+
+
+def list_common_rules(document: Document) -> Sequence[Fragment]:
+    """Return the rules that `arena.yaml` sets for every team."""
+    return _list_fragment(Fragment(document), ("defaults", "config"))
+
+
+def _list_fragment(fragment: Fragment, loc: tuple[str, ...]) -> Sequence[Fragment]:
+    return [Fragment(fragment.document, (*fragment.loc, *loc))] if fragment.holds(loc) else []
+
+
+def read_agent_files(
+    root: Path, faults: list[Fault], unsaved: Unsaved = NO_UNSAVED, *, anywhere: bool = False
+) -> dict[str, Fragment]:
+    """Return the profiles' files by stem."""
+    return _read_folder(root, AGENTS_FOLDER, faults, unsaved, anywhere=anywhere)
+
+
+def read_drafts(
+    root: Path,
+    document: Document,
+    faults: list[Fault],
+    unsaved: Unsaved = NO_UNSAVED,
+    *,
+    anywhere: bool = False,
+) -> tuple[dict[str, TeamDraft], list[str]]:
+    """Return the teams by name, and the names of those whose file is wrong."""
+    by_name: dict[str, TeamDraft] = {}
+    broken: list[str] = []
+    for stem, fragment in _read_folder(
+        root, TEAMS_FOLDER, faults, unsaved, anywhere=anywhere
+    ).items():
+        file, file_faults = read_team_file(stem, fragment)
+        faults += file_faults
+        if file is None:
+            broken.append(stem)
+            continue
+        rules = [*list_common_rules(document), *_list_fragment(fragment, ("config",))]
+        by_name[stem] = TeamDraft(
+            file.team, file.members, fragment, ("members",), file.humans, rules, file.description
+        )
+    return by_name, broken
+
+
+def _read_folder(
+    root: Path, folder: str, faults: list[Fault], unsaved: Unsaved, *, anywhere: bool
+) -> dict[str, Fragment]:
+    """Return the documents of a folder by stem, in the order of the names."""
+    for name in list_files(root / folder, ".yml"):
+        hint = f"rename it to {name.removesuffix('.yml')}{YAML_SUFFIX}"
+        faults.append(Fault(f"{folder}/{name}", 0, "", f"only {YAML_SUFFIX} files are read", hint))
+    by_stem: dict[str, Fragment] = {}
+    folded: dict[str, str] = {}
+    new = (path.rpartition("/") for path in unsaved)
+    present = {*list_files(root / folder), *(name for parent, _, name in new if parent == folder)}
+    for name in sorted(present):
+        shown_path = f"{folder}/{name}"
+        stem = models.normalize_id(name.removesuffix(YAML_SUFFIX))
+        first = folded.setdefault(stem.casefold(), shown_path)
+        if first != shown_path:
+            problem = f"has the name of {first}, upper and lower case apart"
+            faults.append(Fault(shown_path, 0, "", problem, "rename one of them"))
+            continue
+        by_stem[stem] = Fragment(
+            unsaved.get(shown_path) or read_document(root, shown_path, anywhere=anywhere)
+        )
+    return by_stem
+
+
+WORKSPACE_VARIABLE = "ARENA_WORKSPACE"
+
+_NO_TEAMS = f"there is no file in {TEAMS_FOLDER}; without a team, every agent is in it"
+_FIND_HINT = (
+    "run `arena init` to make one here, or `arena agents add` to begin with an agent that you have,"
+    " or name one with --workspace DIR"
+)
+
+
+def find_workspace(start: Path, explicit: Path | None, environ: Mapping[str, str]) -> Path:
+    """Return the workspace's folder: `explicit`, else ARENA_WORKSPACE, else from `start` upwards.
+
+    Raise UsageError if there is none.
+    """
+    chosen = explicit or (
+        Path(environ[WORKSPACE_VARIABLE]) if environ.get(WORKSPACE_VARIABLE) else None
+    )
+    if chosen is not None:
+        folder = Path(start, chosen).resolve()
+        if _is_workspace(folder):
+            return folder
+        problem = f"{folder} is no workspace" if folder.is_dir() else f"{folder} is no folder"
+        origin = "--workspace" if explicit else WORKSPACE_VARIABLE
+        hint = f"run `arena init {chosen}` to make one there"
+        if folder.exists() and not folder.is_dir():
+            hint = f"name a folder, one with {WORKSPACE_FILE} or {AGENTS_FOLDER}/*.yaml"
+        raise UsageError(f"{origin}: {problem}", hint)
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        if _is_workspace(folder):
+            return folder
+    problem = f"no workspace (a folder with {WORKSPACE_FILE} or {AGENTS_FOLDER}/*.yaml) in {start} or above it"
+    raise UsageError(problem, _FIND_HINT)
+
+
+def _is_workspace(folder: Path) -> bool:
+    return files.is_file_or_refused(folder / WORKSPACE_FILE) or bool(
+        list_files(folder / AGENTS_FOLDER)
+    )
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The checked files. `loaded` and `teams` are by id, in the order of the files' names.
+
+    `warnings` are names that are easily mistaken, for `arena agents check`. `anywhere`: files that
+    it names, and links in it, may lead out of it.
+    """
+
+    root: Path
+    file: WorkspaceFile
+    document: Document
+    kinds: AdapterKinds
+    loaded: Mapping[str, LoadedProfile]
+    drafts: Mapping[str, TeamDraft]
+    teams: Mapping[str, Team]
+    warnings: tuple[str, ...] = ()
+    anywhere: bool = False
+
+    @property
+    def profiles(self) -> dict[str, AgentProfile]:
+        """Every agent's profile by id."""
+        return {agent_id: agent.profile for agent_id, agent in self.loaded.items()}
+
+    @property
+    def judge(self) -> str | None:
+        """The id of the agent that judges by default, if there is one."""
+        judge = self.file.defaults.get(JUDGE_KEY)
+        return None if judge is None else models.normalize_id(judge)
+
+    @property
+    def summarizer(self) -> Member | None:
+        """The agent that summarises older messages, if one is named."""
+        return self._alone(self.file.memory.summarizer)
+
+    @property
+    def extractor(self) -> Member | None:
+        """The agent that extracts notes, if one is named."""
+        return self._alone(self.file.memory.extractor)
+
+    def _alone(self, agent: str | None) -> Member | None:
+        """Return an agent as a member of no team."""
+        if agent is None:
+            return None
+        loaded = self.loaded[models.normalize_id(agent)]
+        name = loaded.profile.name or loaded.profile.agent_id
+        return Member(loaded.profile, name, role_prompt=loaded.role_prompt)
+
+    def team(
+        self,
+        name: str | None = None,
+        *,
+        overrides: Sequence[Fragment] = (),
+        humans: Sequence[Human] | None = None,
+        humans_part: Fragment | None = None,
+    ) -> Team:
+        """Return the team of that name; None: every agent whose profile has no `member: false`.
+
+        `overrides` set rules over the team's, the nearest last; `humans`, from `humans_part`,
+        replace the team's. Raise UsageError for an unknown team or one without members, FileFaults
+        for wrong rules.
+        """
+        if name is None:
+            draft = _draft_everyone(self.loaded, self.document)
+            if not draft.agents:
+                raise UsageError(
+                    f"no agents in {self.root / AGENTS_FOLDER}", "run `arena init` there"
+                )
+        elif models.normalize_id(name) in self.drafts:
+            name = models.normalize_id(name)
+            if not overrides and humans is None and name in self.teams:
+                return self.teams[name]
+            draft = self.drafts[name]
+        else:
+            hint = errors.suggest_nearest(name, self.drafts) or _NO_TEAMS
+            raise UsageError(f"there is no team `{name}`", hint)
+        return self._built(draft, overrides, humans, humans_part)
+
+    def team_of(
+        self,
+        agents: Sequence[str],
+        fragment: Fragment,
+        *,
+        overrides: Sequence[Fragment] = (),
+        humans: Sequence[Human] | None = None,
+        humans_part: Fragment | None = None,
+    ) -> Team:
+        """Return a team of just these agents, which `fragment` holds; raise FileFaults."""
+        draft = TeamDraft(None, agents, fragment, rules=list_common_rules(self.document))
+        if not agents:
+            raise FileFaults([fragment.fault((), "a team needs a member")])
+        return self._built(draft, overrides, humans, humans_part)
+
+    def with_profiles(self, raw: Mapping[str, Any], fragments: Sequence[Fragment]) -> Workspace:
+        """Return the workspace with profiles deep-merged over its own.
+
+        `raw` is in `fragments`, the nearest first. Lists replace, a new adapter type replaces the
+        adapter, a new id is a new agent. Raise FileFaults.
+        """
+        changed: dict[str, ProfileSource] = {}
+        faults: list[Fault] = []
+        for key, keys in raw.items():
+            below = tuple(
+                Fragment(fragment.document, (*fragment.loc, key)) for fragment in fragments
+            )
+            if isinstance(keys, dict):
+                agent_id = models.normalize_id(key)
+                changed[agent_id] = self._overridden(agent_id, ProfileSource(keys, below), faults)
+            else:
+                holder = find_holder(fragments, (key,))
+                faults.append(holder.fault((key,), "must be a mapping of keys"))
+        loaded = dict(self.loaded)
+        faults += _load_profiles(
+            self.root, self.kinds, self.document, changed, loaded, anywhere=self.anywhere
+        )
+        broken = [agent_id for agent_id in changed if agent_id not in loaded]
+        faults += find_reference_faults(loaded, broken)
+        if faults:
+            raise FileFaults(faults)
+        return replace(self, loaded=loaded, teams={})
+
+    def _overridden(self, agent_id: str, over: ProfileSource, faults: list[Fault]) -> ProfileSource:
+        base = self.loaded.get(agent_id)
+        extends = over.data.get("extends")
+        if base is not None and "extends" in over.data:
+            problem = f"`{agent_id}` is there already; only a new agent can extend another"
+            faults.append(over.fault(("extends",), problem))
+        elif isinstance(extends, str):
+            extended = self.loaded.get(models.normalize_id(extends))
+            if extended is None:
+                hint = errors.suggest_nearest(extends, self.loaded)
+                faults.append(over.fault(("extends",), f"there is no agent `{extends}`", hint))
+                over = replace(over, is_whole=False)
+            else:
+                over = extend_source(over, extended.source)
+        if base is not None:
+            return merge_sources(over, base.source)
+        return replace(over, data={"agent_id": agent_id, **over.data})
+
+    def _built(
+        self,
+        draft: TeamDraft,
+        overrides: Sequence[Fragment],
+        humans: Sequence[Human] | None,
+        humans_part: Fragment | None,
+    ) -> Team:
+        findings = TeamFindings()
+        draft = replace(
+            draft,
+            rules=[*draft.rules, *overrides],
+            humans=draft.humans if humans is None else humans,
+            humans_part=humans_part,
+        )
+        team = build_team(draft, self.loaded, findings)
+        if team is None:
+            raise FileFaults(findings.faults)
+        return team
+
+
+def load_workspace(
+    root: Path,
+    *,
+    kinds: AdapterKinds,
+    unsaved: Unsaved = NO_UNSAVED,
+    anywhere: bool = False,
+) -> Workspace:
+    """Read and check all files of a workspace; raise FileFaults.
+
+    A file outside it is a fault, unless `anywhere`.
+    """
+    findings = TeamFindings()
+    document = read_workspace_document(root, anywhere=anywhere)
+    file = read_workspace_file(document, kinds, findings.faults)
+    sources, faults = read_sources(
+        read_agent_files(root, findings.faults, unsaved, anywhere=anywhere)
+    )
+    findings.faults += faults
+    loaded: dict[str, LoadedProfile] = {}
+    findings.faults += _load_profiles(root, kinds, document, sources, loaded, anywhere=anywhere)
+    broken = [agent_id for agent_id in sources if agent_id not in loaded]
+    findings.faults += find_reference_faults(loaded, broken)
+    findings.faults += find_judge_faults(document, loaded, broken)
+    if file is not None:
+        findings.faults += find_memory_faults(document, file, loaded, broken)
+    drafts, broken_teams = read_drafts(root, document, findings.faults, unsaved, anywhere=anywhere)
+    all_built = {
+        name: build_team(draft, loaded, findings, broken) for name, draft in drafts.items()
+    }
+    built = {name: team for name, team in all_built.items() if team is not None}
+    if file is not None and file.team is not None:
+        findings.faults += _find_default_team_faults(file.team, document, drafts, broken_teams)
+    elif file is not None and not broken:
+        build_team(_draft_everyone(loaded, document), loaded, findings)
+    if findings.faults or file is None:
+        raise FileFaults(findings.faults)
+    return Workspace(
+        root,
+        file,
+        document,
+        kinds,
+        loaded,
+        drafts,
+        built,
+        tuple(dict.fromkeys(findings.warnings)),
+        anywhere,
+    )
+
+
+def _find_default_team_faults(
+    team: str, document: Document, drafts: Mapping[str, TeamDraft], broken: Collection[str]
+) -> list[Fault]:
+    name = models.normalize_id(team)
+    if name in drafts or name in broken:
+        return []
+    hint = errors.suggest_nearest(name, drafts)
+    return [document.fault(("team",), f"there is no team `{name}`", hint)]
+
+
+def _load_profiles(
+    root: Path,
+    kinds: AdapterKinds,
+    document: Document,
+    sources: Mapping[str, ProfileSource],
+    loaded: dict[str, LoadedProfile],
+    *,
+    anywhere: bool,
+) -> list[Fault]:
+    """Check profiles and add the right ones to `loaded`."""
+    faults: list[Fault] = []
+    defaults = Fragment(document, ("defaults",))
+    for agent_id, source in sources.items():
+        agent, agent_faults = load_profile(
+            agent_id, source, root=root, kinds=kinds, defaults=defaults, anywhere=anywhere
+        )
+        faults += agent_faults
+        if agent is not None:
+            loaded[agent_id] = agent
+    return faults
+
+
+def _draft_everyone(loaded: Mapping[str, LoadedProfile], document: Document) -> TeamDraft:
+    """Return the team of a workspace that names none."""
+    agents = [agent_id for agent_id, agent in loaded.items() if agent.profile.member]
+    fragment = Fragment(loader.wrap_data(None, AGENTS_FOLDER))
+    return TeamDraft(None, agents, fragment, rules=list_common_rules(document))
