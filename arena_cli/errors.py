@@ -200,7 +200,7 @@ _LONG = 4
 
 def find_nearest(word: str, candidates: Iterable[str]) -> str | None:
     """Return the known word that `word` was most likely meant to be, None if none is near."""
-    import difflib  # used only on the way to an error
+    import difflib  # noqa: PLC0415 - used only on the way to an error
 
     by_folded = {known_word.casefold(): known_word for known_word in candidates}
     cutoff = 0.6 if len(word) < _LONG else 0.7  # two letters that changed places, in each

@@ -8,13 +8,16 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import inprocess
+import typer
 from stage import Stage
+
+from arena_cli.cli import main
 
 ROOT = Path(__file__).parent.parent
 SPEAK = [sys.executable, str(ROOT / "tests" / "programs" / "speak.py")]
@@ -170,6 +173,20 @@ class Program(Stage):
         return "\n".join(
             f"{path}\n{path.read_bytes().decode('utf-8', 'replace')}" for path in files
         )
+
+
+def command_names() -> set[str]:
+    """Return every command of the program; a group only where it does something by itself."""
+    context = typer.Context(typer.main.get_command(main.app))
+
+    def names(command: Any, path: tuple[str, ...]) -> Iterator[str]:
+        below = command.list_commands(context) if hasattr(command, "list_commands") else []
+        if path and (not below or command.invoke_without_command):
+            yield " ".join(path)
+        for name in below:
+            yield from names(command.get_command(context, name), (*path, name))
+
+    return set(names(context.command, ()))
 
 
 def until(holds: Callable[[], object]) -> None:

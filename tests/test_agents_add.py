@@ -14,7 +14,7 @@ from program import SPEAK, Program
 
 from arena_cli import errors
 from arena_cli.adapters import base
-from arena_cli.adapters.acp import turn
+from arena_cli.adapters.acp import presets
 from arena_cli.adapters.openai.presets import PRESETS
 from arena_cli.workspace import scaffold, workspace
 from arena_cli.yamlio import dump, loader
@@ -315,8 +315,8 @@ def test_the_file_of_the_team_is_put_in_its_place_whole(
 
 def test_every_kind_and_preset_is_named_in_its_help(program: Program) -> None:
     words = program.run("agents", "add", "--help").check(stdout=None).stdout
-    presets = [*PRESETS, *turn.PRESETS]
-    assert {*base.known(), *presets} <= {*re.findall(r"\w+", words)}
+    names = [*base.known(), *PRESETS, *presets.PRESETS]
+    assert {*names} <= {*re.findall(r"\w+", words)}
 
 
 def test_kinds_are_offered_at_tab(program: Program) -> None:

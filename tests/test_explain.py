@@ -15,7 +15,7 @@ from arena_cli.reports.explain import Called, Naming, Others
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios.result import ScenarioResult
 from arena_cli.transcript.events import Candidates, ReplyFinished
-from arena_cli.workspace import mentions, relevance
+from arena_cli.workspace import mentions, relevance, visible_text
 from arena_cli.workspace.mentions import Everybody, MentionSpot, Opener, Roster, Somebody
 from arena_cli.workspace.models import AgentProfile, Human, Member
 from arena_cli.workspace.relevance import Haystack
@@ -64,7 +64,7 @@ def collected(
             case Somebody(id=one):
                 ids[one] = None
             case None:
-                unknown.setdefault(mentions.letters.fold(spot.written), spot.written)
+                unknown.setdefault(visible_text.fold_text(spot.written), spot.written)
     ids.pop(author, None)
     return tuple(ids), list(unknown.values())
 

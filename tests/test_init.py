@@ -86,7 +86,7 @@ def test_a_template_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_the_templates_are_those_that_the_program_knows() -> None:
-    folders = (REPOSITORY / "arena_cli" / "team" / "template").iterdir()
+    folders = (REPOSITORY / "arena_cli" / "workspace" / "template").iterdir()
     assert {path.name for path in folders if path.is_dir()} == set(NAMES)
     offered = get_type_hints(init, include_extras=True)["template"]
     assert get_args(get_args(offered)[0]) == NAMES

@@ -504,6 +504,6 @@ def _folds(monkeypatch: pytest.MonkeyPatch, text: str, members: int) -> int:
         return fold(text)
 
     with monkeypatch.context() as patch:
-        patch.setattr(visible_text, "fold", counted)
+        patch.setattr(visible_text, "fold_text", counted)
         mentions.parse_mentions(text, roster, author="", opener="")
     return calls

@@ -447,16 +447,16 @@ WRITER = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from arena_cli.memory import taking
-from arena_cli.memory.folder import Folder
-from arena_cli.memory.note import Draft
+from arena_cli.notes import lifecycle
+from arena_cli.notes.model import Draft
+from arena_cli.notes.store import Folder
 root, name = Path(sys.argv[1]), sys.argv[2]
 folder = Folder(root / "knowledge", root, shared=False)
 now = datetime(2026, 11, 28, tzinfo=UTC)
 for count in range(25):
     known = [folder.read(entry.id) for entry in folder.entries()]
     draft = Draft("pit", "Slow", f"{name}-{count}.", by=name, source=f"m{count}{name}")
-    taking.take(draft, known, folder, session=name, now=now)
+    lifecycle.take_taking(draft, known, folder, session=name, now=now)
     folder.add(Draft("task", "Do it", f"{name}-{count}."), session=name, now=now)
 """
 

@@ -401,7 +401,8 @@ def test_a_record_that_was_cut_short_is_removed(tmp_path: Path) -> None:
 
 def test_asking_for_records_where_there_are_none_imports_nothing_heavy(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from arena_cli.adapters.process import cleanup as strays;"
+        "import sys; from pathlib import Path; "
+        "from arena_cli.adapters.process import cleanup as strays;"
         f"strays.end_recorded(Path({str(tmp_path)!r}));"
         "assert not {'psutil', 'ctypes', 'asyncio'} & sys.modules.keys()"
     )

@@ -234,7 +234,7 @@ def test_files_beside_the_file_can_be_imported(workspace: Path) -> None:
         ("agents/机器人.py:PROGRAM", False, "no function PROGRAM"),
         ("agents/none.py:f", False, "no file"),
         ("no.such.module:f", False, "no module no.such.module"),
-        ("arena_cli.util.text:clean", True, ""),
+        ("arena_cli.util.text:escape_line", True, ""),
         ("broken.py:f", False, "cannot be read"),
         ("star.py:anything", True, ""),
         ("star.py:imported", True, ""),

@@ -183,7 +183,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True  # it would be cut off at the limit, for whoever imports it next
 sys.path.insert(0, {tests!r})
 from support import Talk, member, team
-from arena_cli.ground.errors import DiskRefused
+from arena_cli.errors import DiskRefused
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
 a, b = member("a", [{{"say": "@b " + "x" * 300}}]), member("b", [{{"say": "@a"}}])

@@ -131,7 +131,7 @@ def test_windows_says_the_language_of_its_windows(
 
 def test_every_reason_why_a_recording_was_not_kept_has_its_chinese() -> None:
     """They come from below the reports, which cannot say them where they stand."""
-    source = REPORT.parent / "scenario" / "play" / "take.py"
+    source = REPORT.parent / "scenarios" / "recording" / "playback.py"
     tree = ast.parse(source.read_text(encoding="utf-8"))
     (unkept,) = (node for node in ast.walk(tree) if getattr(node, "name", "") == "unkept")
     said = {

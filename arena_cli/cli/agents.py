@@ -107,7 +107,9 @@ Connect = Annotated[
 ]
 TriedAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
-agents_app = typer.Typer(help="List, find, add, check or test the agents.", rich_markup_mode=None)
+agents_app = typer.Typer(
+    add_completion=False, help="List, find, add, check or test the agents.", rich_markup_mode=None
+)
 
 
 @agents_app.callback(invoke_without_command=True)

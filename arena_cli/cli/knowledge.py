@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 
 knowledge_app = typer.Typer(
+    add_completion=False,
     help="What the team remembers: notes, their approval and their trail.",
     rich_markup_mode=None,
     no_args_is_help=True,

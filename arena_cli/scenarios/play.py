@@ -94,7 +94,8 @@ def _unused(scenario: Scenario, agent: str, index: int, entry: object) -> CheckR
         field=format_loc((*part.loc, *loc)),
         status="failed",
         expected=f"the script of {agent} is used up (strict)",
-        actual=f"never used: {cut_text(json.dumps(entry, ensure_ascii=False), text_checks.EXCERPT)}",
+        actual="never used: "
+        + cut_text(json.dumps(entry, ensure_ascii=False), text_checks.EXCERPT),
     )
 
 

@@ -250,7 +250,8 @@ def recall(
     member = team.member(agent)
     if member is None:
         raise UsageError(
-            f"{escape_line(agent)} is no longer in the team: what it was shown cannot be made again",
+            f"{escape_line(agent)} is no longer in the team: "
+            "what it was shown cannot be made again",
             "`arena show --json` still tells all that was said.",
         )
     with contextlib.closing(session_module.of(place, stored.folder, team)) as recollection:

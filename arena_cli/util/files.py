@@ -398,7 +398,10 @@ def lock_file(path: Path) -> Iterator[None]:
 
 
 OUTSIDE_OPTION = "--allow-outside"
-OUTSIDE_HINT = f"Copy it into the workspace, or allow it: `arena {OUTSIDE_OPTION} ...`, `arena run {OUTSIDE_OPTION}`."
+OUTSIDE_HINT = (
+    f"Copy it into the workspace, or allow it: `arena {OUTSIDE_OPTION} ...`, "
+    f"`arena run {OUTSIDE_OPTION}`."
+)
 
 
 class OutsideError(UsageError):

@@ -247,7 +247,10 @@ def find_workspace(start: Path, explicit: Path | None, environ: Mapping[str, str
     for folder in (start, *start.parents):
         if _is_workspace(folder):
             return folder
-    problem = f"no workspace (a folder with {WORKSPACE_FILE} or {AGENTS_FOLDER}/*.yaml) in {start} or above it"
+    problem = (
+        f"no workspace (a folder with {WORKSPACE_FILE} or {AGENTS_FOLDER}/*.yaml) "
+        f"in {start} or above it"
+    )
     raise UsageError(problem, _FIND_HINT)
 
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from arena_cli.adapters.acp import call, client
-from arena_cli.adapters.acp.turn import PRESETS, Preset
+from arena_cli.adapters.acp.presets import PRESETS, Preset
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.process import run
 from arena_cli.adapters.process.run import ProgramSettings
@@ -111,7 +110,7 @@ class AcpAdapter:
         program = self._program()
         run.prepare_folder(self._setup.workspace, self._settings.cwd)
         try:
-            pass
+            from arena_cli.adapters.acp import call  # noqa: PLC0415 - it loads the SDK
         except ImportError as error:
             raise self._unavailable("its protocol's library is missing", INSTALL) from error
         agent = call.Agent(
@@ -137,6 +136,7 @@ class AcpAdapter:
         return await call.answer(self._link, agent, input, emit)
 
     async def _started(self, program: Program) -> Link:
+        from arena_cli.adapters.acp import client  # noqa: PLC0415 - it loads the SDK
 
         try:
             return await client.start(program, self._settings.permissions)

@@ -19,7 +19,8 @@ from pydantic import ValidationError
 from arena_cli.adapters import http
 from arena_cli.adapters.acp import turn as turn_module
 from arena_cli.adapters.acp.client import Link
-from arena_cli.adapters.acp.turn import AUTH_REQUIRED, Preset, Said, Turn
+from arena_cli.adapters.acp.presets import Preset
+from arena_cli.adapters.acp.turn import AUTH_REQUIRED, Said, Turn
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
 from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit, Render, SessionId
 from arena_cli.util.text import clean_text, cut_text

@@ -8,117 +8,19 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from acp import schema
 from pydantic import BaseModel
 
 from arena_cli.adapters import http
-from arena_cli.adapters.coding_clis.adapter import escape_codex_skills
+from arena_cli.adapters.acp.presets import Preset
 from arena_cli.adapters.http import Asked
 from arena_cli.adapters.process.output import get_at_path
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
 from arena_cli.protocol import AgentOutput, Emit, Status, StatusEvent, TextDelta, Usage
 from arena_cli.util.text import cut_text
-
-
-def _as_it_is(text: str) -> str:
-    return text
-
-
-@dataclass(frozen=True)
-class Preset:
-    """One agent, and all that is to be known of it alone; without a name, any other agent.
-
-    `command` starts it; `install` and `log_in` say how to get it and how to log in, as the user is
-    told. `environ` is what it is always given, `careful` what it is also given unless everything is
-    allowed: so that it asks before it changes something. `careful_mode` is the mode of its session
-    for the same purpose. `model` are the arguments before a model's name; without any, it is told
-    the model by the protocol. `takes_files` is False for one that goes wrong when it is told that a
-    file is not there; it keeps to its own way to files. `escape` is done to a prompt, so that
-    nothing in it is a command.
-
-    Places in `_meta`: `system_at` is where it takes the system text of a new session (else that
-    stands before the first prompt), `usage_at` where an answer tells its tokens, if not where the
-    protocol has them, `failed` what an update of the session says when its prompt failed, though
-    the prompt's answer does not. `says` are words of its errors that amount to an HTTP status.
-    """
-
-    command: tuple[str, ...] = ()
-    install: str = ""
-    log_in: str = "log in with its own program, or pass a key on in `env`"
-    environ: Mapping[str, str] = field(default_factory=dict)
-    careful: Mapping[str, str] = field(default_factory=dict)
-    careful_mode: str = ""
-    model: tuple[str, ...] = ()
-    takes_files: bool = True
-    escape: Callable[[str], str] = _as_it_is
-    system_at: tuple[str, ...] = ()
-    usage_at: str = ""
-    failed: tuple[str, str] = ("", "")
-    says: Mapping[str, int] = field(default_factory=dict)
-
-
-PRESETS = {
-    "claude": Preset(
-        command=("claude-agent-acp",),
-        install="npm install -g @agentclientprotocol/claude-agent-acp",
-        log_in="run `claude` once and log in, or pass a key on: env: {ANTHROPIC_API_KEY: inherit}",
-        # Retries are arena's; what runs on in the background would answer at a time of its own.
-        environ={
-            "CLAUDE_CODE_MAX_RETRIES": "0",
-            "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
-            "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
-        },
-        careful_mode="default",
-        system_at=("systemPrompt", "append"),
-        says={
-            r'"errorKind": "authentication_failed': 401,
-            r'"errorKind": "billing_error': 402,
-            r'"errorKind": "oauth_org_not_allowed': 403,
-            r'"errorKind": "model_not_found': 404,
-            r'"errorKind": "invalid_request': 400,
-            r'"errorKind": "rate_limit': 429,
-            r'"errorKind": "server_error': 500,
-            r'"errorKind": "overloaded': 529,
-        },
-    ),
-    "codex": Preset(
-        command=("codex-acp",),
-        install="npm install -g @agentclientprotocol/codex-acp",
-        log_in="run `codex login`",
-        careful_mode="read-only",
-        escape=escape_codex_skills,
-        failed=("codex.threadStatus.type", "systemError"),
-    ),
-    "gemini": Preset(
-        command=("gemini", "--acp"),
-        install="npm install -g @google/gemini-cli",
-        log_in="run `gemini` once and log in, or pass a key on: env: {GEMINI_API_KEY: inherit}",
-        environ={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
-        careful_mode="default",
-        model=("-m",),
-        takes_files=False,
-        usage_at="quota.token_count",
-    ),
-    "cursor": Preset(
-        command=("cursor-agent", "acp"),
-        install="curl https://cursor.com/install -fsS | bash",
-        log_in="run `cursor-agent login`, or pass a key on: env: {CURSOR_API_KEY: inherit}",
-    ),
-    "opencode": Preset(
-        command=("opencode", "acp"),
-        install="npm install -g opencode-ai",
-        log_in="run `opencode auth login`",
-        careful={
-            "OPENCODE_PERMISSION": (
-                '{"edit": "ask", "bash": "ask", "webfetch": "ask", "external_directory": "ask"}'
-            )
-        },
-    ),
-}
 
 _TITLE_CHARS = 200
 _TOOLS_KEPT = 8
