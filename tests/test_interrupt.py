@@ -213,7 +213,9 @@ def test_a_signal_before_the_chain_begins_writes_nothing(program: Program) -> No
             running.send_signal(signal.SIGINT)
             assert running.wait() == 130
             assert running.stderr
-            assert running.stderr.read() == b"arena: interrupted\n"
+            ended = running.stderr.read()
+            # The one that reads may still be starting: then it ends without a word.
+            assert ended == b"arena: interrupted\n" or (running is reading and not ended)
             running.communicate()
     assert [path.name for path in folder.iterdir()] == ["transcript.lock"]
     assert [path.name for path in (program.folder / "sessions").iterdir()] == ["busy"]

@@ -80,13 +80,13 @@ _ASKS = re.compile(
 
 
 def render_wording(said: str) -> int:
-    """How much a sentence tells: its numbers, names, paths and quotes, counted."""
+    """Count the numbers, names, paths and quotes of a sentence."""
     found = sum(len(pattern.findall(said)) for pattern in (_TELLS, _NAME, _STATES))
     return max(0, min(_MOST_TOLD, found) - len(_CHATS.findall(said)))
 
 
 def prefers(said: str) -> bool:
-    """Whether somebody says what he likes."""
+    """Return True if the sentence states a preference of its author."""
     return _PREFERS.search(said) is not None
 
 
@@ -138,7 +138,7 @@ class _Candidate(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """What is taken first, where there is no room for all."""
+        """The order in which candidates are taken where there is no room for all."""
         return _RANKS.get(self.section, 2) if self.is_sure else 2
 
 
@@ -177,7 +177,7 @@ def summary(
 
 
 def _goal(messages: Sequence[ShownMessage]) -> list[str]:
-    """What the first human asked for."""
+    """Return the sentences in which the first human stated the goal."""
     for message in messages:
         said = harmless(message.content) if message.author_type == "human" else ""
         if said:
@@ -205,7 +205,7 @@ def _earlier(earlier: Mapping[str, Sequence[str]]) -> Iterator[_Candidate]:
 def _said(
     messages: Sequence[ShownMessage], patterns: Mapping[Kind, Sequence[str]] | None
 ) -> Iterator[_Candidate]:
-    """What the messages say, each sentence once; nothing else is done with what is repeated."""
+    """Yield the sentences of the messages, each once."""
     seen: set[str] = set()
     for message in messages:
         if message.author_type == "system":
@@ -252,7 +252,7 @@ def _without(content: str, pieces: Iterable[str]) -> str:
 
 
 def _noted(text: str, patterns: Mapping[Kind, Sequence[str]] | None) -> Mapping[str, str]:
-    """What of a text is worth a note, and in which section that belongs."""
+    """Return the sentences of a text that are worth a note, with the section of each."""
     drafts = extraction.drafts_of(text, by="", source=None, patterns=patterns)
     return {
         draft.body or draft.title: SECTION_OF.get(draft.kind, "important_facts") for draft in drafts
@@ -282,7 +282,7 @@ def _worn(said: Sequence[frozenset[str]]) -> list[float]:
 
 
 def _ranks(said: Sequence[frozenset[str]]) -> list[float]:
-    """How much each sentence, given by its words, hangs together with the others, by LexRank."""
+    """Return the LexRank of each sentence, given by its words."""
     import networkx  # noqa: PLC0415 - 0.1 s to load, for what happens seldom
 
     graph = networkx.DiGraph()
@@ -314,7 +314,7 @@ def _alike(said: Sequence[frozenset[str]]) -> Iterator[Mapping[int, float]]:
 
 
 def _by(message: ShownMessage, said: str) -> str:
-    """What was said, and by whom; the name stands behind it, where it looks like no role."""
+    """Return a sentence with its author; the name stands behind it if it looks like no role."""
     name = harmless(message.author_name or message.author_id)
     return f"{said} ({name})" if name else said
 

@@ -28,7 +28,7 @@ lie this far back, and what is not summarised yet."""
 
 
 class Selection(NamedTuple):
-    """What an agent is shown of the messages, oldest first, their hashes, and their tokens.
+    """The messages that an agent is shown, oldest first, their hashes, and their tokens.
 
     First stand those that are always shown; from index `start` of the history on it is all of them.
     """
@@ -92,16 +92,16 @@ class History:
         return self._messages[self._first_after(upto) :]
 
     def tokens_after(self, upto: int) -> int:
-        """What the remembered messages with a greater seq take up, in estimated tokens."""
+        """Return the estimated tokens of the remembered messages with a greater seq."""
         return self._total - self._tokens_before(self._first_after(upto))
 
     def older(self, message_ids: Iterable[str], start: int) -> list[str]:
-        """Those that are not among the newest, from `start` on (`Selection.start`)."""
+        """Return the messages before `start` (`Selection.start`): not among the newest."""
         last = self._forgotten + start
         return [one for one in message_ids if self._number.get(one, -1) < last]
 
     def weight_of(self, message: ShownMessage) -> int:
-        """What a message takes up in a prompt, in estimated tokens, whether remembered or not."""
+        """Return the estimated tokens of a message in a prompt, whether it is remembered or not."""
         number = self._number.get(message.id)
         if number is not None:
             return self._cost(number - self._forgotten)
@@ -110,7 +110,7 @@ class History:
         return self._weights[message.id]
 
     def select(self, agent_id: str, budget: int, always: Iterable[str], upto: int = 0) -> Selection:
-        """What an agent is shown within a budget of tokens.
+        """Return the messages that an agent is shown within a budget of tokens.
 
         It is those that are always shown (ids), and as many of the newest messages as fit beside
         them, of those with a seq greater than `upto`.
@@ -242,7 +242,7 @@ class Found(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What is remembered when an agent is called.
+    """The memory of one call: summary, pinned messages and notes.
 
     `summary` stands for the `summarised` messages up to the seq `upto`. `pinned` go from the oldest
     to the newest, `notes` from the best to the least, of which `most_notes` are shown at most.
@@ -260,7 +260,7 @@ NOTHING = Memory()
 
 
 def stable(summary: str, summarised: int, titles: Sequence[Note]) -> str:
-    """What stands before the messages; it changes only when messages are summarised or pinned."""
+    """Return the text before the messages; it changes only with summaries and pinned messages."""
     parts = []
     if summary:
         parts.append(f"Of the {summarised} messages before those shown here:\n{summary}")

@@ -96,8 +96,9 @@ def chat(input: AgentInput, *, pass_tool: str = "") -> Chat:
 
 
 def system_text(agent_id: str, role_prompt: str, members: Sequence[MemberInfo]) -> str:
-    """Who an agent is, who else is there, how they are called, how something is noted for all, and
-    how messages are framed."""
+    """Return the system prompt: the agent's role, the others and how to call them, how to write a
+    note for all, and how messages are framed.
+    """
     own = next((member for member in members if member.id == agent_id), None)
     parts = [f"You are {_who(agent_id, own.name if own else '')}, one of a team."]
     if role_prompt.strip():
@@ -115,7 +116,7 @@ def system_text(agent_id: str, role_prompt: str, members: Sequence[MemberInfo]) 
 
 
 def frame(message: ShownMessage) -> str:
-    """One message with its author's line; what the agent said itself is labelled as its own.
+    """Return a message with its author's line; the agent's own messages are labelled as such.
 
     Its id is not in it: ids follow the order of arrival, and the same conversation is to read the
     same.
@@ -151,7 +152,7 @@ def _system(input: AgentInput) -> str:
 
 
 def _memory(input: AgentInput) -> tuple[str, str]:
-    """What is remembered that stands before the messages, and what stands after them."""
+    """Return the texts of the memory that stand before and after the messages."""
     memory = input.memory_context or ""
     before = memory[: input.memory_stable]
     notes = memory[input.memory_stable :].lstrip("\n")
@@ -170,7 +171,7 @@ def _parts(message: ShownMessage) -> list[ChatPart]:
 
 
 def _own_parts(message: ShownMessage) -> list[ChatPart]:
-    """What the agent said, as it said it; what it attached is only told of."""
+    """Return the agent's own message unframed; its attachments are only named."""
     lines = [message.content] if message.content.strip() else []
     lines += [f"attachment: {_part(part)}" for part in message.attachments]
     lines += [f"structured: {_part(part)}" for part in message.structured]
@@ -178,7 +179,7 @@ def _own_parts(message: ShownMessage) -> list[ChatPart]:
 
 
 def _asked(input: AgentInput, shown: Sequence[ShownMessage], passing: str) -> str:
-    """What is asked of the agent now; `shown` are the messages that stand before it."""
+    """Return the question at the end of the prompt; `shown` are the messages before it."""
     lines = [
         "What is asked of you now:",
         f"It is turn {input.turn}, and you are @{input.agent_id}.",
@@ -208,7 +209,7 @@ def _asked(input: AgentInput, shown: Sequence[ShownMessage], passing: str) -> st
 
 
 def _places_from_the_end(trigger: Sequence[str], shown: Sequence[ShownMessage]) -> list[int]:
-    """Where the triggers stand among the messages; the last is 1."""
+    """Return the places of the triggers among the messages; the last is 1."""
     new = set(trigger)
     return [place for place, message in enumerate(reversed(shown), 1) if message.id in new]
 
@@ -263,7 +264,7 @@ def message_digest(message: ShownMessage) -> str:
 
 
 class HeadDigest:
-    """What an agent's inputs have in common, made canonical once; `of` makes an input's hash."""
+    """The hash of what an agent's inputs have in common; `of` completes it for one input."""
 
     def __init__(
         self,

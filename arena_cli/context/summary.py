@@ -103,7 +103,7 @@ def written(sections: Mapping[str, Sequence[str]], language: Language) -> str:
 
 
 def harmless(text: str) -> str:
-    """One item in one line: it calls nobody, ends no message, gives no orders to its reader."""
+    """Return an item in one line that calls no agent, ends no message and gives no orders."""
     line = " ".join(text.split())
     # What is taken out may leave together what was apart.
     while (less := _once_harmless(line)) != line:
@@ -216,19 +216,19 @@ _NOW_ASKED: dict[Language, str] = {"en": "Asked now: ", "zh": "当前的要求�
 
 
 class Fact(NamedTuple):
-    """What a pinned message is there for: the title of its note, and the note's kind."""
+    """The reason a message is pinned: the title of its note, and the note's kind."""
 
     title: str
     kind: Kind
 
     @property
     def section(self) -> str:
-        """Where it belongs."""
+        """The section that it belongs to."""
         return SECTION_OF.get(self.kind, "important_facts")
 
 
 def old_part(messages: Sequence[ShownMessage], turn: int) -> Sequence[ShownMessage]:
-    """Those that are summarised when the turn of that number ends; they go oldest first.
+    """Return the messages to summarise when the turn of that number ends, oldest first.
 
     That turn and the one before stay whole, with the message that opened their chain, if it stands
     right before them. Of a longer chain it is old, too: `now_asked` tells of it in the summary.
@@ -262,7 +262,7 @@ def opened(sections: Mapping[str, Sequence[str]], asked: str) -> Sections:
 
 
 def asked_tokens(before: int, earlier: int = 0, shown: int = MOST_TOKENS) -> int:
-    """How long a summary of so many tokens is to be; `earlier` of them are an earlier summary's.
+    """Return the length to ask of a summary, in tokens; `earlier` are an earlier summary's.
 
     It grows with what is added, so that what was worth a place in the earlier one keeps it. `shown`
     is how long one may be to be shown at all, in tokens.
@@ -272,7 +272,7 @@ def asked_tokens(before: int, earlier: int = 0, shown: int = MOST_TOKENS) -> int
 
 
 def question(messages: Sequence[ShownMessage], earlier: str, most: int, language: Language) -> str:
-    """What an agent is asked that summarises; `most` is how many tokens its answer may have."""
+    """Return the question to a summarizing agent; `most` is the limit on its answer, in tokens."""
     column = 1 if language == "zh" else 0
     headings = "\n".join(f"# {titles[column]}" for titles in SECTIONS.values())
     asked, summary, said, end = _ASKED[language]
@@ -323,7 +323,7 @@ def completed(sections: Sections, facts: Iterable[Fact]) -> Sections:
 
 
 def fault(sections: Mapping[str, Sequence[str]], facts: Iterable[Fact]) -> str:
-    """Why an agent's summary is no good, whatever its length; empty where it is good.
+    """Explain why an agent's summary is invalid, whatever its length; empty where it is valid.
 
     Of an answer that obeyed a message instead of summarising it, no sections are left, or the same
     words in each.
@@ -342,7 +342,7 @@ def fault(sections: Mapping[str, Sequence[str]], facts: Iterable[Fact]) -> str:
 
 
 def too_long(before: int, after: int, shown: int) -> str:
-    """Why a summary of so many tokens is no good for what took `before`; empty where it is.
+    """Explain why a summary is too long for messages of `before` tokens; empty where it is not.
 
     One of more than `shown` tokens would be shown to nobody.
     """
@@ -356,7 +356,7 @@ def too_long(before: int, after: int, shown: int) -> str:
 
 
 def _holds(known: frozenset[str], fact: str) -> bool:
-    """Whether among these words are all numbers of a fact, and most of its words.
+    """Return True if these words hold all numbers of a fact, and most of its words.
 
     Words that say nothing are left aside; Chinese is compared by pairs of characters.
     """

@@ -1,9 +1,10 @@
-"""How many tokens a text is, estimated from its characters.
+"""Estimate the tokens of a text from its characters.
 
 The estimate aims at the mean of three tokenizers of today: OpenAI's o200k, Qwen's of 3.5 and
 DeepSeek's of V4. The weights were fitted to what these count of prose, code and data in some twenty
 languages; texts and counts that they are held to stand in tests/data/token_counts.json. Where an
-agent's model counts otherwise, what it counts corrects the estimate (`transcript.counts`).
+agent's model counts otherwise, what it counts corrects the estimate
+(`transcript.token_calibration`).
 
 Tokenizers cut first where words, numbers, blanks and signs meet: so do the weights, in ASCII and
 around Han. Characters of other scripts weigh what they are. Weights are hundredths of a token.
@@ -151,7 +152,7 @@ _kept = lru_cache(maxsize=512)(_estimated)
 
 
 def _bordering(kinds: bytes) -> int:
-    """What the borders between kinds weigh, with long words and those in capitals."""
+    """Return the weight of borders between kinds, of long words and of words in capitals."""
     number = int.from_bytes(kinds, "little")
     met = (number ^ (number << 8)).to_bytes(len(kinds) + 1, "little")
     words = (

@@ -1,6 +1,6 @@
-"""What an agent is shown at a call, within its window (docs/memory.md).
+"""Choose an agent's input within its window (docs/memory.md).
 
-It is a function of what was said and noted, the member, and the call alone.
+It is a function of the messages and notes, the member, and the call alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BETTER_ONES = "there are as many better ones as are shown"
 
 
 class Chosen(NamedTuple):
-    """What an agent is shown, and what not. Tokens are estimates, uncorrected.
+    """The choice of what an agent is shown. Tokens are estimates, uncorrected.
 
     `pinned` are those that are shown beside the newest messages, `titles` those for which there is
     no more room than for their title. `withheld` are notes with the reason.
@@ -50,7 +50,7 @@ class Chosen(NamedTuple):
 def choose(
     agent_id: str, history: History, trigger: Sequence[str], memory: Memory, room: int
 ) -> Chosen:
-    """What an agent is shown where there is so much room, in estimated tokens.
+    """Choose what an agent is shown within that room, in estimated tokens.
 
     `trigger` are the ids of the messages that are new to it, which are shown in any case.
     """
@@ -197,7 +197,7 @@ _FRAME_TOKENS = 4
 
 
 class Head(NamedTuple):
-    """What all inputs of one member in one team have in common.
+    """The part of the input that all calls of one member in one team have in common.
 
     `room` is its window less what its answer needs, `tokens` the estimate for all but the messages.
     """
@@ -231,7 +231,7 @@ class Head(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What is particular to one call (see `AgentInput`)."""
+    """The part of the input that belongs to one call (see `AgentInput`)."""
 
     session_id: str
     turn_id: str
@@ -244,7 +244,7 @@ class Call(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What decides how much fits beside the head.
+    """The limits on what fits beside the head.
 
     `factor` is what the agent's model counts over what is estimated; from `concise_from` of the
     room on the agent is asked to be concise. `most`, in estimated tokens, is a nearer limit.
@@ -285,7 +285,7 @@ def head_of(team: Team, agent_id: str, model_window: int | None = None) -> Head:
 def build(
     head: Head, history: History, call: Call, memory: Memory = NOTHING, limits: Limits = UNLIMITED
 ) -> Built:
-    """What an agent is shown at one call."""
+    """Build the input of one call of an agent."""
     chosen = choose(head.agent_id, history, call.trigger, memory, _room(head, limits))
     selection = chosen.selection
     digests = selection.digests
@@ -323,7 +323,7 @@ def build(
 
 
 def usage_ratio(head: Head, history: History, memory: Memory, factor: float = 1.0) -> float:
-    """What all that is not summarised takes, over what the window has room for."""
+    """Return the share of the window's room that everything not summarised takes."""
     return usage_of(head, history, memory, factor) / max(head.room, 1)
 
 
@@ -334,13 +334,13 @@ def usage_of(head: Head, history: History, memory: Memory, factor: float = 1.0) 
 
 
 def reaches(head: Head, history: History, seq: int, memory: Memory, limits: Limits) -> bool:
-    """Whether the message of that seq is among the newest that an agent has room for."""
+    """Return True if the message of that seq is among the newest that an agent has room for."""
     room = _room(head, limits)
     return seq > fitting(memory, room).upto and history.tokens_after(seq - 1) <= room
 
 
 def _room(head: Head, limits: Limits) -> int:
-    """What there is beside the head, in estimated tokens."""
+    """Return the room beside the head, in estimated tokens."""
     # What is estimated too high only leaves room unused; and what is loaded reaches no further.
     room = int(head.room / max(limits.factor, 1.0))
     return (room if limits.most is None else min(room, limits.most)) - head.tokens
@@ -363,5 +363,5 @@ def budget_of(team: Team) -> int:
 
 
 def weigh(message: Message) -> int:
-    """How many tokens a message takes up in a prompt at least, by a quick look."""
+    """Return a lower bound of a message's tokens in a prompt, by a quick look."""
     return estimate(message.content) + _FRAME_TOKENS

@@ -1,5 +1,4 @@
-"""What is done for a team's memory once a turn is over: notes are taken, and older messages
-summarised.
+"""Work for the team's memory at the end of a turn: deviations, notes, summaries.
 
 It is done before `turn_finished` is written, in order of call, so that two runs write the same; and
 doing it again, as after a crash, does nothing more.
@@ -83,7 +82,7 @@ def _tell_deviations(room: Room, recollection: Recollection, chain: ChainState) 
 
 
 def _was_shown(note: Note, done: ReplyFinished, turn: TurnState, room: Room) -> bool:
-    """Whether the agent was shown the note, or the message that it comes from."""
+    """Return True if the agent was shown the note, or the message that it comes from."""
     if note.id in turn.replies[done.agent].notes:
         return True
     source = room.scene.history.message(note.source or "")
@@ -139,7 +138,7 @@ def _take_notes(room: Room, recollection: Recollection, chain: ChainState) -> No
 
 
 def _unnoted(room: Room, chain: ChainState) -> Iterator[Message]:
-    """What was said since the last turn, in the order in which agents are shown it."""
+    """Yield the messages since the last turn, in the order in which agents are shown them."""
     history, fold = room.scene.history, room.scene.fold
     told = history.after(fold.noted)
     yield from told
@@ -291,7 +290,7 @@ async def _extract(room: Room, recollection: Recollection) -> None:
 
 
 def _unextracted(room: Room, extractor: Member) -> list[ShownMessage]:
-    """What was said since the last time, the newest that its window takes."""
+    """Return the messages since the last extraction, the newest that the agent's window takes."""
     history, fold = room.scene.history, room.scene.fold
     head = window.Head.of(room.scene.team, extractor, room.scene.windows.get(extractor.id))
     left = (head.room - head.tokens) * _QUESTION_SHARE

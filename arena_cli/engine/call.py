@@ -1,4 +1,4 @@
-"""One reply: its attempts, within its deadline, and the event that tells how it ended."""
+"""Call an agent for a reply: attempts within the deadline, and the event at the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Calls(NamedTuple):
 def calls_of(
     output: AgentOutput, member: Member, team: Team, roster: Roster, *, opener: str
 ) -> Calls:
-    """Whom an agent's answer names and calls; `opener` is the human who opened the chain.
+    """Return whom an agent's answer mentions and calls; `opener` is the human of the chain.
 
     Humans that only `next_mentions` names are among the mentions too: the chain waits for them.
     """
@@ -82,7 +82,7 @@ _TOO_MUCH = (
 
 @dataclass
 class _Ending:
-    """What `reply_finished` says beside what is planned."""
+    """The fields of `reply_finished` that are not in the plan."""
 
     status: ReplyStatus
     error: str | None = None
@@ -189,7 +189,7 @@ def _again(planned: Planned, room: Room, heard: Heard) -> None:
 
 
 def _smaller(planned: Planned, room: Room) -> bool:
-    """Whether less of the conversation can be shown at the next attempt; it is planned so then."""
+    """Plan the next attempt with fewer messages; return False where less is not possible."""
     chain = room.scene.fold.open
     if chain is None:
         return False
@@ -205,7 +205,7 @@ def _smaller(planned: Planned, room: Room) -> bool:
 
 
 def _attached(planned: Planned) -> str:
-    """What the estimate of an input leaves out: how much of a file is sent is the adapter's."""
+    """Describe the files that the estimate of an input leaves out: adapters decide what is sent."""
     files = sum(len(message.attachments) for message in planned.input.messages)
     return f", without the {files} attached file{'s' if files > 1 else ''}" if files else ""
 
@@ -313,8 +313,10 @@ def _message(
 
 
 def _usage(planned: Planned, answer: Answer | None, heard: Heard) -> Usage | None:
-    """What all attempts used, by what the agent said; an answer for which it says nothing is
-    estimated, of a failed call nothing is known then."""
+    """Return the usage of all attempts, as reported by the agent.
+
+    An answer without a report is estimated; a failed call without one counts as nothing.
+    """
     last = heard.usage
     if answer is not None:
         last = answer.output.usage or Usage(
@@ -332,7 +334,7 @@ ASIDE = "aside"
 
 
 class Asked(NamedTuple):
-    """What an agent answered: its text, or why there is none (`error`), what it used.
+    """The answer of an agent: its text, or the reason there is none (`error`), and its usage.
 
     `metadata` are its adapter's notes on the call, and its kind (`adapter`).
     """

@@ -37,7 +37,7 @@ _LEAST_ASKED = 300
 
 @dataclass(frozen=True)
 class _Old:
-    """What is to be summarised: messages, oldest first, the earlier summary, what must be held.
+    """The input of a summary: messages, oldest first, the earlier summary, facts to be held.
 
     `asked_now` is what opened the open chain, if it is among them. `tokens` are those of messages
     and earlier summary, estimated; of a summary the agent with the smallest window is shown
@@ -55,12 +55,12 @@ class _Old:
 
     @property
     def asked(self) -> int:
-        """How many tokens its summary is to have."""
+        """The number of tokens that the summary is asked to have."""
         shown = max(_LEAST_ASKED, self.least_shown)
         return summary.asked_tokens(self.tokens, estimate(self.earlier), shown)
 
     def too_long(self, text: str) -> str:
-        """Why a summary is too long; empty where it is not."""
+        """Explain why a summary is too long; return an empty text where it is not."""
         return summary.too_long(self.tokens, estimate(text), self.most_shown)
 
     @property
@@ -151,7 +151,7 @@ def _write_usage(room: Room, agent: str, level: Level, used: int, budget: int) -
 
 
 def _is_due(room: Room) -> bool:
-    """Whether the team wants a summary after so many messages, and there are as many."""
+    """Return True if the team wants a summary after a number of messages that is reached."""
     every, last = room.scene.team.config.auto_summary_interval, room.scene.fold.tried
     if every is None:
         return False
@@ -159,7 +159,7 @@ def _is_due(room: Room) -> bool:
 
 
 def _old(room: Room, chain: ChainState) -> _Old | None:
-    """What can be summarised now; None where nothing can."""
+    """Return the input of a summary made now; None where nothing can be summarised."""
     last, history = room.scene.summary(), room.scene.history
     messages = summary.old_part(history.after(last.upto), chain.turns[-1].started.turn)
     if not messages:
@@ -183,13 +183,13 @@ def _old(room: Room, chain: ChainState) -> _Old | None:
 
 
 def _shown(room: Room, member: Member) -> int:
-    """How many tokens a summary may have that a member is shown."""
+    """Return how many tokens a summary may have to be shown to a member."""
     left = room.scene.room(member.id) / max(room.scene.fold.counts.factor(member.id), 1.0)
     return int((left - room.scene.head(member.id).tokens) * window.SUMMARY_SHARE)
 
 
 def _is_worth_it(old: _Old, fold: Fold) -> bool:
-    """Whether there is more than before: than the earlier summary, than was tried in vain."""
+    """Return True if there is more to summarise than in the last summary or attempt."""
     if old.tokens < 2 * estimate(old.earlier):
         return False
     last = fold.tried

@@ -1,6 +1,6 @@
-"""One act on notes: its events and its files, both or neither, also after a crash.
+"""Write acts on notes: the event and the files, both or neither, also after a crash.
 
-`memory.staging` says in which order they are written.
+`notes.staging` defines the order in which they are written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Append = Callable[[Sequence[Make], Callable[[], None]], list[NoteEvent]]
 
 
 class Desk:
-    """Where acts on notes are carried out, with the trail that `log` writes.
+    """A writer of acts on notes, with the trail that `log` writes.
 
     `is_strict`: each act is on the disk before the next begins, as far as the trail is synced at
     all. Else the caller has the folders settle, and what was begun is begun again after a crash.
@@ -81,7 +81,7 @@ def maker(act: Mapping[str, Any]) -> Make:
 
 
 def is_unfinished(trail: Path) -> bool:
-    """Whether an act was begun that nobody ended, or that somebody carries out just now."""
+    """Return True if an act was begun and not ended, or is being carried out now."""
     return staging.path_of(trail).is_file()
 
 

@@ -1,6 +1,6 @@
-"""What is asked of an agent at its next call: the same for a call, a dry run and `show --context`.
+"""Plan an agent's next call: the same plan for a call, a dry run and `show --context`.
 
-A plan is a function of the open chain, the team and the history; nobody is called by making one.
+A plan is a function of the open chain, the team and the history; making one calls no agent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from arena_cli.workspace.models import AgentProfile, Member, Team
 def record(
     session_id: SessionId, input: AgentInput, digests: Sequence[str], member: Member
 ) -> dict[str, Any]:
-    """What is kept of the session in which a call was made (`reply_finished.agent_session`)."""
+    """Return the agent's own session as `reply_finished.agent_session` records it."""
     seqs = [message.seq for message in input.messages] or [0]
     first, last = min(seqs), max(seqs)
     state = {"state": dict(session_id.state)} if session_id.state else {}
@@ -77,7 +77,7 @@ def _hash(value: Any) -> str:
 
 @dataclass
 class Planned:
-    """One reply that is to be called: by whom, as what, with which input.
+    """A reply that is to be called: the agent, its role in the turn, its input.
 
     `attempt` is the number of its next attempt, `failed` how many attempts failed before,
     `shrunk` how many of them because it was shown too much; `digests`
@@ -158,7 +158,7 @@ def plan(
 
 
 def about(agent: str, phase: Phase, chain: ChainState) -> str:
-    """What an agent's next call is about: the text of what is new to it."""
+    """Return the text of the messages that are new to an agent at its next call."""
     return _said(rules.trigger_for(agent, chain, phase=phase), chain)
 
 
@@ -178,7 +178,7 @@ def attempt_limit_s(left: float, team: Team) -> float:
 
 
 def _gone(agent: str) -> Member:
-    """Who was in the team when the chain opened, and is no longer."""
+    """Return a member that was in the team when the chain opened and has left it since."""
     return Member(profile=AgentProfile(agent_id=agent, adapter={"type": ""}), name=agent)
 
 

@@ -1,4 +1,4 @@
-"""What is remembered when an agent is called: the summary, the pinned messages, the best notes."""
+"""Recall what an agent is shown beside messages: the summary, pinned messages, best notes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_ALIKE = 24
 
 
 def summary_of(fold: Fold) -> Memory:
-    """What is remembered beside notes: the last summary, if there is one."""
+    """Return the last summary as memory; empty memory without one."""
     last = fold.summary
     if last is None:
         return NOTHING
@@ -89,7 +89,7 @@ class Recollection:
                 self._found(index, new)
 
     def memory(self, new: str, fold: Fold, history: History) -> Memory:
-        """What is remembered for a call that is about the text `new`."""
+        """Return the memory for a call that is about the text `new`."""
         summary = summary_of(fold)
         index = self.index()
         if index is None:
@@ -101,7 +101,7 @@ class Recollection:
         )
 
     def index(self) -> Index | None:
-        """Where notes are found, as they were last followed; None as long as there is none."""
+        """Return the index of the notes, as last read; None as long as there are no notes."""
         if not self._is_followed:
             self.follow()
         return self._index

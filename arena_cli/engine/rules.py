@@ -68,7 +68,7 @@ Step = CallPhase | ChooseCandidates | FinishTurn | TellLimit | StartTurn | Finis
 
 
 def next_step(chain: ChainState, team: Team) -> Step:
-    """What comes next in an open chain: the first rule that holds."""
+    """Return the next step of an open chain: the first rule that holds."""
     if not chain.turns:
         must, mentioned_by = first_must(chain.opening.message, team)
         return _start(0, must, (chain.opening.message.id,), mentioned_by, team)
@@ -112,7 +112,7 @@ def _start(
 
 
 def first_must(message: Message, team: Team) -> tuple[tuple[str, ...], dict[str, list[str]]]:
-    """Who must answer the message that opened the chain, and by whom each was mentioned."""
+    """Return the agents that must answer the opening message, and who mentioned each of them."""
     ids = {member.id for member in team.members}
     mentioned = tuple(name for name in message.mentions if name in ids)
     if mentioned:
@@ -129,7 +129,7 @@ def first_must(message: Message, team: Team) -> tuple[tuple[str, ...], dict[str,
 def choose(
     turn: TurnState, chain: ChainState, team: Team, roster: Roster
 ) -> tuple[list[str], dict[str, PassedOver]]:
-    """Who is asked in phase B, in order of call, and who is passed over and why."""
+    """Return the agents asked in phase B, in order of call, and those passed over with reasons."""
     config = team.config
     if config.selection == "none":
         return [], {}
@@ -177,7 +177,7 @@ def due_after(turn: TurnState, team: Team) -> tuple[str, ...]:
 
 
 def mentioners(turn: TurnState, due: Iterable[str]) -> dict[str, list[str]]:
-    """Who mentioned each of those due; for the deferred it adds up."""
+    """Return who mentioned each agent that is due; for the deferred it adds up."""
     found: dict[str, dict[str, None]] = {}
     for agent in due:
         earlier = turn.started.mentioned_by.get(agent, []) if agent in turn.started.deferred else []
@@ -214,7 +214,7 @@ def _since_deferred(agent: str, chain: ChainState, number: int) -> list[str]:
 
 
 def aborted(turn: TurnState, team: Team) -> bool:
-    """Whether an agent whose failure ends the chain failed in this turn."""
+    """Return True if an agent whose failure ends the chain failed in this turn."""
     return any(
         done.status in ("error", "timeout") and _on_failure(done.agent, team) == "abort"
         for done in map(turn.result, turn.called)
@@ -228,7 +228,7 @@ def _on_failure(agent: str, team: Team) -> str:
 
 
 def end_of(chain: ChainState, team: Team) -> tuple[End, tuple[str, ...]]:
-    """How the chain ends, the first that holds, and the humans that it waits for."""
+    """Return the end of the chain, by the first rule that holds, and the humans it waits for."""
     results = chain.results()
     failed = any(done.status in ("error", "timeout") for done in results)
     replied = any(done.status == "success" for done in results)

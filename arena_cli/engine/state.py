@@ -38,32 +38,32 @@ class Scene(NamedTuple):
     windows: Mapping[str, int] = NO_WINDOWS
 
     def head(self, agent: str) -> window.Head:
-        """What all inputs of a member have in common."""
+        """Return the part of the input that is the same at each call of a member."""
         return window.head_of(self.team, agent, self.windows.get(agent))
 
     def limits(self, agent: str) -> window.Limits:
-        """What decides how much of the conversation an agent is shown."""
+        """Return the limits on how much of the conversation an agent is shown."""
         factor = self.fold.counts.factor(agent)
         fits = self.fold.fits.get(agent)
         most = None if fits is None else round(fits / factor)
         return window.Limits(factor, self.team.config.memory.warn_at, most)
 
     def room(self, agent: str) -> int:
-        """What a member may be shown at most, in tokens as its model counts them; at least 1."""
+        """Return the tokens that a member may be shown, as its model counts them; at least 1."""
         room = self.head(agent).room
         return max(min(room, self.fold.fits.get(agent, room)), 1)
 
     def reaches(self, agent: str, message: Message) -> bool:
-        """Whether a message is among the newest that an agent has room for."""
+        """Return True if a message is among the newest that an agent has room for."""
         head, limits = self.head(agent), self.limits(agent)
         return window.reaches(head, self.history, message.seq, self.summary(), limits)
 
     def summary(self) -> Memory:
-        """What is remembered beside notes: the last summary, if there is one."""
+        """Return the last summary as memory, without notes."""
         return recall.summary_of(self.fold)
 
     def memory(self, new: str) -> Memory:
-        """What is remembered for a call that is about the text `new`."""
+        """Return the memory for a call that is about the text `new`."""
         if self.recollection is None:
             return NOTHING
         return self.recollection.memory(new, self.fold, self.history)

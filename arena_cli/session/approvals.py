@@ -1,4 +1,4 @@
-"""Which texts of notes were approved, as the trail has it."""
+"""Read from the trail which texts of notes were approved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent of a session would be shown now, and why just that."""
+"""Explain what an agent of a session would be shown now."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Explained(NamedTuple):
 
 
 def of(place: Place, stored: Stored, team: Team, agent: str) -> Explained:
-    """What that agent would be shown if it were called about the last message of another.
+    """Return what that agent would be shown if it were called about the last message of another.
 
     Raises UsageError where the team has no such agent, or nothing was said yet.
     """

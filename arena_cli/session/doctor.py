@@ -87,12 +87,12 @@ def _examine_notes(found: Examined, transcript: Path, workspace: Path) -> None:
 
 
 def _loses_an_event(line: Line) -> bool:
-    """Whether a number is used up in a line by what could not be read, or is of a later version."""
+    """Return True if a line's number belongs to an unreadable event, or to a later version."""
     return not line.problem.is_mended if line.problem else not line.events
 
 
 def _out_of_step(seq: int, last: int, unread: int) -> str:
-    """What is wrong with the number of an event after `last`, with `unread` lines between."""
+    """Describe the wrong number of an event after `last`, with `unread` lines between."""
     if seq <= last:
         return f"event {seq} after event {last}"
     missing = seq - last - 1 - unread

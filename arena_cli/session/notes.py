@@ -1,4 +1,4 @@
-"""What people do to notes, and the trail of it.
+"""Act on notes for people, and keep the trail of it.
 
 A session's notes are acted on under the session's lock, and each act is an event of its transcript.
 The shared ones have a trail of the same shape, `sessions/knowledge/history.jsonl`.
@@ -42,7 +42,7 @@ _ACTS: dict[Step, NoteAct] = {
 
 
 def who(team: Team | None, named: str | None) -> str:
-    """Who does it: by that name, else the first human of the team, else the user."""
+    """Return the author of an act: the given name, else the team's first human, else the user."""
     if named is not None:
         if not named.strip() or not named.isprintable():
             raise UsageError("--by: this is no name", "Say who does it, in one line.")
@@ -369,7 +369,7 @@ def _folders(workspace: Path, shelf: Shelf, *, sync: bool) -> list[Folder]:
 
 
 def _sessions(note: Note) -> list[str]:
-    """Where a session's note was seen, the session itself first: its source is of that one."""
+    """Return the sessions in which a session's note was seen, the session itself first."""
     return list(dict.fromkeys([note.session, *note.related_sessions]))
 
 
@@ -431,7 +431,7 @@ def _made(folder: Path, workspace: Path, *, sync: bool) -> Path:
 
 
 class Inspected(NamedTuple):
-    """What was found among how many notes, and what could not be read."""
+    """The findings among a number of notes, and the files that could not be read."""
 
     findings: list[Finding]
     notes: int
@@ -469,7 +469,7 @@ def apply(findings: Sequence[Finding], keeper: Keeper) -> list[Finding]:
 
 
 def _messages(shelf: Shelf) -> Iterator[Message]:
-    """What people and agents said in the session, in order of the transcript."""
+    """Yield the messages of people and agents in the session, in order of the transcript."""
     if shelf.stored is None:
         return
     for line in reader.lines(shelf.stored.transcript):

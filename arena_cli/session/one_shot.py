@@ -37,7 +37,7 @@ MOST_AT_ONCE = 8  # each may be a program of its own
 
 
 class Asked(NamedTuple):
-    """What an agent was shown, and how its reply ended."""
+    """The input that an agent was shown, and the end of its reply."""
 
     input: AgentInput
     finished: ReplyFinished
@@ -177,7 +177,7 @@ QUESTION = "This is a test of the connection. Answer with one short word, such a
 
 
 class Tried(NamedTuple):
-    """What the agent was sent, as text, and how its reply ended."""
+    """The text that an agent was sent, and the end of its reply."""
 
     system: str
     prompt: str
@@ -185,7 +185,7 @@ class Tried(NamedTuple):
 
     @property
     def works(self) -> bool:
-        """Whether it could be called; one that declines could."""
+        """True if the agent could be called; one that declines could."""
         return self.finished.status in ("success", "declined")
 
 

@@ -1,4 +1,4 @@
-"""What `arena send` would do with a message, with nobody called and nothing written.
+"""Preview what `arena send` would do with a message; call no agent and write nothing.
 
 The session's fold is made as a send makes it, and the same rules and plans are asked. What phase A
 would answer is not known, so that whoever may reply is judged by the message alone.
@@ -51,7 +51,7 @@ class Asked(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """One who may reply, judged by the message alone; `asked` None: passed over, for `reason`.
+    """A candidate judged by the message alone; `asked` None: passed over, for `reason`.
 
     `hits` are the words that were found, as they stand in the profile; `below` its threshold.
     """
@@ -67,7 +67,7 @@ class Judged(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """What would be sent, and who would be asked in turn 1.
+    """The message that would be sent, and the agents that would be asked in turn 1.
 
     `session` is None for a new one without a name; of a `busy` one, to which somebody writes now,
     it is told what would be if that stopped here. `interrupts` is the chain that would be closed as
@@ -89,7 +89,7 @@ class Preview(NamedTuple):
 
 
 def of(place: Place, name: str | None, team: Team, sent: Outgoing) -> Preview:
-    """What a send of that message to that session would do; None is a new session."""
+    """Return the preview of sending that message to that session; None is a new session."""
     folder = store.sessions_of(place.workspace) / (name or NEW)
     with contextlib.closing(session_module.of(place, folder, team)) as recollection:
         return _of(place, name, folder, recollection, team, sent)
@@ -204,7 +204,7 @@ def _judged(chain: ChainState, scene: Scene) -> list[Judged]:
 
 
 def _why_not(member: Member, team: Team) -> str:
-    """Why a member that had a place is not asked."""
+    """Explain why a member that had a place is not asked."""
     if team.config.selection == "none":
         return "the team's selection is none"
     if not member.profile.response.auto_respond:

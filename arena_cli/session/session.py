@@ -73,7 +73,7 @@ def shared_notes(workspace: Path) -> Folder:
 
 
 def of(place: Place, session: Path, team: Team) -> Recollection:
-    """What a team remembers in a session, by its folder."""
+    """Open a team's memory in a session, by its folder."""
     folders = [own_notes(session, place.workspace)]
     if place.shared_notes:
         folders.append(shared_notes(place.workspace))
@@ -127,7 +127,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a session lives and how it is written; the same for every session of a run.
+    """The settings of a run's sessions: the workspace, how to write, which agents to call.
 
     `profiles` are all agents of the workspace, whose secrets are redacted whoever calls them.
     `models` is what `arena.yaml` knows of models, by name. `summarizer` and `extractor` are the
@@ -160,7 +160,7 @@ def as_it_is(runtime: Runtime) -> Calls:
 
 
 class Session:
-    """One conversation, held for writing until `close`; `problems` are lines that were skipped.
+    """A conversation open for writing until `close`; `problems` are lines that were skipped.
 
     `on_event` hears every event once it is written, `on_wait` the name of a session that another
     process holds, `on_text` an agent's id and the end of its text so far, redacted. `around` gives
@@ -409,7 +409,7 @@ class Session:
 
 
 def records_of(place: Place) -> Path:
-    """Where it is recorded which processes run, so that those left behind are ended."""
+    """Return the folder with records of running processes, so that strays can be ended."""
     return approvals.records_in(place.workspace)
 
 
@@ -420,7 +420,7 @@ def runtime_of(
     scratch: Path,
     used: Callable[[str], frozenset[int]] = lambda _: frozenset(),
 ) -> Runtime:
-    """What calls agents there; `used` tells which scripted entries an agent has used up."""
+    """Make the runtime that calls agents; `used` counts the used entries of an agent's script."""
     return Runtime(
         workspace=place.workspace,
         scratch=scratch,

@@ -32,17 +32,17 @@ class Shelf(NamedTuple):
 
     @property
     def trail(self) -> Path:
-        """Where it is written what was done to them; it may not be there yet."""
+        """The file with the acts on its notes; it may not exist yet."""
         return self.stored.transcript if self.stored else approvals.trail_of(self.folder)
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether something was begun with its notes that is not done yet."""
+        """True if an act on its notes was begun and not ended."""
         return staging.path_of(self.trail).is_file()
 
     @property
     def name(self) -> str:
-        """What its notes are called together."""
+        """The name of its notes together."""
         return f"session {self.stored.name}" if self.stored else "the shared notes"
 
 
@@ -82,7 +82,7 @@ def approvals_of(shelf: Shelf) -> Approvals:
 
 
 def history(shelf: Shelf) -> list[NoteEvent]:
-    """What was done to its notes, oldest first; lines that cannot be read are passed over."""
+    """Return the acts on its notes, oldest first; lines that cannot be read are skipped."""
     try:
         size = shelf.trail.stat().st_size
     except FileNotFoundError:

@@ -34,7 +34,7 @@ def automatic(clock: Clock) -> str:
 
 
 def is_automatic(name: str) -> bool:
-    """Whether it is one that nobody chose."""
+    """Return True if the name was made by arena."""
     return _AUTOMATIC.fullmatch(name) is not None
 
 
@@ -82,7 +82,7 @@ def existing(sessions: Path, name: str) -> Path | None:
 
 
 def _alike(sessions: Path, name: str) -> Path | None:
-    """What is there by that name, as it is written there.
+    """Return the path of that name, as it is written there.
 
     Whether a path is there does not tell: to Windows and macOS, `Foo` is there if `foo` is.
     """
@@ -141,7 +141,7 @@ def _stored(folder: Path) -> Stored | None:
 
 
 def summaries(workspace: Path) -> list[dict[str, str | None]]:
-    """What a list of sessions says of each (see `passage.summary_of`), the last written first."""
+    """Return a row for each session (see `queries.summary_of`), the last written first."""
     found = []
     for one in stored(workspace):
         with contextlib.suppress(*_GONE):
@@ -276,7 +276,7 @@ def acquire(folder: Path, name: str, *, wait_s: float, on_wait: Callable[[], Non
 
 
 def is_held(folder: Path) -> bool:
-    """Whether somebody writes to that session now; no lock file is made to find out.
+    """Return True if another process writes to that session now; makes no lock file.
 
     False where that cannot be asked.
     """
@@ -291,7 +291,7 @@ def is_held(folder: Path) -> bool:
 
 
 def _waited(lock: Lock, wait_s: float, on_wait: Callable[[], None]) -> bool:
-    """Whether it could be held within that time."""
+    """Wait for the lock up to that time; return True if it is held."""
     if wait_s <= 0:
         return False
     on_wait()

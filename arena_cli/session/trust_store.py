@@ -1,4 +1,4 @@
-"""Which workspaces this user trusts, and with what: a small file each, outside the workspace."""
+"""Remember which workspaces this user trusts: a small file each, outside the workspace."""
 
 from __future__ import annotations
 

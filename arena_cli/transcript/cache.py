@@ -30,7 +30,7 @@ WORTH_BYTES = 65_536
 
 
 def path_of(transcript: Path) -> Path:
-    """Where the cache of that transcript lies."""
+    """Return the path of the cache of that transcript."""
     return transcript.with_name(f"{transcript.stem}.index.json")
 
 

@@ -75,7 +75,7 @@ def _phase(
 
 
 def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
-    """One event as a canonical record; `ids` are the new ids so far, by those of the transcript."""
+    """Return an event as a canonical record; `ids` maps ids of the transcript to new ones."""
     told = event.model_dump(mode="json", exclude=set(_VARIES))
     message = told.get("message")
     if isinstance(message, dict):

@@ -24,7 +24,7 @@ FREE_KINDS = frozenset({"scripted"})
 
 
 class Event(Shape):
-    """What every event has."""
+    """The fields of every event."""
 
     seq: int
     ts: str
@@ -32,7 +32,7 @@ class Event(Shape):
 
 
 class SessionEvent(Event):
-    """Who talks here and by which rules: the first event, and again whenever it changed.
+    """The members and rules of the session: the first event, and again after each change.
 
     `scenario` is the title of the scenario that is played here, if one is.
     """
@@ -70,7 +70,7 @@ class TurnStarted(Event):
 
 
 class ReplyStarted(Event):
-    """One attempt at a reply begins. `input_tokens` is an estimate.
+    """An attempt at a reply begins. `input_tokens` is an estimate.
 
     `notes` are the ids of the notes that the agent is shown, in order.
     """
@@ -89,7 +89,7 @@ class ReplyStarted(Event):
 
 
 class StatusReported(Event):
-    """What an agent said that it is doing."""
+    """A status line that an agent reported while it works."""
 
     type: Literal["status"] = "status"
     reply: int
@@ -121,7 +121,7 @@ class ReplyFinished(Event):
 
 
 class PassedOver(Shape):
-    """Why a candidate was not asked: under its `threshold`, or for another `reason`."""
+    """The reason a candidate was not asked: below its `threshold`, or another `reason`."""
 
     relevance: float
     threshold: float | None = None
@@ -234,7 +234,7 @@ class Compacted(Event):
 
     @property
     def is_by_agent(self) -> bool:
-        """Whether an agent did it: no agent's id has a blank."""
+        """True if an agent wrote the summary: no agent's id has a blank."""
         return " " not in self.by
 
 
@@ -266,7 +266,7 @@ class Extracted(Event):
 
 
 class Recovered(Event):
-    """What was set aside when the transcript was repaired."""
+    """The bytes that were set aside when the transcript was repaired."""
 
     type: Literal["recovered"] = "recovered"
     what: str
@@ -275,7 +275,7 @@ class Recovered(Event):
 
 
 class Resumed(Event):
-    """Where an interrupted chain goes on."""
+    """The point at which an interrupted chain continues."""
 
     type: Literal["resumed"] = "resumed"
     chain: int

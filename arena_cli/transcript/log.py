@@ -179,11 +179,11 @@ class Log:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the file is, as far as is known, what was written to it."""
+        """True as long as the file is known to hold exactly what was written."""
         return self._lost is None
 
     def stamp(self) -> Stamp:
-        """What the next event carries. Nothing may be appended between this and its event."""
+        """Return the number and time of the next event; append nothing before that event."""
         return Stamp(self.seq + 1, format_timestamp(self._clock.now()))
 
     def append(self, event: Event) -> None:
@@ -262,7 +262,7 @@ class Log:
 
 
 def _identity(state: os.stat_result) -> tuple[int, int]:
-    """What tells a file from others; Windows may number its disk in two ways."""
+    """Return the numbers that identify a file; Windows may number its disk in two ways."""
     return state.st_ino, 0 if sys.platform == "win32" else state.st_dev
 
 
@@ -277,7 +277,7 @@ def _refused(path: Path, error: OSError) -> ArenaError:
 
 
 class Repair(NamedTuple):
-    """What a repair did: `kept_in` names the file with the set-aside bytes, None for none."""
+    """The result of a repair: `kept_in` names the file with the set-aside bytes, or None."""
 
     what: str
     bytes: int
@@ -397,7 +397,7 @@ def store(
 def planned(
     attachments: Sequence[Attachment], message_id: str, *, session: Path, workspace: Path
 ) -> list[Attachment]:
-    """What the transcript will keep of each, with nothing written."""
+    """Return the attachments as the transcript will keep them, without writing any."""
     if not attachments:
         return []
     folder = (session / "attachments" / message_id).relative_to(workspace)

@@ -95,7 +95,7 @@ def turn_number(path: Path, wanted: int) -> int:
 
 
 def turn(path: Path, number: int) -> Passage:
-    """One turn of the session.
+    """Return one turn of the session.
 
     It begins with its heading, or with the message that opened the chain if it is the chain's
     first, and holds all up to the next turn, the chain's end with it if it is the chain's last.
@@ -119,7 +119,7 @@ def turn(path: Path, number: int) -> Passage:
 
 
 def _back_to_opening(whole: Iterator[Event | bytes], turn: TurnStarted) -> list[Event | bytes]:
-    """What stands before a chain's first turn, back to the message that opened it."""
+    """Return the events before a chain's first turn, back to the message that opened it."""
     held: list[Event | bytes] = []
     for one in whole if turn.depth == 0 else ():
         held.append(one)
@@ -195,7 +195,7 @@ def _seq_of(raw: bytes) -> int | None:
 
 
 def fold_before(path: Path, offset: int) -> Fold:
-    """Who talks, and the chain that is open, at the byte `offset` where a line begins."""
+    """Return the fold at the byte `offset`, where a line begins."""
     fold = Fold()
     for event in _back_to(path, offset, _begins_or_ends_a_chain).events:
         fold.apply(event)
@@ -208,7 +208,7 @@ def _begins_or_ends_a_chain(event: Event) -> bool:
 
 
 def summary_of(path: Path) -> dict[str, str | None]:
-    """What a list of sessions says of one: its team, how it ended, when it last changed."""
+    """Return a session's row in a list of sessions: its team, its end, its last change."""
     session = session_of(path)
     end, changed = "no messages", ""
     for one in reader.newest_first(path, path.stat().st_size, EventTypes.by_name):
@@ -221,12 +221,12 @@ def summary_of(path: Path) -> dict[str, str | None]:
 
 
 def session_of(path: Path) -> SessionEvent | None:
-    """Who talks in a session, as its transcript last said; takes no lock and writes nothing."""
+    """Return the last session event of a transcript; takes no lock and writes nothing."""
     return session_before(path, reader.last_seq(path) + 1)
 
 
 def session_before(path: Path, seq: int) -> SessionEvent | None:
-    """Who talks in a session, as its transcript said last before that event."""
+    """Return the last session event before that event."""
     fold = Fold()
     covered = cache.load(path, fold)
     for event in _sessions(path, covered, path.stat().st_size):
@@ -307,7 +307,7 @@ class OfAgent:
         self._is_called = False
 
     def take(self, event: Event) -> Iterable[Event]:
-        """What is to be told now."""
+        """Return the events to show now."""
         match event:
             case SessionEvent():
                 return [event]

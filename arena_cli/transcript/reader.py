@@ -33,7 +33,7 @@ class Problem(NamedTuple):
 
     @property
     def is_mended(self) -> bool:
-        """Whether all that stands in the line could be read."""
+        """True if all events of the line could be read."""
         return self.what in (NULS, TWO_RECORDS)
 
 
@@ -93,7 +93,7 @@ def newest_first(path: Path, end: int, types: Container[str]) -> Iterator[Event 
 
 
 def tail(path: Path) -> tuple[bytes, int]:
-    """What stands after the last newline, and the byte where it starts."""
+    """Return the bytes after the last newline, and the offset where they start."""
     with files.open_binary(path) as file:
         end = file.seek(0, os.SEEK_END)
         found = b""
@@ -126,7 +126,7 @@ def records(raw: bytes) -> tuple[list[dict[str, Any]], str]:
 
 
 def whole_prefix(raw: bytes) -> int:
-    """How many bytes at the beginning of a torn line are whole records."""
+    """Return the number of bytes at the beginning of a torn line that are whole records."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -220,7 +220,7 @@ def follow(
 
 
 def _is_new(event: Event, last: Event | None) -> bool:
-    """Whether an event of a transcript that was cut is none of those told before the cut.
+    """Return True if an event of a transcript that was cut is not among those before the cut.
 
     Numbers begin again behind the cut, times do not.
     """

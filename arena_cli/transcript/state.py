@@ -1,7 +1,7 @@
-"""What a transcript comes to: counters of the session, and all of the chain that is open.
+"""Fold events into a session's state: its counters, and all of the chain that is open.
 
 The engine applies each event after it is written, a reader after it is read: both end with the
-same `Fold`, so going on after a crash is going on (docs/transcript.md has the table of steps).
+same `Fold`, so resuming after a crash is continuing (docs/transcript.md has the table of steps).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_UNSUMMED = 256
 
 @dataclass
 class ReplyState:
-    """One reply of the open chain. `finished` is None until it ended as anything but cancelled.
+    """A reply of the open chain. `finished` is None until it ended as anything but cancelled.
 
     `attempt` is its last attempt; `failed_attempts` are those that ended by themselves and were
     tried again; `notes` are the ids of the notes that its agent was shown.
@@ -53,7 +53,7 @@ class ReplyState:
 
 @dataclass
 class TurnState:
-    """One turn of the open chain; `replies` by agent, `compactions` also those rolled back.
+    """A turn of the open chain; `replies` by agent, `compactions` also those rolled back.
 
     `noted` are notes, each with the message that it was taken from; `deviations` the numbers of
     replies, each with a note that it did not heed.
@@ -73,7 +73,7 @@ class TurnState:
         return [*self.started.must, *(self.candidates.asked if self.candidates else ())]
 
     def result(self, agent: str) -> ReplyFinished | None:
-        """How the reply of that agent ended; None while it has not."""
+        """Return the end of the agent's reply; None while it has not ended."""
         reply = self.replies.get(agent)
         return reply.finished if reply else None
 
@@ -101,7 +101,7 @@ class ChainState:
     remembering: list[Usage] = field(default_factory=list)
 
     def new_messages(self, turn: TurnState) -> list[Message]:
-        """What is new in one of its turns: the trigger, and what was replied in it so far."""
+        """Return the new messages of one of its turns: the trigger, and its replies so far."""
         trigger = [self.messages[name] for name in turn.started.trigger if name in self.messages]
         return trigger + [done.message for done in turn.successes() if done.message]
 
@@ -176,12 +176,12 @@ class Fold:
                 self._remember(event)
 
     def spent(self) -> Usage:
-        """What the session's replies used in all."""
+        """Return the usage of all replies of the session."""
         return self.usage or Usage()
 
     @property
     def usage(self) -> Usage | None:
-        """What they used in all; None where nobody said, or was asked."""
+        """The usage of the whole session; None where no agent reported any."""
         self._sum_up()
         return self._usage
 
@@ -254,7 +254,7 @@ class Fold:
             self.open.calling[event.message.id] = event.next_mentions
 
     def _scripted(self, agent: str, metadata: dict[str, Any]) -> None:
-        """Which entries of an agent's script were used up."""
+        """Count the entries of an agent's script that are used up."""
         earlier = metadata.get("earlier_attempts", ())
         for notes in (metadata, *(earlier if isinstance(earlier, list) else ())):
             entry = notes.get("scripted") if isinstance(notes, dict) else None
@@ -285,7 +285,7 @@ class Fold:
         self.open = None
 
     def _remember(self, event: Event) -> None:
-        """What was done for the team's memory, at the end of a turn."""
+        """Apply an event of the team's memory at the end of a turn."""
         turn = self.open.turns[-1] if self.open and self.open.turns else None
         match event:
             case NoteEvent() if turn and event.message:
@@ -312,7 +312,7 @@ class Fold:
         self._remembering(event)
 
     def _remembering(self, event: Compacted | Extracted) -> None:
-        """What an agent did that works for the team's memory, which is no call of a reply."""
+        """Apply a call of an agent that works for the team's memory."""
         self._scripted(event.by, event.metadata)
         if event.usage is not None:
             self._unsummed.append(event.usage)

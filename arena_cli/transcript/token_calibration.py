@@ -1,4 +1,4 @@
-"""What providers counted against what was estimated: a correction for each agent and its model.
+"""Correct the estimates of tokens by the counts of providers, for each agent and its model.
 
 State of the fold: the same events leave the same numbers. A reply teaches if its metadata say that
 its provider was sent just what arena renders, once (`input_counted`), and it went well at the first
@@ -36,7 +36,7 @@ _KEPT = 0.5
 
 @dataclass
 class _Learned:
-    """What one agent's model counted. `cut` is the last count, if it is one that teaches nothing.
+    """The counts of one agent's model. `cut` is the last count, if it is one that teaches nothing.
 
     `estimated` and `counted` are the sums, `last_estimated` and `last_counted` of the last reply
     that taught.
@@ -68,7 +68,7 @@ class _Learned:
         self.last_estimated, self.last_counted = estimated, counted
 
     def _is_short(self, estimated: float, counted: int) -> bool:
-        """Whether the count cannot be that of all that was sent."""
+        """Return True if the count cannot be that of the whole input."""
         expected = estimated * self.factor
         if counted < LEAST * estimated:
             return True
@@ -86,7 +86,7 @@ class _Learned:
 
 
 def _fills_a_window(counted: int) -> bool:
-    """Whether it is a power of two, from the smallest window on, or up to 2 % less."""
+    """Return True for a power of two, from the smallest window on, or up to 2 % less."""
     window = SMALLEST_WINDOW
     while window < counted:
         window *= 2
@@ -101,12 +101,12 @@ class Counts:
         self._asked: dict[int, float] = {}
 
     def factor(self, agent: str) -> float:
-        """What to multiply an estimate by for this agent; 1.0 where nothing is known."""
+        """Return the factor that corrects an estimate for this agent; 1.0 where none is known."""
         learned = self._learned.get(agent)
         return learned.factor if learned else 1.0
 
     def cut_suspected(self, agent: str) -> int | None:
-        """How few tokens its provider counted last, where it cannot have read all; else None."""
+        """Return the provider's last count if it cannot have read the whole input, else None."""
         learned = self._learned.get(agent)
         return learned.cut if learned else None
 
@@ -135,7 +135,7 @@ class Counts:
             learned.hear(round(estimated, 3), counted)
 
     def record(self) -> dict[str, list[Any]]:
-        """What is known, as JSON has it; what is asked and not answered yet is left out."""
+        """Return the counts as JSON; a call that is not answered yet is left out."""
         return {agent: list(astuple(learned)) for agent, learned in self._learned.items()}
 
     def restore(self, record: Mapping[str, Any]) -> None:
