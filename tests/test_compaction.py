@@ -267,7 +267,7 @@ def test_a_good_summary_has_no_fault_but_its_length_may_be_one() -> None:
     assert "no smaller" in summary_module.too_long(200, 200, 500)
     assert "too long to be shown" in summary_module.too_long(2_000, 501, 500)
     assert summary_module.asked_tokens(4_000) == 1_000
-    assert summary_module.asked_tokens(4_000, shown=700) == 700
+    assert summary_module.asked_tokens(4_000, shown_tokens=700) == 700
 
 
 def test_the_question_frames_what_was_said() -> None:

@@ -265,7 +265,7 @@ def test_another_file_in_its_place_is_told_from_its_beginning(
 def shown_again(talk: Talk, agent: str, turn: int | None = None) -> preview.Recalled:
     stored = store.find(talk.workspace, str(talk.name))
     place = Place(talk.workspace)
-    return preview.recall(stored, agent, turn, place=place, team_of=lambda _: talk.team)
+    return preview.recall(stored, agent, turn, config=place, team_of=lambda _: talk.team)
 
 
 def test_every_call_is_made_again_as_it_was(tmp_path: Path) -> None:

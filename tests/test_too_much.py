@@ -65,7 +65,7 @@ def test_an_agent_is_shown_less_until_its_model_takes_it(tmp_path: Path) -> None
         assert shown.messages[-1].id == shown.trigger[-1]
     (turn,) = [one.turn for one in talk.of("reply_started") if one.attempt == 2]
     place, stored = Place(tmp_path), store.find(tmp_path, "talk")
-    again = preview.recall(stored, "dev", turn, place=place, team_of=lambda _: talk.team)
+    again = preview.recall(stored, "dev", turn, config=place, team_of=lambda _: talk.team)
     assert again.same
 
 

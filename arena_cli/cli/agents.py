@@ -130,7 +130,7 @@ def agents(context: typer.Context, as_json: ListAsJson = False) -> None:
         common.say(_line_of(profile))
 
 
-def _line_of(profile: AgentProfile, *more: str) -> str:
+def _line_of(profile: AgentProfile, *columns: str) -> str:
 
     facts = [
         f"{profile.avatar} {profile.name or profile.agent_id}".strip(),
@@ -138,7 +138,7 @@ def _line_of(profile: AgentProfile, *more: str) -> str:
         str(profile.adapter["type"]),
         ", ".join(profile.skills),
         "" if profile.member else "not a member",
-        *more,
+        *columns,
     ]
     return " · ".join(escape_line(fact) for fact in facts if fact)
 
@@ -154,17 +154,22 @@ def find(
 ) -> None:
     """Find agents by skill, keyword, name or role prompt, best first. Exits 1 if there is none."""
 
-    found = relevance.find_agents(common.workspace_of(context).loaded.values(), keywords)
+    matches = relevance.find_agents(common.workspace_of(context).loaded.values(), keywords)
     if as_json:
         common.say_json(
             [
-                {**one.profile.model_dump(), "matches": [match._asdict() for match in one.matches]}
-                for one in found
+                {
+                    **agent_match.profile.model_dump(),
+                    "matches": [match._asdict() for match in agent_match.matches],
+                }
+                for agent_match in matches
             ]
         )
-    for one in found if not as_json else ():
-        common.say(_line_of(one.profile, f"found: {', '.join(map(_told, one.matches))}"))
-    if not found:
+    for agent_match in matches if not as_json else ():
+        common.say(
+            _line_of(agent_match.profile, f"found: {', '.join(map(_told, agent_match.matches))}")
+        )
+    if not matches:
         common.warn("no agent matches; `arena agents` lists all of them with their skills")
         raise typer.Exit(errors.EXIT_NOT_HELD)
 
@@ -215,26 +220,27 @@ def _tell_models(loaded: Workspace) -> None:
     """A line per agent behind an API: what is known of its model, and from where."""
 
     for agent_id, profile in loaded.profiles.items():
-        known = pricing.known(profile.adapter, loaded.file.models)
-        if known is None:
+        model_facts = pricing.known(profile.adapter, loaded.file.models)
+        if model_facts is None:
             continue
-        agent, model = escape_line(agent_id), escape_line(known.model)
-        common.say(f"       {agent} · model {model} · {_told_of(known)}")
-        asked = profile.context.window_tokens
-        if known.window_tokens is not None and asked > known.window_tokens:
+        agent, model = escape_line(agent_id), escape_line(model_facts.model)
+        common.say(f"       {agent} · model {model} · {_told_of(model_facts)}")
+        window_tokens = profile.context.window_tokens
+        if model_facts.window_tokens is not None and window_tokens > model_facts.window_tokens:
             common.warn(
-                f"warning: {agent}: its `context.window_tokens` is {asked}, more than the"
-                f" {known.window_tokens} tokens that {model} takes, by {known.window_from}"
+                f"warning: {agent}: its `context.window_tokens` is {window_tokens}, more than the"
+                f" {model_facts.window_tokens} tokens that {model} takes,"
+                f" by {model_facts.window_from}"
             )
 
 
 def _tell_windows(loaded: Workspace) -> None:
     """A warning per agent whose role leaves no room for messages."""
 
-    for agent_id, one in loaded.loaded.items():
-        takes, reserved = sizes(one.profile.context)
+    for agent_id, agent in loaded.loaded.items():
+        takes, reserved = sizes(agent.profile.context)
         room = takes - reserved
-        role = tokens.estimate(one.role_prompt)
+        role = tokens.estimate(agent.role_prompt)
         if role >= room:
             common.warn(
                 f"warning: {escape_line(agent_id)}: its `role_prompt` takes ~{role} tokens, and its"
@@ -243,12 +249,12 @@ def _tell_windows(loaded: Workspace) -> None:
             )
 
 
-def _told_of(known: Known) -> str:
+def _told_of(facts: Known) -> str:
     window = "window unknown"
-    if known.window_tokens is not None:
-        window = f"window {known.window_tokens} tokens ({known.window_from})"
-    price = f"price from {known.price_from}" if known.price_from else "price unknown"
-    is_all = known.window_from and known.price_from
+    if facts.window_tokens is not None:
+        window = f"window {facts.window_tokens} tokens ({facts.window_from})"
+    price = f"price from {facts.price_from}" if facts.price_from else "price unknown"
+    is_all = facts.window_from and facts.price_from
     return f"{window} · {price}" + ("" if is_all else " (set `models` in arena.yaml)")
 
 
@@ -259,13 +265,13 @@ def print_health(loaded: Workspace, *agents: str, connect: bool) -> bool:
     """
 
     sound = True
-    place = common.place_of(loaded, wait_s=0, connects=connect)
-    asked = one_shot.of(place, [loaded.profiles[one] for one in agents or loaded.profiles])
-    for agent, one in common.run(asked, hint="").items():
-        sound = sound and one.ok
-        state = "ok" if one.ok else "NOT OK"
-        what = one.detail.removeprefix(f"{agent}: ")
-        detail = f" · {escape_line(what)}" if what else ""
+    config = common.place_of(loaded, wait_s=0, connects=connect)
+    checks = one_shot.of(config, [loaded.profiles[health] for health in agents or loaded.profiles])
+    for agent, health in common.run(checks, hint="").items():
+        sound = sound and health.ok
+        state = "ok" if health.ok else "NOT OK"
+        problem = health.detail.removeprefix(f"{agent}: ")
+        detail = f" · {escape_line(problem)}" if problem else ""
         common.say(f"{state:6} {escape_line(agent)}{detail}")
     return sound
 
@@ -337,7 +343,7 @@ def _root_for_another(context: typer.Context) -> tuple[Path, bool]:
 
 
 def _tell_added(new: Newcomer, *, connect: bool) -> None:
-    """What was written, what is missing, and how to talk to it."""
+    """Print the files that were written, what is missing, and how to send a message."""
 
     common.say(escape_line(new.path))
     for line in below(new.shown.rstrip()):
@@ -360,8 +366,8 @@ def _tell_added(new: Newcomer, *, connect: bool) -> None:
         common.warn(f"warning: {warning}")
     common.say("")
     common.say(f"  arena agents test {new.agent_id}")
-    where = f" --team {new.team}" if new.team not in (None, new.workspace.file.team) else ""
-    common.say(f'  arena send{where} "@{new.agent_id} hello"')
+    team_option = f" --team {new.team}" if new.team not in (None, new.workspace.file.team) else ""
+    common.say(f'  arena send{team_option} "@{new.agent_id} hello"')
 
 
 @agents_app.command("test")
@@ -374,16 +380,16 @@ def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = F
     loaded = common.workspace_of(context)
     member = find_member(loaded, agent_id)
     trust.require_agents(loaded, member.id)
-    place = common.place_of(loaded, wait_s=0, connects=True)
+    config = common.place_of(loaded, wait_s=0, connects=True)
     limit = member.profile.timeout_s or limit_s(loaded)
     if sys.stderr.isatty():
         common.warn(f"asking {member.id}, for up to {limit:g} s")
-    tried = common.run(one_shot.call(place, member, limit), hint="")
+    trial = common.run(one_shot.call(config, member, limit), hint="")
     if as_json:
-        common.say_json(document(member, tried))
-    for line in lines(member, tried) if not as_json else ():
+        common.say_json(document(member, trial))
+    for line in lines(member, trial) if not as_json else ():
         common.say(line)
-    if not tried.works:
+    if not trial.works:
         raise typer.Exit(errors.EXIT_FAILED)
 
 
@@ -392,59 +398,66 @@ def find_member(loaded: Workspace, called: str) -> Member:
 
     Raises UsageError.
     """
-    members = [Member(one, one.name or one.agent_id) for one in loaded.profiles.values()]
-    found = mentions.Roster(members).whole(called.removeprefix("@").removeprefix("＠"))
-    one = loaded.loaded.get(
-        found.id if isinstance(found, mentions.Somebody) else models.normalize_id(called)
+    members = [
+        Member(loaded_agent, loaded_agent.name or loaded_agent.agent_id)
+        for loaded_agent in loaded.profiles.values()
+    ]
+    target = mentions.Roster(members).whole(called.removeprefix("@").removeprefix("＠"))
+    loaded_agent = loaded.loaded.get(
+        target.id if isinstance(target, mentions.Somebody) else models.normalize_id(called)
     )
-    if one is None:
+    if loaded_agent is None:
         names = dict.fromkeys(name for member in members for name in (member.id, member.name))
         hint = errors.suggest_nearest(called, names) or "`arena agents add` makes one"
         raise UsageError(f"there is no agent `{escape_line(called)}`", hint)
-    profile = one.profile
-    return Member(profile, profile.name or profile.agent_id, role_prompt=one.role_prompt)
+    profile = loaded_agent.profile
+    return Member(profile, profile.name or profile.agent_id, role_prompt=loaded_agent.role_prompt)
 
 
 def limit_s(loaded: Workspace) -> float:
     """Seconds that a reply may take in the team that talks where none is named."""
-    is_team = loaded.file.team or any(one.member for one in loaded.profiles.values())
+    is_team = loaded.file.team or any(profile.member for profile in loaded.profiles.values())
     config = loaded.team(loaded.file.team).config if is_team else TeamConfig()
     return config.turn_timeout_s
 
 
-def document(member: Member, tried: Tried) -> dict[str, Any]:
+def document(member: Member, trial: Tried) -> dict[str, Any]:
     """The call as JSON."""
-    reply = tried.finished
+    reply = trial.finished
     return {
         "agent": member.id,
         "adapter": member.profile.adapter["type"],
-        "ok": tried.works,
+        "ok": trial.works,
         "status": reply.status,
         "latency_ms": reply.latency_ms,
         "usage": reply.usage.model_dump() if reply.usage else None,
-        "sent": {"system": tried.system, "prompt": tried.prompt},
+        "sent": {"system": trial.system, "prompt": trial.prompt},
         "content": reply.message.content if reply.message else None,
         "error": reply.error,
         "metadata": reply.metadata,
     }
 
 
-def lines(member: Member, tried: Tried) -> Iterator[str]:
+def lines(member: Member, trial: Tried) -> Iterator[str]:
     """The call as text: what was sent, what came, then whether it worked, time, tokens, cost."""
-    reply = tried.finished
-    came = reply.message.content if reply.message else str(reply.metadata.get("partial", ""))
-    parts = [("sent: system", tried.system), ("sent: prompt", tried.prompt), ("came", came)]
-    for title, text in parts:
+    reply = trial.finished
+    reply_text = reply.message.content if reply.message else str(reply.metadata.get("partial", ""))
+    sections = [
+        ("sent: system", trial.system),
+        ("sent: prompt", trial.prompt),
+        ("came", reply_text),
+    ]
+    for title, text in sections:
         if text.strip():
             yield f"── {title}"
             yield from below(text.rstrip())
-    state = "ok" if tried.works else "NOT OK"
-    told = [f"{state} {escape_line(member.id)}", f"{reply.latency_ms / 1000:.1f} s"]
+    state = "ok" if trial.works else "NOT OK"
+    columns = [f"{state} {escape_line(member.id)}", f"{reply.latency_ms / 1000:.1f} s"]
     if reply.usage:
-        told.append(lines_module.tokens(reply.usage))
+        columns.append(lines_module.tokens(reply.usage))
     if reply.status == "declined":
-        told.append("it declined, which is an answer too")
-    yield f"── {' · '.join(told)}"
+        columns.append("it declined, which is an answer too")
+    yield f"── {' · '.join(columns)}"
     if reply.error:
         yield from below(reply.error.removeprefix(f"{member.id}: "))
 

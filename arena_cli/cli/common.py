@@ -1,4 +1,4 @@
-"""What the commands share: finding the workspace, a line on stdout or stderr."""
+"""Share what commands need: the workspace, messages, interrupts, lines of output."""
 
 from __future__ import annotations
 
@@ -167,8 +167,8 @@ def stored_of(context: typer.Context, session: str | None) -> Stored:
 def team_of(loaded: Workspace, stored: Stored | None, name: str | None = None) -> Team:
     """The team of that name, else the session's, else the workspace's, else every agent."""
 
-    known = queries.session_of(stored.transcript) if stored and name is None else None
-    return loaded.team(known.team if known else name or loaded.file.team)
+    opening = queries.session_of(stored.transcript) if stored and name is None else None
+    return loaded.team(opening.team if opening else name or loaded.file.team)
 
 
 def place_of(loaded: Workspace, *, wait_s: float, connects: bool = False) -> Place:
@@ -274,8 +274,8 @@ def _read(file: Path | None) -> str:
     try:
         data = files.read_input(file) if file else sys.stdin.buffer.read()
     except OSError as error:
-        what = "this file" if file else "it"
-        raise UsageError(f"{name}: cannot read {what}: {error.strerror or error}") from error
+        label = "this file" if file else "it"
+        raise UsageError(f"{name}: cannot read {label}: {error.strerror or error}") from error
     return decoded(data, str(name)).removesuffix("\n").removesuffix("\r")
 
 
@@ -289,8 +289,8 @@ def decoded(data: bytes, name: str) -> str:
     for encoding in encodings:
         with contextlib.suppress(UnicodeDecodeError):
             return data.decode(encoding)
-    tried = " or ".join(dict.fromkeys(one.upper().removesuffix("-SIG") for one in encodings))
-    warn(f"{name}: not all of it is {tried}; what is not was replaced by \ufffd")
+    names = " or ".join(dict.fromkeys(codec.upper().removesuffix("-SIG") for codec in encodings))
+    warn(f"{name}: not all of it is {names}; what is not was replaced by \ufffd")
     warn("  Give the message as UTF-8, or with a byte order mark.")
     return data.decode(encodings[-1], "replace")
 
@@ -311,12 +311,12 @@ def install() -> None:
         raise Interrupted("interrupted")
 
     process_signals.set_handlers(stop)
-    before = sys.unraisablehook
+    previous = sys.unraisablehook
 
     def exit_if_interrupted(unraisable: UnraisableHookArgs) -> None:
         """Exit where the signal hit code that cannot raise: Python would drop the exception."""
         if not issubclass(unraisable.exc_type, Interrupted):
-            before(unraisable)
+            previous(unraisable)
             return
         with contextlib.suppress(OSError):
             print("arena: interrupted", file=sys.stderr, flush=True)
@@ -332,7 +332,7 @@ def run(work: Coroutine[Any, Any, T], *, hint: str) -> T:
     never comes back to the loop, as an adapter from elsewhere may. Raises Interrupted.
     """
     caught = _Signals()
-    before = process_signals.set_handlers(caught.stop)
+    previous = process_signals.set_handlers(caught.stop)
     try:
         return asyncio.run(caught.cancel(work))
     except asyncio.CancelledError:
@@ -346,7 +346,7 @@ def run(work: Coroutine[Any, Any, T], *, hint: str) -> T:
     except KeyboardInterrupt:
         pass
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
     raise Interrupted(f"interrupted\n  {hint}" if hint else "interrupted")
 

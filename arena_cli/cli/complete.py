@@ -1,10 +1,9 @@
-"""What a shell offers at Tab: names of sessions, agents, kinds of agents, teams and scenarios.
+"""Complete names in a shell: sessions, agents, kinds of agents, teams and scenarios.
 
-A workspace that is not there, or is broken, has no names: whoever types is told when the command
-runs, not before.
+A workspace that is missing or broken offers no names: the command reports it when it runs.
 
-A name may come from anybody, in a repository that was cloned. Shells put what they are offered on
-the line unquoted, or evaluate it, so that only what is a plain word to all of them is offered.
+A name may come from a repository that was cloned. Shells put offered words on the line unquoted, or
+evaluate them, so that only plain words are offered.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def complete_sessions(context: typer.Context, incomplete: str) -> list[str]:
 
     def names(root: Path) -> Iterable[str]:
 
-        return (one.name for one in store.stored(root))
+        return (session.name for session in store.stored(root))
 
     return _offered(names, context, incomplete)
 
@@ -43,8 +42,13 @@ def complete_agents(context: typer.Context, incomplete: str) -> list[str]:
     def names(root: Path) -> Iterable[str]:
 
         profiles = workspace.load_workspace(root, kinds=base.KINDS, anywhere=True).profiles
-        others = (name for one in profiles.values() for name in (one.name, *one.aliases) if name)
-        return dict.fromkeys((*profiles, *others))
+        aliases = (
+            name
+            for profile in profiles.values()
+            for name in (profile.name, *profile.aliases)
+            if name
+        )
+        return dict.fromkeys((*profiles, *aliases))
 
     return _offered(names, context, incomplete)
 
@@ -74,16 +78,16 @@ def _offered(
     """The names in a workspace that begin with what is typed; none where anything goes wrong."""
 
     try:
-        named = context.find_root().params.get("workspace")
-        root = workspace.find_workspace(Path.cwd(), Path(named) if named else None, os.environ)
-        found = list(names(root))
+        folder = context.find_root().params.get("workspace")
+        root = workspace.find_workspace(Path.cwd(), Path(folder) if folder else None, os.environ)
+        candidates = list(names(root))
     except Exception:  # noqa: BLE001 - nothing may be printed between a prompt and its cursor
         return []
-    return [name for name in found if name.startswith(incomplete) and _is_plain(name)]
+    return [name for name in candidates if name.startswith(incomplete) and _is_plain(name)]
 
 
 def _is_plain(name: str) -> bool:
-    """Whether every shell takes it as one word that means itself, and all of it is seen."""
+    """Return True if every shell takes the text as one visible word that means itself."""
     return (
         name == escape_line(name) != ""
         and all(char in _BEHIND or _is_letter(char) for char in name)

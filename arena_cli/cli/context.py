@@ -48,8 +48,8 @@ def context(
     if connect:
         embedding = loaded.file.memory.embedding
         trust.require(loaded, lambda env: contacts.of((), embedding, dotenv=env))
-    place = common.place_of(loaded, wait_s=0, connects=connect)
-    explained = context_report.of(place, stored, team, agent)
+    config = common.place_of(loaded, wait_s=0, connects=connect)
+    explained = context_report.of(config, stored, team, agent)
     if as_json:
         common.say_json(document(explained))
         return
@@ -77,8 +77,8 @@ def document(explained: Explained) -> dict[str, Any]:
             "upto": summary.upto,
         },
         "pinned": [
-            {"message": one.message.id, "note": one.note.id, "title": one.note.title}
-            for one in memory.pinned
+            {"message": entry.message.id, "note": entry.note.id, "title": entry.note.title}
+            for entry in memory.pinned
         ],
         "pinned_by_title_only": [note.id for note in chosen.titles],
         "messages": {
@@ -87,8 +87,10 @@ def document(explained: Explained) -> dict[str, Any]:
             "tokens": explained.counted(selection.tokens),
             "ids": [message.id for message in selection.messages],
         },
-        "notes": [{"note": one.note.id, "why": one.why} for one in chosen.notes],
-        "withheld": [{"note": one.note.id, "why_not": why} for one, why in chosen.withheld],
+        "notes": [{"note": entry.note.id, "why": entry.why} for entry in chosen.notes],
+        "withheld": [
+            {"note": entry.note.id, "why_not": reason} for entry, reason in chosen.withheld
+        ],
         "prefer_concise": explained.built.input.prefer_concise,
         "input": explained.built.input.model_dump(mode="json"),
     }
@@ -106,9 +108,9 @@ def lines(explained: Explained, say: Words) -> Iterator[str]:
         window=f"{explained.window:,}",
         reserved=f"{explained.reserved:,}",
     )
-    for name, estimated, why in _layers(explained, say):
+    for name, estimated, remark in _layers(explained, say):
         count = f"{explained.counted(estimated):,}"
-        yield f"  {say(name)} · {say('~{count} tokens', count=count)} · {why}"
+        yield f"  {say(name)} · {say('~{count} tokens', count=count)} · {remark}"
         for sign, note, reason in _below(name, explained, say):
             yield f"    {sign} {escape_line(note)} · {escape_line(reason)}"
     if explained.built.input.prefer_concise:
@@ -124,59 +126,59 @@ def _layers(explained: Explained, say: Words) -> Iterator[tuple[str, int, str]]:
     """Each layer's name, its tokens, uncorrected, and why it is in, or out."""
     chosen, memory, summary = explained.built.chosen, explained.memory, explained.summary
     selection = chosen.selection
-    why = say("always")
+    reason = say("always")
     if explained.head_tokens >= explained.window - explained.reserved:
-        why = say("always, though it alone takes more than there is room for")
-    yield "role, team and how to read", explained.head_tokens, why
+        reason = say("always, though it alone takes more than there is room for")
+    yield "role, team and how to read", explained.head_tokens, reason
     if summary is None:
-        why = say("nothing is summarised yet")
+        reason = say("nothing is summarised yet")
     elif chosen.has_summary:
-        why = say(
+        reason = say(
             "of {count} messages, up to {upto}, by {by}",
             count=summary.messages,
             upto=summary.upto,
             by=summary.by,
         )
     else:
-        why = say("left out: it would take more than half of the room")
-    yield "summary", chosen.stable_tokens, why
-    why = say(
+        reason = say("left out: it would take more than half of the room")
+    yield "summary", chosen.stable_tokens, reason
+    reason = say(
         "{count} pinned by notes: {beside} beside the newest, {titles} by title only",
         count=len(memory.pinned),
         beside=len(chosen.pinned),
         titles=len(chosen.titles),
     )
     yield "messages", selection.tokens, _messages(explained, say)
-    yield "of them pinned", explained.pinned_tokens, why
-    why = say(
+    yield "of them pinned", explained.pinned_tokens, reason
+    reason = say(
         "{count} of {found} that were found", count=len(chosen.notes), found=len(memory.notes)
     )
-    yield "notes", chosen.noted_tokens, why if memory.notes else say("none was found")
+    yield "notes", chosen.noted_tokens, reason if memory.notes else say("none was found")
 
 
 def _messages(explained: Explained, say: Words) -> str:
-    """Which messages are shown, and what became of the others."""
+    """Describe which messages are shown, and what became of the others."""
     chosen, memory = explained.built.chosen, explained.memory
-    shown = chosen.selection.messages
-    whole = say("{count} of {of} whole", count=len(shown), of=explained.of)
-    left = explained.of - len(shown)
+    messages = chosen.selection.messages
+    summary = say("{count} of {of} whole", count=len(messages), of=explained.of)
+    omitted = explained.of - len(messages)
     if chosen.has_summary:
-        left -= memory.summarised - sum(message.seq <= memory.upto for message in shown)
-    if left > 0:
-        return whole + say("; {count} older ones find no room", count=left)
-    return whole
+        omitted -= memory.summarised - sum(message.seq <= memory.upto for message in messages)
+    if omitted > 0:
+        return summary + say("; {count} older ones find no room", count=omitted)
+    return summary
 
 
 def _below(name: str, explained: Explained, say: Words) -> Iterator[tuple[str, str, str]]:
-    """What stands below a layer: a sign for in or out, a note, and why."""
+    """Yield the rows below a layer: a sign for in or out, a note, and the reason."""
     chosen = explained.built.chosen
     if name == "of them pinned":
-        for one in chosen.pinned:
-            yield "+", one.note.id, say("{message} is its source", message=one.message.id)
+        for entry in chosen.pinned:
+            yield "+", entry.note.id, say("{message} is its source", message=entry.message.id)
         for note in chosen.titles:
             yield "-", note.id, say("by title only: there is no room")
     elif name == "notes":
-        for found in chosen.notes:
-            yield "+", found.note.id, found.why
-        for found, why in chosen.withheld:
-            yield "-", found.note.id, say(why)
+        for shown_note in chosen.notes:
+            yield "+", shown_note.note.id, shown_note.why
+        for shown_note, reason in chosen.withheld:
+            yield "-", shown_note.note.id, say(reason)

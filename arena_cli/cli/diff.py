@@ -51,9 +51,10 @@ _LONGEST_FIRST_LINE = 1 << 20
 
 @dataclass(frozen=True)
 class Found:
-    """What a name stands for. `parts` are a recording's case and session, as they were named.
+    """A file that a name on the command line stands for.
 
-    `path` is what is read, `shown` what the user knows it as; `given` is the name without `parts`.
+    `path` is the file that is read, `shown` its name for the user; `parts` are the case and session
+    of a recording, `given` the name without them.
     """
 
     kind: Kind
@@ -77,31 +78,31 @@ class Finder:
 
     def find(self, name: str) -> Found:
         """Raises UsageError where it stands for nothing, or for several things."""
-        found = self._meant(name, ())
-        if not found and WITHIN in name:
-            whole, *parts = name.split(WITHIN)
-            found = self._meant(whole, tuple(parts))
-            found = [one for one in found if one.kind == "recording"] or found
-        if len(found) > 1:
-            ways = ", or ".join(f"`{self._way(one)}`" for one in found)
+        matches = self._meant(name, ())
+        if not matches and WITHIN in name:
+            base, *inner = name.split(WITHIN)
+            matches = self._meant(base, tuple(inner))
+            matches = [match for match in matches if match.kind == "recording"] or matches
+        if len(matches) > 1:
+            ways = ", or ".join(f"`{self._way(match)}`" for match in matches)
             raise UsageError(
-                f"{escape_line(name)} may be a {' or a '.join(one.kind for one in found)}",
+                f"{escape_line(name)} may be a {' or a '.join(match.kind for match in matches)}",
                 f"say which: {ways}",
             )
-        if not found:
+        if not matches:
             raise UsageError(
                 self._nothing(name),
                 f"did you mean `{escape_line(near)}`?"
                 if (near := errors.find_nearest(name, self._known()))
                 else "`arena sessions` lists sessions, `arena run --list` scenarios",
             )
-        one = found[0]
-        if one.parts and one.kind != "recording":
+        match = matches[0]
+        if match.parts and match.kind != "recording":
             raise UsageError(
-                f"{escape_line(one.shown)} is a {one.kind}",
+                f"{escape_line(match.shown)} is a {match.kind}",
                 f"what stands behind `{WITHIN}` is a case of a recording",
             )
-        return one
+        return match
 
     def _nothing(self, name: str) -> str:
         with contextlib.suppress(OSError):  # it is too long for a path
@@ -118,13 +119,13 @@ class Finder:
                 raise
             return None
 
-    def _meant(self, name: str, parts: tuple[str, ...]) -> list[Found]:
+    def _meant(self, name: str, inner: tuple[str, ...]) -> list[Found]:
         """All that it may stand for, each once."""
         by_path: dict[Path, Found] = {}
         unrecorded: UsageError | None = None
         try:
-            for kind, path, shown in self._candidates(name):
-                by_path.setdefault(path.resolve(), Found(kind, path, shown, name, parts))
+            for kind, path, label in self._candidates(name):
+                by_path.setdefault(path.resolve(), Found(kind, path, label, name, inner))
         except _Unrecorded as error:
             unrecorded = error
         if unrecorded is not None and not by_path:
@@ -166,8 +167,8 @@ class Finder:
             try:
                 path = self._kept(io.BytesIO(files.read_input(path)))
             except OSError as error:
-                why = error.strerror or error
-                raise UsageError(f"{name}: cannot read this file: {why}") from error
+                reason = error.strerror or error
+                raise UsageError(f"{name}: cannot read this file: {reason}") from error
         return _kind(path, name), path, name
 
     def _kept(self, source: BinaryIO) -> Path:
@@ -183,22 +184,22 @@ class Finder:
     def _recording(self, scenario: Path) -> tuple[Kind, Path, str]:
 
         path = path_of(scenario)
-        shown = self._shown(path)
+        label = self._shown(path)
         if not path.is_file():
             raise _Unrecorded(
-                f"{escape_line(self._shown(scenario))} has no recording: {escape_line(shown)}",
+                f"{escape_line(self._shown(scenario))} has no recording: {escape_line(label)}",
                 f"record it: `arena run --record {escape_line(scenario.stem)}`",
             )
-        return "recording", path, shown
+        return "recording", path, label
 
     def _shown(self, path: Path) -> str:
         root = self._root
         inside = root is not None and path.is_relative_to(root.resolve())
         return (path.relative_to(root.resolve()) if root and inside else path).as_posix()
 
-    def _way(self, one: Found) -> str:
-        """How to name it so that it is nothing else."""
-        path = one.path.parent if one.kind == "session" else one.path
+    def _way(self, match: Found) -> str:
+        """Return a name that means nothing else."""
+        path = match.path.parent if match.kind == "session" else match.path
         here = common.here()
         inside = path.is_relative_to(here)
         return escape_line((path.relative_to(here) if inside else path).as_posix())
@@ -207,21 +208,24 @@ class Finder:
 
         if self._root is None:
             return []
-        recorded = [one for one in select.of_workspace(self._root) if path_of(one).is_file()]
-        return [*(one.name for one in store.stored(self._root)), *(one.stem for one in recorded)]
+        recorded = [entry for entry in select.of_workspace(self._root) if path_of(entry).is_file()]
+        return [
+            *(entry.name for entry in store.stored(self._root)),
+            *(entry.stem for entry in recorded),
+        ]
 
 
 class _Unrecorded(UsageError):
     """A scenario has no recording."""
 
 
-def _kind(path: Path, shown: str) -> Kind:
-    """What a file is, by its first line. Raises UsageError."""
+def _kind(path: Path, label: str) -> Kind:
+    """Return the kind of a file, by its first line. Raises UsageError."""
     try:
         with path.open("rb") as file:
             first = file.readline(_LONGEST_FIRST_LINE)
     except OSError as error:
-        raise UsageError(f"{shown}: cannot read this file: {error.strerror or error}") from error
+        raise UsageError(f"{label}: cannot read this file: {error.strerror or error}") from error
     if path.name == TRANSCRIPT:
         return "session"
     record = decoded(first)
@@ -233,7 +237,7 @@ def _kind(path: Path, shown: str) -> Kind:
     if isinstance(document, dict) and "scenarios" in document:
         return "result"
     raise UsageError(
-        f"{escape_line(shown)}: is no transcript, no recording, and no result",
+        f"{escape_line(label)}: is no transcript, no recording, and no result",
         "a result is what `arena run --json` prints; a scenario is named by its file, or its name",
     )
 
@@ -291,63 +295,74 @@ def _difference(ours: Found, theirs: Found) -> Difference | RunDifference:
 
     kinds = (ours.kind, theirs.kind)
     if kinds == ("result", "result"):
-        runs = [read(decoded(one.path.read_bytes()), one.shown) for one in (ours, theirs)]
+        runs = [
+            read(decoded(result_side.path.read_bytes()), result_side.shown)
+            for result_side in (ours, theirs)
+        ]
         return between(ours.compared(), theirs.compared(), *runs)
     if "result" in kinds:
-        one, other = (ours, theirs) if ours.kind == "result" else (theirs, ours)
+        result_side, other_side = (ours, theirs) if ours.kind == "result" else (theirs, ours)
         raise UsageError(
-            f"{escape_line(one.shown)} is a result, {escape_line(other.shown)} a {other.kind}",
+            f"{escape_line(result_side.shown)} is a result, "
+            f"{escape_line(other_side.shown)} a {other_side.kind}",
             "a result holds what was checked, not what was said: compare it with another result",
         )
     single = kinds != ("recording", "recording")
-    both = [_conversations(one, single=single) for one in (ours, theirs)]
+    both = [_conversations(result_side, single=single) for result_side in (ours, theirs)]
     return render.between(ours.compared(), theirs.compared(), *both)
 
 
-def _conversations(found: Found, *, single: bool) -> list[Conversation]:
+def _conversations(side: Found, *, single: bool) -> list[Conversation]:
     """Its conversations; `single`: the one that a session is compared with."""
 
-    if found.kind == "session":
-        return [model.of_session(_events(found))]
+    if side.kind == "session":
+        return [model.of_session(_events(side))]
 
     # What is wrong with one that was merged by hand is what is looked for.
-    recording = file_module.read(found.path, found.shown, strict=False)
+    recording = file_module.read(side.path, side.shown, strict=False)
     try:
-        there = model.of_recording(recording)
+        available = model.of_recording(recording)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
-            f"{escape_line(found.shown)}: a line is none of a recording: "
+            f"{escape_line(side.shown)}: a line is none of a recording: "
             f"{type(error).__name__}: {error}",
             "it was edited by hand: record it anew, `arena run --record NAME`",
         ) from error
-    chosen = [one for one in there if _named(one)[: len(found.parts)] == found.parts]
+    chosen = [
+        conversation
+        for conversation in available
+        if _named(conversation)[: len(side.parts)] == side.parts
+    ]
     if not chosen:
-        part = escape_line(WITHIN.join(found.parts))
-        raise UsageError(f"{escape_line(found.shown)} has no {part}", _which(found, there))
+        label = escape_line(WITHIN.join(side.parts))
+        raise UsageError(f"{escape_line(side.shown)} has no {label}", _which(side, available))
     if single and len(chosen) > 1:
-        what = f"{escape_line(found.shown)} holds {len(chosen)} conversations, a session is one"
-        raise UsageError(what, _which(found, chosen))
+        problem = f"{escape_line(side.shown)} holds {len(chosen)} conversations, a session is one"
+        raise UsageError(problem, _which(side, chosen))
     return chosen
 
 
-def _events(found: Found) -> Iterator[Event]:
+def _events(side: Found) -> Iterator[Event]:
 
-    for one in reader.lines(found.path):
-        common.warn_of(Path(found.shown), [one.problem] if one.problem else [])
-        yield from one.events
+    for line in reader.lines(side.path):
+        common.warn_of(Path(side.shown), [line.problem] if line.problem else [])
+        yield from line.events
 
 
-def _named(one: Conversation) -> tuple[str, ...]:
+def _named(conversation: Conversation) -> tuple[str, ...]:
     """Its case, if there are cases, and its session; the main one has no name."""
-    return (*([one.case] if one.case is not None else ()), one.session or "")
+    return (
+        *([conversation.case] if conversation.case is not None else ()),
+        conversation.session or "",
+    )
 
 
-def _which(found: Found, there: Sequence[Conversation]) -> str:
+def _which(side: Found, available: Sequence[Conversation]) -> str:
     ways = []
-    for one in there:
-        alone = sum(other.case == one.case for other in there) == 1
-        parts = _named(one)[:-1] if alone else _named(one)
-        ways.append(f"`{escape_line(WITHIN.join((found.given, *parts)))}`")
+    for conversation in available:
+        alone = sum(sibling.case == conversation.case for sibling in available) == 1
+        inner = _named(conversation)[:-1] if alone else _named(conversation)
+        ways.append(f"`{escape_line(WITHIN.join((side.given, *inner)))}`")
     return f"say which: {', '.join(ways)}"
 
 

@@ -13,7 +13,7 @@ from arena_cli.util.text import escape_line, escape_text
 def document(preview: Preview) -> dict[str, Any]:
     """The preview as JSON; tokens are estimates."""
     message = preview.message
-    asked = [one.asked for one in preview.others if one.asked]
+    calls = [candidate.asked for candidate in preview.others if candidate.asked]
     return {
         "session": preview.session,
         "new": preview.is_new,
@@ -25,18 +25,19 @@ def document(preview: Preview) -> dict[str, Any]:
             "content": message.content,
             "mentions": message.mentions,
             "attachments": [
-                part.model_dump(include={"type", "name", "size"}) for part in message.attachments
+                attachment.model_dump(include={"type", "name", "size"})
+                for attachment in message.attachments
             ],
         },
         "unresolved": preview.unresolved,
         "redacted": preview.redacted,
-        "must": [one._asdict() for one in preview.must],
+        "must": [candidate._asdict() for candidate in preview.must],
         "deferred": preview.deferred,
         "others": [
-            {**one._asdict(), "asked": one.asked._asdict() if one.asked else None}
-            for one in preview.others
+            {**candidate._asdict(), "asked": candidate.asked._asdict() if candidate.asked else None}
+            for candidate in preview.others
         ],
-        "input_tokens": {"must": _sum(preview.must), "asked": _sum(asked)},
+        "input_tokens": {"must": _sum(preview.must), "asked": _sum(calls)},
     }
 
 
@@ -72,18 +73,18 @@ def _message(preview: Preview, say: Words) -> Iterator[str]:
     yield f"{escape_line(message.author_name)}{redacted}"
     for line in escape_text(message.content).split("\n") if message.content else ():
         yield INDENT + line if line else ""
-    for part in message.attachments:
-        size = say("{count} bytes", count=part.size)
-        yield f"{INDENT}[{say.enum(part.type)}: {escape_line(part.name)}, {size}]"
+    for attachment in message.attachments:
+        size = say("{count} bytes", count=attachment.size)
+        yield f"{INDENT}[{say.enum(attachment.type)}: {escape_line(attachment.name)}, {size}]"
     if preview.unresolved:
-        said = say(", ").join(f"@{escape_line(name)}" for name in preview.unresolved)
-        yield f"{INDENT}{say('nobody is called {names}', names=said)}"
+        names = say(", ").join(f"@{escape_line(name)}" for name in preview.unresolved)
+        yield f"{INDENT}{say('nobody is called {names}', names=names)}"
 
 
 def _must(preview: Preview, say: Words) -> Iterator[str]:
     yield say("must reply:") if preview.must else say("nobody must reply")
-    for one in preview.must:
-        yield f"{INDENT}{_name(one)} · {_context(one, say)}"
+    for call in preview.must:
+        yield f"{INDENT}{_name(call)} · {_context(call, say)}"
     if preview.deferred:
         deferred = say(", ").join(escape_line(agent) for agent in preview.deferred)
         yield say("deferred to the next turn: {who}", who=deferred)
@@ -96,55 +97,59 @@ def _others(preview: Preview, say: Words) -> Iterator[str]:
         yield say("may reply, judged by this message alone; what is answered first may change it:")
     else:
         yield say("may reply, judged by this message alone:")
-    for one in preview.others:
-        decision = say("asked") if one.asked else say("passed over")
-        told = [_name(one), decision, _judgement(one, preview, say)]
-        if one.hits:
-            words = say(", ").join(escape_line(word) for word in one.hits)
-            told.append(say("found: {words}", words=words))
-        yield INDENT + " · ".join(told)
-        if one.asked:
-            yield INDENT * 2 + _context(one.asked, say)
+    for candidate in preview.others:
+        decision = say("asked") if candidate.asked else say("passed over")
+        columns = [_name(candidate), decision, _judgement(candidate, preview, say)]
+        if candidate.hits:
+            words = say(", ").join(escape_line(word) for word in candidate.hits)
+            columns.append(say("found: {words}", words=words))
+        yield INDENT + " · ".join(columns)
+        if candidate.asked:
+            yield INDENT * 2 + _context(candidate.asked, say)
 
 
-def _judgement(one: Judged, preview: Preview, say: Words) -> str:
-    relevance, threshold = f"{one.relevance:g}", f"{one.threshold:g}"
+def _judgement(candidate: Judged, preview: Preview, say: Words) -> str:
+    relevance, threshold = f"{candidate.relevance:g}", f"{candidate.threshold:g}"
     measured = say("relevance {relevance}", relevance=relevance)
     if preview.selection == "relevance":
-        sign = "<" if one.relevance < one.threshold else ">="
+        sign = "<" if candidate.relevance < candidate.threshold else ">="
         measured += f" {sign} {threshold}"
-    if one.asked or one.below:
+    if candidate.asked or candidate.below:
         return measured
-    return say("{measured}, {reason}", measured=measured, reason=say(one.reason))
+    return say("{measured}, {reason}", measured=measured, reason=say(candidate.reason))
 
 
-def _context(one: Asked, say: Words) -> str:
-    """What of the session it is shown."""
-    if one.of == 1:
-        told = say("{count} of 1 message", count=one.messages)
+def _context(call: Asked, say: Words) -> str:
+    """Describe how much of the session the agent is shown."""
+    if call.of == 1:
+        share = say("{count} of 1 message", count=call.messages)
     else:
-        told = say("{count} of {all} messages", count=one.messages, all=one.of)
-    left_out = one.of - one.messages
-    rest = say(" ({count} older do not fit its window)", count=left_out) if left_out else ""
-    return f"{told}{rest} · ~{one.input_tokens} tokens"
+        share = say("{count} of {all} messages", count=call.messages, all=call.of)
+    left_out = call.of - call.messages
+    omitted = say(" ({count} older do not fit its window)", count=left_out) if left_out else ""
+    return f"{share}{omitted} · ~{call.input_tokens} tokens"
 
 
 def _sums(preview: Preview, say: Words) -> Iterator[str]:
     must = _sum(preview.must)
-    may = _sum([one.asked for one in preview.others if one.asked])
+    may = _sum([candidate.asked for candidate in preview.others if candidate.asked])
     if not preview.must and not may:
-        first = next((one.agent for one in preview.others), "id")
+        first = next((candidate.agent for candidate in preview.others), "id")
         call = say("To call one, name it in the message: {name}", name=f"@{escape_line(first)}")
         yield say("Nobody would be asked. {call}", call=call)
         return
     total = say("~{tokens} tokens in turn 1", tokens=must + may)
-    parts = say(": ~{must} must, ~{may} may", must=must, may=may) if preview.must and may else ""
-    yield f"{total}{parts}"
+    shares = say(": ~{must} must, ~{may} may", must=must, may=may) if preview.must and may else ""
+    yield f"{total}{shares}"
 
 
-def _sum(asked: list[Asked]) -> int:
-    return sum(one.input_tokens for one in asked)
+def _sum(calls: list[Asked]) -> int:
+    return sum(call.input_tokens for call in calls)
 
 
-def _name(one: Asked | Judged) -> str:
-    return escape_line(f"{one.name} ({one.agent})" if one.name != one.agent else one.agent)
+def _name(candidate: Asked | Judged) -> str:
+    return escape_line(
+        f"{candidate.name} ({candidate.agent})"
+        if candidate.name != candidate.agent
+        else candidate.agent
+    )

@@ -83,8 +83,8 @@ def export(
 
 def _by_ending(output: Path | None) -> Format:
     ending = output.suffix[1:].casefold() if output else ""
-    known: tuple[Format, ...] = get_args(Format)
-    return next((one for one in known if one == ending), "md")
+    formats: tuple[Format, ...] = get_args(Format)
+    return next((name for name in formats if name == ending), "md")
 
 
 def _writer(chosen: Format) -> Callable[[Record], Iterator[str]]:
@@ -162,28 +162,28 @@ def _print(pieces: Iterable[str]) -> None:
 def _write(path: Path, pieces: Iterable[str], stored: Stored) -> None:
     """Write a file whole, or leave it as it was. Raises UsageError, DiskRefused."""
     target = Path(os.path.realpath(path))
-    shown = escape_line(str(path))
+    label = escape_line(str(path))
     if target.is_dir():
-        raise UsageError(f"--output: {shown} is a folder", "Name a file in it.")
+        raise UsageError(f"--output: {label} is a folder", "Name a file in it.")
     if target.exists() and target.samefile(stored.transcript):
         raise UsageError(
-            f"--output: {shown} is the transcript itself", "Name another file; nothing was written."
+            f"--output: {label} is the transcript itself", "Name another file; nothing was written."
         )
     is_device = target.exists() and not target.is_file()
-    part = target if is_device else files.temporary_path(target)
+    temporary = target if is_device else files.temporary_path(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8", errors="replace", newline="") as file:
+        with temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
             _fill(file, pieces)
         if not is_device:
-            part.replace(target)
+            temporary.replace(target)
             files.remove_leftovers(target.parent, target.name)
     except OSError as error:
-        raise DiskRefused(f"{shown}: could not write: {error.strerror or error}") from error
+        raise DiskRefused(f"{label}: could not write: {error.strerror or error}") from error
     finally:
         if not is_device:
             with contextlib.suppress(OSError):  # what went wrong is told by its first error
-                part.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
 
 
 def _fill(file: IO[str], pieces: Iterable[str]) -> None:

@@ -116,21 +116,21 @@ def list_notes(
 
     asked_kind = notes.check_kind(kind) if kind is not None else None
     asked_status = notes.check_status(status) if status is not None else None
-    found: list[Note] = []
+    listed: list[Note] = []
     for shelf in notes.shelves(context, session, last=last, shared=shared):
-        there, problems = shelves.list_notes(shelf)
-        found += there
+        shelf_notes, problems = shelves.list_notes(shelf)
+        listed += shelf_notes
         for problem in problems:
             common.warn(str(problem))
     chosen = [
         note
-        for note in found
+        for note in listed
         if asked_kind in (None, note.kind)
         and asked_status in (None, note.status)
         and set(tag or ()) <= set(note.tags)
     ]
     if not chosen and not as_json:
-        common.warn("no such notes" if found else 'no notes yet: `arena knowledge add "..." -c`')
+        common.warn("no such notes" if listed else 'no notes yet: `arena knowledge add "..." -c`')
     _tell(chosen, as_json=as_json, as_list=True)
 
 
@@ -146,16 +146,16 @@ def show(
     """Print a note: what it says, and what is known of it."""
 
     among = notes.shelves(context, session, last=last, shared=shared)
-    named = notes.find(context, note, among)
-    found = shelves.find_note(named.shelf, named.id)
+    reference = notes.find(context, note, among)
+    shown_note = shelves.find_note(reference.shelf, reference.id)
     if as_json:
-        common.say_json(found.model_dump())
+        common.say_json(shown_note.model_dump())
         return
-    for line in notes.whole(found):
+    for line in notes.whole(shown_note):
         common.say(line)
-    if markdown.is_cut(found, named.shelf.folder.whole(named.id)):
+    if markdown.is_cut(shown_note, reference.shelf.folder.whole(reference.id)):
         common.warn(
-            f"{escape_line(found.file)}: only what is shown of it is read, the rest is kept"
+            f"{escape_line(shown_note.file)}: only what is shown of it is read, the rest is kept"
         )
 
 
@@ -172,9 +172,9 @@ def take_step(
     wait: Wait = 600,
 ) -> None:
     """The command of a step that needs nothing else: its name is that of the step."""
-    named = _named(context, note, session, last=last, shared=shared)
+    references = _named(context, note, session, last=last, shared=shared)
     step = cast("Step", context.info_name)
-    _tell(_step(context, named, step, by, reason, wait), as_json=as_json)
+    _tell(_step(context, references, step, by, reason, wait), as_json=as_json)
 
 
 @knowledge_app.command("approve")
@@ -192,15 +192,15 @@ def approve(
 ) -> None:
     """Approve notes, drafts too; from then on they are superseded, not changed."""
 
-    named = _named(context, note, session, last=last, shared=shared)
+    references = _named(context, note, session, last=last, shared=shared)
     if share:
-        _check_shareable(named)
-    done = _step(context, named, "approve", by, reason, wait, skip=share)
+        _check_shareable(references)
+    done = _step(context, references, "approve", by, reason, wait, skip=share)
     if share:
-        workspace = named[0].shelf.folder.workspace
-        texts = [one.shelf.folder.whole(one.id) for one in named]
+        workspace = references[0].shelf.folder.workspace
+        texts = [item.shelf.folder.whole(item.id) for item in references]
         with notes.kept(context, shelves.of(workspace, None), by, wait) as keeper:
-            done += [keeper.share(*one) for one in zip(done, texts, strict=True)]
+            done += [keeper.share(*item) for item in zip(done, texts, strict=True)]
     _tell(done, as_json=as_json)
 
 
@@ -219,8 +219,8 @@ def reject(
     """Send notes back to be drafts, with a reason."""
     if not reason.strip():
         raise UsageError("a rejection needs a reason", "Say --reason TEXT.")
-    named = _named(context, note, session, last=last, shared=shared)
-    _tell(_step(context, named, "reject", by, reason, wait), as_json=as_json)
+    references = _named(context, note, session, last=last, shared=shared)
+    _tell(_step(context, references, "reject", by, reason, wait), as_json=as_json)
 
 
 knowledge_app.command("archive", help="Put notes away: they are shown to no agent any more.")(
@@ -241,9 +241,9 @@ def history(
 
     among = notes.shelves(context, session, last=last, shared=shared)
     if note is not None:
-        named = notes.find_told(context, note, among)
-        told = shelves.history_with_changes(named.shelf)
-        events = [event for event in told if event.note == named.id]
+        reference = notes.find_told(context, note, among)
+        trail = shelves.history_with_changes(reference.shelf)
+        events = [event for event in trail if event.note == reference.id]
     else:
         events = [event for shelf in among for event in shelves.history_with_changes(shelf)]
     if as_json:
@@ -262,21 +262,23 @@ def _named(
 ) -> list[Named]:
     """The notes of these names, each once."""
     among = notes.shelves(context, session, last=last, shared=shared)
-    found = [notes.find(context, name, among) for name in names]
-    return list({(one.shelf.trail, one.id): one for one in found}.values())
+    references = [notes.find(context, name, among) for name in names]
+    return list(
+        {(reference.shelf.trail, reference.id): reference for reference in references}.values()
+    )
 
 
-def _check_shareable(named: Sequence[Named]) -> None:
+def _check_shareable(references: Sequence[Named]) -> None:
 
-    for one in named:
-        if one.shelf.stored is None:
-            raise UsageError(f"{one.id} is shared already", "Approve it without --share.")
-        copy_of(one.shelf.folder.read(one.id), "")
+    for reference in references:
+        if reference.shelf.stored is None:
+            raise UsageError(f"{reference.id} is shared already", "Approve it without --share.")
+        copy_of(reference.shelf.folder.read(reference.id), "")
 
 
 def _step(
     context: typer.Context,
-    named: Sequence[Named],
+    references: Sequence[Named],
     step: Step,
     by: str | None,
     reason: str,
@@ -290,23 +292,25 @@ def _step(
     """
 
     done = ("approved",) if skip else ()
-    for one in named:
-        check(one.shelf, one.id, step, done=done)
-    after: dict[tuple[Path, str], Note] = {}
-    for trail in dict.fromkeys(one.shelf.trail for one in named):
-        here = [one for one in named if one.shelf.trail == trail]
+    for reference in references:
+        check(reference.shelf, reference.id, step, done=done)
+    results: dict[tuple[Path, str], Note] = {}
+    for trail in dict.fromkeys(reference.shelf.trail for reference in references):
+        here = [reference for reference in references if reference.shelf.trail == trail]
         with notes.kept(context, here[0].shelf, by, wait) as keeper:
-            for one in here:
-                current = shelves.find_note(one.shelf, one.id)
+            for reference in here:
+                current = shelves.find_note(reference.shelf, reference.id)
                 is_done = current.status in done
-                after[trail, one.id] = current if is_done else keeper.step(one.id, step, reason)
-    return [after[one.shelf.trail, one.id] for one in named]
+                results[trail, reference.id] = (
+                    current if is_done else keeper.step(reference.id, step, reason)
+                )
+    return [results[reference.shelf.trail, reference.id] for reference in references]
 
 
-def _tell(found: Sequence[Note], *, as_json: bool, as_list: bool = False) -> None:
+def _tell(changed: Sequence[Note], *, as_json: bool, as_list: bool = False) -> None:
     if as_json:
-        shown: list[dict[str, Any]] = [note.model_dump(exclude={"body"}) for note in found]
-        common.say_json(shown if as_list or len(shown) != 1 else shown[0])
+        documents: list[dict[str, Any]] = [note.model_dump(exclude={"body"}) for note in changed]
+        common.say_json(documents if as_list or len(documents) != 1 else documents[0])
         return
-    for note in found:
+    for note in changed:
         common.say(notes.line(note))

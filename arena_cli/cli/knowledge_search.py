@@ -64,14 +64,14 @@ def search(
     root = common.root_of(context)
     loaded = common.workspace_of(context)
     sessions = [store.find(root, session)] if session is not None else store.stored(root)
-    own = [own_notes(one.folder, root) for one in sessions]
+    folders = [own_notes(stored.folder, root) for stored in sessions]
     embedding = loaded.file.memory.embedding
-    notes.finish(context, [shelves.of(root, one) for one in (*sessions, None)])
+    notes.finish(context, [shelves.of(root, stored) for stored in (*sessions, None)])
     if connect:
         trust.require(loaded, lambda env: contacts.of((), embedding, dotenv=env))
     index = Index(
         store.sessions_of(root) / INDEX,
-        [*own, shared_notes(root)],
+        [*folders, shared_notes(root)],
         embedding=embedding,
         environ={**agents.read_dotenv(root), **os.environ},
         follow_trail=approvals.of_folder,
@@ -79,20 +79,20 @@ def search(
     )
     try:
         problems = [str(fault) for fault in index.sync()]
-        found = index.search(query, kinds=kinds, tags=tag or (), archived=archived)
+        hits = index.search(query, kinds=kinds, tags=tag or (), archived=archived)
     finally:
         index.close()
     lack = index.lack if embedding else "arena.yaml names no embedding"
     for problem in problems:
         common.warn(problem)
     if as_json:
-        common.say_json({"hits": [_record(hit) for hit in found], "lack": lack})
+        common.say_json({"hits": [_record(hit) for hit in hits], "lack": lack})
         return
     if lack:
         common.warn(f"arena: found by words alone: {escape_line(lack)}")
-    for hit in found:
+    for hit in hits:
         common.say(_line(hit))
-    if not found:
+    if not hits:
         common.warn("arena: no note bears on it")
 
 
@@ -128,19 +128,19 @@ def inspect(
     """
 
     say = lines.here()
-    told: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     for shelf in notes.shelves(context, session, last=last, shared=shared):
         done = _apply(context, shelf, by, wait) if apply else []
-        told += [{**_as_json(one, shelf), "applied": True} for one in done]
+        documents += [{**_as_json(finding, shelf), "applied": True} for finding in done]
         inspected = _inspected(shelf, say.language)
-        found, count = inspected.findings, inspected.notes
+        findings, count = inspected.findings, inspected.notes
         for problem in inspected.problems:
             common.warn(str(problem))
-        told += [{**_as_json(one, shelf), "applied": False} for one in found]
+        documents += [{**_as_json(finding, shelf), "applied": False} for finding in findings]
         if not as_json:
-            _tell(found, count, shelf, say, applied=apply)
+            _tell(findings, count, shelf, say, applied=apply)
     if as_json:
-        common.say_json(told)
+        common.say_json(documents)
 
 
 def _inspected(shelf: Shelf, language: str) -> Inspected:
@@ -152,69 +152,69 @@ def _apply(context: typer.Context, shelf: Shelf, by: str | None, wait: float) ->
     """Do what is proposed, once nobody else writes there; each act is told on stderr."""
 
     language = common.workspace_of(context).file.language
-    if not any(one.can_be_applied for one in _inspected(shelf, language).findings):
+    if not any(finding.can_be_applied for finding in _inspected(shelf, language).findings):
         return []
     with notes.kept(context, shelf, by, wait) as keeper:
-        found = _inspected(shelf, language).findings  # as it is now that it is held
+        findings = _inspected(shelf, language).findings  # as it is now that it is held
         try:
-            return notes_module.apply(found, keeper)
+            return notes_module.apply(findings, keeper)
         finally:
             for event in keeper.told:
                 common.warn(notes.describe_note(event))
 
 
-def _tell(found: list[Finding], count: int, shelf: Shelf, say: Words, *, applied: bool) -> None:
+def _tell(findings: list[Finding], count: int, shelf: Shelf, say: Words, *, applied: bool) -> None:
     stored = shelf.stored
     name = say("session {name}", name=escape_line(stored.name)) if stored else say("shared notes")
-    if not found:
-        said = "{place}: nothing left to do" if applied else "{place}: nothing found in {count}"
+    if not findings:
+        template = "{place}: nothing left to do" if applied else "{place}: nothing found in {count}"
         how_many = say("1 note") if count == 1 else say("{count} notes", count=count)
-        common.say(say(said, place=name, count=how_many))
+        common.say(say(template, place=name, count=how_many))
         return
     common.say(f"{name}:")
-    for one in found:
-        facts = (say.enum(one.what), one.note.id, one.note.title, _why(one))
+    for finding in findings:
+        facts = (say.enum(finding.what), finding.note.id, finding.note.title, _why(finding))
         common.say("  " + " · ".join(map(escape_line, facts)))
-        for command in _commands(one, shelf):
+        for command in _commands(finding, shelf):
             common.say(f"    {command}")
-    if any(one.can_be_applied for one in found):
+    if any(finding.can_be_applied for finding in findings):
         common.say(say("to do it: {command}", command=_command("inspect", shelf, "--apply")))
 
 
-def _why(one: Finding) -> str:
-    if one.what == "contradiction" and one.other is not None:
-        return f"{one.other.id} ({one.other.title}): {one.reason}"
-    return one.reason
+def _why(finding: Finding) -> str:
+    if finding.what == "contradiction" and finding.other is not None:
+        return f"{finding.other.id} ({finding.other.title}): {finding.reason}"
+    return finding.reason
 
 
-def _commands(one: Finding, shelf: Shelf) -> Iterator[str]:
-    """What does it by hand; of two that contradict each other, what shows the other."""
-    if one.what == "contradiction" and one.other is not None:
-        yield _command("show", shelf, one.other.id)
+def _commands(finding: Finding, shelf: Shelf) -> Iterator[str]:
+    """Yield the commands that resolve a finding by hand; for a contradiction, show it."""
+    if finding.what == "contradiction" and finding.other is not None:
+        yield _command("show", shelf, finding.other.id)
         return
-    if one.what == "approval":
-        yield _command("approve", shelf, one.note.id)
+    if finding.what == "approval":
+        yield _command("approve", shelf, finding.note.id)
         return
-    if one.what == "solved":
-        source = ("--kind", "conclusion", "--source", one.message)
-        yield _command("add", shelf, *source, "--", one.conclusion)
-    yield _command("archive", shelf, one.note.id, "--reason", one.reason)
+    if finding.what == "solved":
+        source = ("--kind", "conclusion", "--source", finding.message)
+        yield _command("add", shelf, *source, "--", finding.conclusion)
+    yield _command("archive", shelf, finding.note.id, "--reason", finding.reason)
 
 
 def _command(name: str, shelf: Shelf, *arguments: str) -> str:
-    place = ("--session", shelf.stored.name) if shelf.stored else ("--shared",)
-    return escape_line(shlex.join(("arena", "knowledge", name, *place, *arguments)))
+    scope = ("--session", shelf.stored.name) if shelf.stored else ("--shared",)
+    return escape_line(shlex.join(("arena", "knowledge", name, *scope, *arguments)))
 
 
-def _as_json(one: Finding, shelf: Shelf) -> dict[str, Any]:
+def _as_json(finding: Finding, shelf: Shelf) -> dict[str, Any]:
     return {
         "session": shelf.stored.name if shelf.stored else None,
-        "what": one.what,
-        "note": one.note.id,
-        "title": one.note.title,
-        "reason": one.reason,
-        "other": one.other.id if one.other else None,
-        "message": one.message or None,
-        "conclusion": one.conclusion or None,
-        "commands": list(_commands(one, shelf)),
+        "what": finding.what,
+        "note": finding.note.id,
+        "title": finding.note.title,
+        "reason": finding.reason,
+        "other": finding.other.id if finding.other else None,
+        "message": finding.message or None,
+        "conclusion": finding.conclusion or None,
+        "commands": list(_commands(finding, shelf)),
     }

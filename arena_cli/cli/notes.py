@@ -1,4 +1,4 @@
-"""What the commands of `knowledge` share: which notes are meant, how they are shown."""
+"""Share what the commands of `knowledge` need: which notes are meant, and how to show them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 def shelves(
     context: typer.Context, session: str | None, *, last: bool, shared: bool
 ) -> list[Shelf]:
-    """Where notes are looked for: one place if it is said, else the last session's and shared.
+    """Return where to look for notes: the place named, else the last session's and the shared ones.
 
     What a crash left half done there is finished.
     """
-    found = _shelves(context, session, last=last, shared=shared)
-    finish(context, found)
-    return found
+    chosen = _shelves(context, session, last=last, shared=shared)
+    finish(context, chosen)
+    return chosen
 
 
 def finish(context: typer.Context, among: Sequence[Shelf]) -> None:
@@ -50,8 +50,8 @@ def _shelves(
     context: typer.Context, session: str | None, *, last: bool, shared: bool
 ) -> list[Shelf]:
 
-    given = [session is not None, last, shared]
-    if sum(given) > 1:
+    options = [session is not None, last, shared]
+    if sum(options) > 1:
         raise UsageError("--session, --continue and --shared are three places", "Give one of them.")
     root = common.root_of(context)
     if shared:
@@ -60,10 +60,10 @@ def _shelves(
         return [of(root, store.find(root, session))]
     if last:
         return [of(root, store.last(root))]
-    found: list[Stored] = []
+    sessions: list[Stored] = []
     with contextlib.suppress(UsageError):
-        found.append(store.last(root))
-    return [*(of(root, stored) for stored in found), of(root, None)]
+        sessions.append(store.last(root))
+    return [*(of(root, stored) for stored in sessions), of(root, None)]
 
 
 def find(context: typer.Context, name: str, among: Sequence[Shelf]) -> Named:
@@ -108,12 +108,12 @@ def kept(context: typer.Context, shelf: Shelf, by: str | None, wait: float) -> I
     """The notes of a shelf, held for acting on them."""
 
     loaded = common.workspace_of(context)
-    place = common.place_of(loaded, wait_s=wait)
+    config = common.place_of(loaded, wait_s=wait)
     keeper = Keeper(
-        place,
+        config,
         shelf,
         notes.who(None if by is not None else common.team_of(loaded, shelf.stored), by),
-        redactor=redactor_of(place),
+        redactor=redactor_of(config),
         on_wait=lambda name: common.warn(f"{escape_line(name)} is busy; waiting up to {wait:g} s"),
         on_problem=common.warn,
     )
@@ -155,7 +155,7 @@ def whole(note: Note) -> Iterator[str]:
 
 
 def describe_note(event: NoteEvent) -> str:
-    """What was done to a note, in a line."""
+    """Describe an act on a note in a line."""
     source = f"from {event.message}" if event.message else ""
     facts = (event.ts, event.note, event.act, event.by, event.reason, source)
     return " · ".join(escape_line(fact) for fact in facts if fact)

@@ -67,60 +67,64 @@ def promote(
     promotion = Promotion(stored, until, path, loaded, force=force)
     for note in promotion.notes:
         common.warn(note)
-    place = common.place_of(loaded, wait_s=0)
-    sync = place.durability == "fsync"
-    making = promotion.make(replace(place, durability="flush"), sync=sync)
-    made = common.run(making, hint="")
+    config = common.place_of(loaded, wait_s=0)
+    sync = config.durability == "fsync"
+    making = promotion.make(replace(config, durability="flush"), sync=sync)
+    promoted = common.run(making, hint="")
     out, say = Stdout(), lines.here()
-    is_same = made.result.status == "passed" and made.parting is None and not made.result.unkept
+    is_same = (
+        promoted.result.status == "passed"
+        and promoted.parting is None
+        and not promoted.result.unkept
+    )
     if not is_same:
-        Screen(out, say).show(_differences(made, say))
-    name = made.name if _PLAIN.fullmatch(made.name) else shlex.quote(made.name)
+        Screen(out, say).show(_differences(promoted, say))
+    name = promoted.name if _PLAIN.fullmatch(promoted.name) else shlex.quote(promoted.name)
     command = f"arena run {name} --replay"
-    told = say(
+    text = say(
         "{scenario} and {recording} are written; play them: {command}",
-        scenario=made.scenario,
-        recording=made.recording,
+        scenario=promoted.scenario,
+        recording=promoted.recording,
         command=command,
     )
-    out.write(f"{told}\n")
+    out.write(f"{text}\n")
     out.check()
     if not is_same:
         raise typer.Exit(errors.EXIT_NOT_HELD)
 
 
-def _differences(made: Promoted, say: Words) -> Iterator[Line]:
-    """What is not as the session was: in full, then the first thing in one line."""
+def _differences(promoted: Promoted, say: Words) -> Iterator[Line]:
+    """Yield the differences from the session: in full, then the first in one line."""
 
     width = shutil.get_terminal_size((results.WIDTH, 0)).columns
-    faces = {member.id: member.profile.avatar for member in made.result.team.members}
+    faces = {member.id: member.profile.avatar for member in promoted.result.team.members}
     avatars = streams.encodable(faces, sys.stdout)
-    yield from results.drawn(made.result, say, width=width, avatars=avatars)
-    if made.parting:
-        told = say("not as the session was: {what}", what=_first(made.parting, say))
-        yield line(Span(told, "failed"))
-    elif made.result.unkept:
-        told = say("not as the session was: {what}", what=say(made.result.unkept))
-        yield line(Span(told, "failed"))
-    for name, was, now in made.rules:
-        told = say("the team has another {field}", field=f"config.{name}")
-        yield line(Span(f"{told}{say(': ')}{was} → {now}"))
+    yield from results.drawn(promoted.result, say, width=width, avatars=avatars)
+    if promoted.parting:
+        text = say("not as the session was: {what}", what=_first(promoted.parting, say))
+        yield line(Span(text, "failed"))
+    elif promoted.result.unkept:
+        text = say("not as the session was: {what}", what=say(promoted.result.unkept))
+        yield line(Span(text, "failed"))
+    for name, before_value, after_value in promoted.rules:
+        text = say("the team has another {field}", field=f"config.{name}")
+        yield line(Span(f"{text}{say(': ')}{before_value} → {after_value}"))
 
 
 def _first(parting: Parting, say: Words) -> str:
-    """Where a session parts from what it was, in one line."""
+    """Describe in one line where a session first differs."""
 
     nobody = say("nobody")
-    before, after = (escape_line(one) or nobody for one in (parting.before, parting.after))
-    who = escape_line(parting.agent or "")
-    what = {
-        "must": say("must reply: {who}", who=before),
-        "asked": say("may reply: {who}", who=before),
-        "mentions": say("{who} mentions {whom}", who=who, whom=before),
-        "turns": say("{count} turns", count=before),
-        "end": say.enum(before),
+    earlier, later = (escape_line(value) or nobody for value in (parting.before, parting.after))
+    agent = escape_line(parting.agent or "")
+    change = {
+        "must": say("must reply: {who}", who=earlier),
+        "asked": say("may reply: {who}", who=earlier),
+        "mentions": say("{who} mentions {whom}", who=agent, whom=earlier),
+        "turns": say("{count} turns", count=earlier),
+        "end": say.enum(earlier),
     }[parting.matter]
     if parting.matter == "end":
-        after = say.enum(after)
-    where = (say("step {number}", number=parting.step), say("turn {turn}", turn=parting.turn))
-    return f"{say(', ').join(where)}{say(': ')}{what} → {after}"
+        later = say.enum(later)
+    location = (say("step {number}", number=parting.step), say("turn {turn}", turn=parting.turn))
+    return f"{say(', ').join(location)}{say(': ')}{change} → {later}"

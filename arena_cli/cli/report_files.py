@@ -54,10 +54,10 @@ class Reports:
 
     @property
     def detail(self) -> bool:
-        """Whether they tell of scenarios that passed, too, what happened in them."""
+        """True if a report needs the detail of passed scenarios, too."""
         return self._junit is not None or self._html is not None
 
-    def write(self, whole: RunResult, error: str = "") -> None:
+    def write(self, run_result: RunResult, error: str = "") -> None:
         """Write all of them; `error` is why the run ended before it was over, if it did.
 
         Raises DiskRefused, when all that could be written were.
@@ -67,34 +67,34 @@ class Reports:
         refused: list[str] = []
         for write in (self._write_junit, self._write_html, self._tell_github):
             try:
-                write(whole, say, error)
+                write(run_result, say, error)
             except DiskRefused as failed:
                 refused.append(failed.what)
         if refused:
             raise DiskRefused("\n".join(refused))
 
-    def _write_junit(self, whole: RunResult, say: Words, error: str) -> None:
+    def _write_junit(self, run_result: RunResult, say: Words, error: str) -> None:
         if self._junit:
-            replace(self._junit, document(whole, say, error))
+            replace(self._junit, document(run_result, say, error))
 
-    def _write_html(self, whole: RunResult, say: Words, error: str) -> None:  # noqa: ARG002 - as the others
+    def _write_html(self, run_result: RunResult, say: Words, error: str) -> None:  # noqa: ARG002 - as the others
         if self._html:
             from arena_cli.reports.html import render
 
-            replace(self._html, render.page(whole, say).encode())
+            replace(self._html, render.page(run_result, say).encode())
 
-    def _tell_github(self, whole: RunResult, say: Words, error: str) -> None:
+    def _tell_github(self, run_result: RunResult, say: Words, error: str) -> None:
         """The annotations go to stderr: the runner reads both, and stdout may be JSON."""
         if not self._github:
             return
 
         path = in_repository(self._root, self._environ)
-        for line in commands(whole, say, path, error):
+        for line in commands(run_result, say, path, error):
             common.warn(line)
         if self._summary:
             with _told_refusal(self._summary):
-                there = self._summary.stat().st_size if self._summary.exists() else 0
-                text = summary(whole, say, MOST_BYTES - there, error)
+                present_bytes = self._summary.stat().st_size if self._summary.exists() else 0
+                text = summary(run_result, say, MOST_BYTES - present_bytes, error)
                 with self._summary.open("ab") as file:
                     file.write(text.encode())
 
@@ -124,10 +124,10 @@ def opened(option: str, path: Path) -> Path:
 
 
 def _is_stdout(path: Path) -> bool:
-    """Whether it is where the results go, whose place a report would take."""
+    """Return True if the file is stdout, which belongs to the results."""
     with contextlib.suppress(OSError, ValueError):
-        there, here = path.stat(), os.fstat(1)
-        return os.path.samestat(there, here) and not stat.S_ISCHR(there.st_mode)
+        target_status, here = path.stat(), os.fstat(1)
+        return os.path.samestat(target_status, here) and not stat.S_ISCHR(target_status.st_mode)
     return False
 
 
@@ -155,12 +155,12 @@ def replace(target: Path, data: bytes) -> None:
         if target.exists() and not target.is_file():
             target.write_bytes(data)
             return
-        part = _part(target)
+        temporary = _part(target)
         try:
-            part.write_bytes(data)
-            part.replace(target)
+            temporary.write_bytes(data)
+            temporary.replace(target)
         finally:
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def _summary(environ: Mapping[str, str]) -> Path | None:
@@ -179,9 +179,9 @@ def _told_use(option: str, path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UsageError(
-            f"{option}: cannot write {_shown(path)}: {why}", "nothing was run; name another file"
+            f"{option}: cannot write {_shown(path)}: {reason}", "nothing was run; name another file"
         ) from error
 
 

@@ -181,7 +181,7 @@ def run(
     """Play scenarios and check what they expect. Exits 1 where an expectation failed."""
 
     context.obj.allow_outside |= allow_outside
-    wanted = _wanted(replay=replay, live=live, record=record, update=update)
+    mode = _wanted(replay=replay, live=live, record=record, update=update)
     chosen = select.select(context, scenarios or [], tag or [], words)
     if as_list:
         common.warn_of_faults(chosen.warnings)
@@ -192,14 +192,14 @@ def run(
         return
 
     sync = chosen.workspace.file.durability == "fsync"
-    chosen, shelf = select.with_recordings(chosen, wanted, in_ci=_in_ci(), drift=drift, sync=sync)
+    chosen, shelf = select.with_recordings(chosen, mode, in_ci=_in_ci(), drift=drift, sync=sync)
     selected = chosen.scenarios
-    place = _place(chosen.workspace, selected, shelf)
+    config = _place(chosen.workspace, selected, shelf)
 
-    reports = Reports(place.workspace, os.environ, junit=junit, html=html, github=github)
+    reports = Reports(config.workspace, os.environ, junit=junit, html=html, github=github)
     teller = Teller(
         len(selected) + len(chosen.broken),
-        place.clock,
+        config.clock,
         reports,
         as_json=as_json,
         explain=explain,
@@ -211,14 +211,14 @@ def run(
         teller.refuse(chosen.broken)
         raise
     common.warn_of_faults(chosen.warnings)
-    for one in chosen.broken:
-        teller.unplayed(one)
+    for file in chosen.broken:
+        teller.unplayed(file)
     if chosen.broken and fail_fast:
         selected = []
 
     runner = Runner(
         selected,
-        place,
+        config,
         teller.result,
         on_progress=teller.progress,
         jobs=jobs,
@@ -233,7 +233,7 @@ def run(
         teller.conclude(interrupted=True)
         raise
     except Exception as error:
-        teller.broke(redactor_of(place).text_or_nothing(str(error)))
+        teller.broke(redactor_of(config).text_or_nothing(str(error)))
         raise
     finally:
         teller.close()
@@ -244,23 +244,23 @@ def run(
 
 
 def _wanted(*, replay: bool, live: bool, record: str | None, update: bool) -> Wanted | None:
-    """What is asked for, None where nothing is. Raises UsageError."""
-    given: dict[str, Wanted] = {}
+    """Return the mode that the options ask for, None without one. Raises UsageError."""
+    modes: dict[str, Wanted] = {}
     if replay:
-        given["--replay"] = "replay"
+        modes["--replay"] = "replay"
     if live:
-        given["--live"] = "live"
+        modes["--live"] = "live"
     if record is not None:
-        given["--record"] = "missing" if record == "missing" else "record"
+        modes["--record"] = "missing" if record == "missing" else "record"
     if update:
-        given["--update"] = "update"
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} were given", "give one of them")
-    return next(iter(given.values()), None)
+        modes["--update"] = "update"
+    if len(modes) > 1:
+        raise UsageError(f"{' and '.join(modes)} were given", "give one of them")
+    return next(iter(modes.values()), None)
 
 
 def _in_ci() -> bool:
-    """Whether this is a CI job, by the variable that they all set."""
+    """Return True in a CI job, by the variable that all of them set."""
     return os.environ.get("CI", "").strip().casefold() not in ("", "0", "false", "no")
 
 
@@ -275,8 +275,8 @@ def _place(loaded: Workspace, selected: list[Scenario], shelf: Shelf) -> Place:
     live = [scenario for scenario in played if shelf.calls_agents(scenario)]
     unguarded = [scenario for scenario in live if shelf.guard_of(scenario) is None]
     trust.require_scenarios(loaded, unguarded, unguarded if _in_ci() else played)
-    place = common.place_of(loaded, wait_s=0, connects=bool(live))
-    return replace(place, durability=loaded.file.durability or "flush")
+    config = common.place_of(loaded, wait_s=0, connects=bool(live))
+    return replace(config, durability=loaded.file.durability or "flush")
 
 
 def _list(selected: list[Scenario], *, as_json: bool) -> None:
@@ -284,21 +284,21 @@ def _list(selected: list[Scenario], *, as_json: bool) -> None:
         common.say_json(
             [
                 {
-                    "scenario": one.file.scenario,
-                    "case": one.case.id if one.case else None,
-                    "file": one.shown,
-                    "tags": one.file.tags,
-                    "steps": len(one.file.steps),
-                    "skip": one.skip,
-                    "xfail": one.xfail,
+                    "scenario": scenario.file.scenario,
+                    "case": scenario.case.id if scenario.case else None,
+                    "file": scenario.shown,
+                    "tags": scenario.file.tags,
+                    "steps": len(scenario.file.steps),
+                    "skip": scenario.skip,
+                    "xfail": scenario.xfail,
                 }
-                for one in selected
+                for scenario in selected
             ]
         )
         return
 
     out, say = Stdout(), here()
-    Screen(out, say).show([results.listed(one, say) for one in selected])
+    Screen(out, say).show([results.listed(scenario, say) for scenario in selected])
     out.check()
 
 
@@ -344,7 +344,7 @@ class Teller:
             self._progress.ends(id(scenario), wrong=status in WRONG)
 
     def result(self, result: ScenarioResult) -> None:
-        """What came of a scenario, in the order of selection."""
+        """Print the result of a scenario, in the order of selection."""
         self._results.append(result)
         if self._screen is None:
             return
@@ -372,26 +372,26 @@ class Teller:
         """Nothing is played: only documents and reports tell of it, stderr has the rest."""
         self._refused = True
         screen, self._screen = self._screen, None
-        for one in broken:
-            self.unplayed(one)
-        whole = self._whole()
+        for file in broken:
+            self.unplayed(file)
+        run_result = self._whole()
         self.close()
         if screen is None:
             streams.speak_utf8()
-            self.out.write(f"{self._document(whole)}\n")
-        self._reports.write(whole)
+            self.out.write(f"{self._document(run_result)}\n")
+        self._reports.write(run_result)
 
     def conclude(self, *, interrupted: bool = False) -> int:
         """Print how the run ended, and write the reports; its exit code."""
         self.close()
-        whole = self._whole(interrupted=interrupted)
+        run_result = self._whole(interrupted=interrupted)
         if self._screen is None:
             streams.speak_utf8()
-            self.out.write(f"{self._document(whole)}\n")
+            self.out.write(f"{self._document(run_result)}\n")
         else:
-            self._show(results.closing(whole, self._say))
-        self._reports.write(whole)
-        return whole.exit_code
+            self._show(results.closing(run_result, self._say))
+        self._reports.write(run_result)
+        return run_result.exit_code
 
     def broke(self, error: str) -> None:
         """Write the reports of a run that an error ended: the results until then, and the error."""
@@ -412,19 +412,21 @@ class Teller:
             warnings=self._warnings,
         )
 
-    def _document(self, whole: RunResult) -> str:
+    def _document(self, run_result: RunResult) -> str:
         """The result as JSON, in which a runner of CI finds no command (`##[...]`)."""
-        text = whole.model_dump_json(indent=2)
+        text = run_result.model_dump_json(indent=2)
         if self._explain:
-            text = self._explained(text, whole)
+            text = self._explained(text, run_result)
         return escape_json(text)
 
-    def _explained(self, text: str, whole: RunResult) -> str:
+    def _explained(self, text: str, run_result: RunResult) -> str:
 
         document = json.loads(text)
-        for one, result in zip(document["scenarios"], whole.scenarios, strict=True):
-            for step, told in zip(one["steps"], explain_module.document(result), strict=True):
-                step["reasons"] = told
+        for scenario, result in zip(document["scenarios"], run_result.scenarios, strict=True):
+            for step, reasons in zip(
+                scenario["steps"], explain_module.document(result), strict=True
+            ):
+                step["reasons"] = reasons
         return json.dumps(document, ensure_ascii=False, indent=2)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What `arena run` plays: the scenarios that were meant, and what is wrong with their files."""
+"""Select the scenarios that `arena run` plays, and collect the errors in their files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Selection(NamedTuple):
     @property
     def faults(self) -> list[Fault]:
         """All faults of all files that cannot be played."""
-        return [fault for one in self.broken for fault in one.faults]
+        return [fault for file in self.broken for fault in file.faults]
 
     def refuse_faults(self, *, strict: bool) -> None:
         """Stop where nothing can be played, or nothing may be. Raises FileFaults."""
@@ -52,55 +52,63 @@ class Selection(NamedTuple):
 
 
 def select(
-    context: typer.Context, wanted: list[str], tags: list[str], words: str | None
+    context: typer.Context, names: list[str], tags: list[str], words: str | None
 ) -> Selection:
     """Return what is meant. Raises UsageError, FileFaults where the workspace has faults."""
 
-    meant = by_words(words) if words is not None else None
+    matcher = by_words(words) if words is not None else None
     anywhere = context.obj.allow_outside
-    files = select_module.select(common.root_of(context), wanted, common.here(), anywhere=anywhere)
+    files = select_module.select(common.root_of(context), names, common.here(), anywhere=anywhere)
     loaded, (scenarios, broken) = common.scenarios_of(context, files)
     if not scenarios and not broken:
         raise select_module.only_parts(files, loaded.root)
-    unread = any(one.tags is None for one in broken)
+    unread = any(scenario.tags is None for scenario in broken)
     _check_tags(tags, scenarios, broken, or_unread=unread)
 
-    def fits(title: str, path: Path, own: Sequence[str] | None) -> bool:
-        """Whether it is meant; of a file that cannot be read nobody knows."""
-        return own is None or (
-            (not tags or not {*tags}.isdisjoint(own))
-            and (meant is None or meant(f"{title} {path.name}"))
+    def fits(title: str, path: Path, own_tags: Sequence[str] | None) -> bool:
+        """Return True if the scenario is meant; an unreadable file always is."""
+        return own_tags is None or (
+            (not tags or not {*tags}.isdisjoint(own_tags))
+            and (matcher is None or matcher(f"{title} {path.name}"))
         )
 
-    found = [one for one in scenarios if fits(one.title, one.path, one.file.tags)]
-    wrong = [one for one in broken if any(fits(it, one.path, one.tags) for it in one.titles)]
-    if not found and not wrong:
-        asked = f"-k {words!r}" if words is not None else "these files"
+    chosen = [
+        scenario
+        for scenario in scenarios
+        if fits(scenario.title, scenario.path, scenario.file.tags)
+    ]
+    wrong = [
+        scenario
+        for scenario in broken
+        if any(fits(it, scenario.path, scenario.tags) for it in scenario.titles)
+    ]
+    if not chosen and not wrong:
+        request = f"-k {words!r}" if words is not None else "these files"
         raise UsageError(
-            f"no scenario is selected: none of {len(scenarios)} fits {asked}",
+            f"no scenario is selected: none of {len(scenarios)} fits {request}",
             "`arena run --list` shows those there are",
         )
-    warnings = [fault for one in found for fault in one.warnings]
+    warnings = [fault for scenario in chosen for fault in scenario.warnings]
     warnings += _outside(files, loaded.root)
-    return Selection(files, found, wrong, tuple(dict.fromkeys(warnings)), loaded)
+    return Selection(files, chosen, wrong, tuple(dict.fromkeys(warnings)), loaded)
 
 
 def with_recordings(
-    selection: Selection, wanted: Wanted | None, *, in_ci: bool, drift: WhatOfDrift, sync: bool
+    selection: Selection, mode: Wanted | None, *, in_ci: bool, drift: WhatOfDrift, sync: bool
 ) -> tuple[Selection, Shelf]:
     """Return the selection without what its recordings keep from being played, and those.
 
     Raises UsageError.
     """
 
-    shelf = Shelf(selection.scenarios, wanted, in_ci=in_ci, drift=drift, sync=sync, lenient=True)
+    shelf = Shelf(selection.scenarios, mode, in_ci=in_ci, drift=drift, sync=sync, lenient=True)
     broken = list(selection.broken)
-    by_path = {one.path: one for one in selection.scenarios}
+    by_path = {scenario.path: scenario for scenario in selection.scenarios}
     for path, faults in shelf.faults.items():
-        one = by_path[path]
-        title = one.file.scenario
-        broken.append(Broken(path, one.shown, title, tuple(one.file.tags), tuple(faults)))
-    scenarios = [one for one in selection.scenarios if one.path not in shelf.faults]
+        scenario = by_path[path]
+        title = scenario.file.scenario
+        broken.append(Broken(path, scenario.shown, title, tuple(scenario.file.tags), tuple(faults)))
+    scenarios = [scenario for scenario in selection.scenarios if scenario.path not in shelf.faults]
     warnings = dict.fromkeys(selection.warnings)
     warnings |= dict.fromkeys(store.orphan_files(selection.files, selection.workspace.root))
     warnings |= dict.fromkeys(store.orphan_cases(scenarios, shelf))
@@ -116,19 +124,19 @@ def _check_tags(
     or_unread: bool,
 ) -> None:
     """See that a scenario has each tag, unless it may be one that cannot be read."""
-    known = {tag for scenario in scenarios for tag in scenario.file.tags}
-    known |= {tag for one in broken for tag in one.tags or ()}
+    known_tags = {tag for scenario in scenarios for tag in scenario.file.tags}
+    known_tags |= {tag for file in broken for tag in file.tags or ()}
     for tag in tags:
-        if tag not in known and not or_unread:
+        if tag not in known_tags and not or_unread:
             raise UsageError(
-                f"no scenario has the tag `{tag}`", errors.suggest_nearest(tag, sorted(known))
+                f"no scenario has the tag `{tag}`", errors.suggest_nearest(tag, sorted(known_tags))
             )
 
 
 def _outside(files: Selected, root: Path) -> list[Fault]:
     """Return a warning for each link that is not followed."""
 
-    shown: Callable[[Path], str] = Reader(root).shown
-    what = "leads out of the workspace, so it is not played"
+    relative: Callable[[Path], str] = Reader(root).shown
+    problem = "leads out of the workspace, so it is not played"
     hint = "copy what it leads to into the workspace, allow it with `--allow-outside`, or delete it"
-    return [Fault(shown(link), 0, "", what, hint) for link in files.outside]
+    return [Fault(relative(link), 0, "", problem, hint) for link in files.outside]

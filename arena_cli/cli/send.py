@@ -147,14 +147,14 @@ def send(
     name = stored.name if stored else session
     audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
     if dry_run:
-        place = common.place_of(loaded, wait_s=0)
+        config = common.place_of(loaded, wait_s=0)
         if audited:
-            sent = _with_audit(place, members, sent, audited)
+            sent = _with_audit(config, members, sent, audited)
         if not quiet:
-            _preview(place, name, members, sent, as_json=as_json)
+            _preview(config, name, members, sent, as_json=as_json)
         return
-    place = trust.live_place(loaded, _profiles(members), wait_s=wait)
-    with _opened(place, name, members, as_json=as_json, quiet=quiet) as (opened, printer):
+    config = trust.live_place(loaded, _profiles(members), wait_s=wait)
+    with _opened(config, name, members, as_json=as_json, quiet=quiet) as (opened, printer):
         printer.goes_on(opened.journal.fold)
         if opened.open_chain:
             common.warn(
@@ -162,7 +162,7 @@ def send(
                 "(`arena resume` would have gone on with it)"
             )
         if audited:  # only now is it known that nobody else is writing there
-            sent = _with_audit(place, members, sent, audited)
+            sent = _with_audit(config, members, sent, audited)
         chain = opened.last(opened.send(sent))
         finished = common.run(chain, hint=_resume_hint(opened.name))
     _exit(finished)
@@ -181,8 +181,8 @@ def resume(
     stored = _stored(loaded, session, go_on=session is None, must_exist=True)
     assert stored is not None
     members = common.team_of(loaded, stored)
-    place = trust.live_place(loaded, _profiles(members), wait_s=wait)
-    with _opened(place, stored.name, members, as_json=as_json, quiet=quiet) as (opened, printer):
+    config = trust.live_place(loaded, _profiles(members), wait_s=wait)
+    with _opened(config, stored.name, members, as_json=as_json, quiet=quiet) as (opened, printer):
         if opened.open_chain:
             printer.goes_on(opened.journal.fold)
         chain = opened.last(opened.resume())
@@ -213,8 +213,8 @@ def _stored(
         return store.last(loaded.root)
     if session is None:
         return None
-    there = store.existing(store.sessions_of(loaded.root), store.checked(session))
-    if must_exist or (there and (there / store.TRANSCRIPT).is_file()):
+    folder = store.existing(store.sessions_of(loaded.root), store.checked(session))
+    if must_exist or (folder and (folder / store.TRANSCRIPT).is_file()):
         return store.find(loaded.root, session)
     return None
 
@@ -232,23 +232,23 @@ def _audited(loaded: Workspace, name: str, stored: Stored | None) -> Stored:
     return stored
 
 
-def _with_audit(place: Place, team: Team, sent: Outgoing, audited: Stored) -> Outgoing:
+def _with_audit(config: Place, team: Team, sent: Outgoing, audited: Stored) -> Outgoing:
     """Half of the smallest window of those who are called is for it, the rest for the talk."""
     from arena_cli.cli import export
 
     by = sent.author.id
-    named = mentions.parse_mentions(
+    mentioned = mentions.parse_mentions(
         sent.content, mentions.build_roster(team), author=by, opener=by
     ).ids
-    called = [one for one in team.members if one.id in {*sent.to, *named}]
-    room = smallest_room(place, called or team.members)
-    part = export.attachment(audited, room // 2)
-    return sent._replace(attachments=(*sent.attachments, part))
+    called = [member for member in team.members if member.id in {*sent.to, *mentioned}]
+    room = smallest_room(config, called or team.members)
+    attachment = export.attachment(audited, room // 2)
+    return sent._replace(attachments=(*sent.attachments, attachment))
 
 
 @contextlib.contextmanager
 def _opened(
-    place: Place, name: str | None, members: Team, *, as_json: bool, quiet: bool
+    config: Place, name: str | None, members: Team, *, as_json: bool, quiet: bool
 ) -> Iterator[tuple[Session, Printer]]:
     """The session, held for writing, and what prints its events.
 
@@ -257,11 +257,11 @@ def _opened(
 
     avatars = {member.id: member.profile.avatar for member in members.members}
     printer = Printer(as_json=as_json, quiet=quiet, avatars=avatars, live=True)
-    wait = f"{place.wait_s:g} s"
+    wait = f"{config.wait_s:g} s"
     with (
         contextlib.closing(printer),
         Session(
-            place,
+            config,
             name,
             members,
             on_event=printer.event,
@@ -275,16 +275,16 @@ def _opened(
 
 
 def _preview(
-    place: Place, name: str | None, members: Team, sent: Outgoing, *, as_json: bool
+    config: Place, name: str | None, members: Team, sent: Outgoing, *, as_json: bool
 ) -> None:
     from arena_cli.cli import dry_run
     from arena_cli.session import preview
 
-    found = preview.of(place, name, members, sent)
+    previewed = preview.of(config, name, members, sent)
     if as_json:
-        common.say_json(dry_run.document(found))
+        common.say_json(dry_run.document(previewed))
         return
-    for line in dry_run.lines(found, lines.here()):
+    for line in dry_run.lines(previewed, lines.here()):
         common.say(line)
 
 

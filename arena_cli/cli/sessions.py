@@ -48,8 +48,8 @@ class ShowCommand(TyperCommand):
 def _filled_in(args: Sequence[str]) -> list[str]:
     """The arguments, with stdout for an `--html` that nothing follows but options."""
     filled: list[str] = []
-    for place, arg in enumerate(args):
-        following = args[place + 1 : place + 2]
+    for index, arg in enumerate(args):
+        following = args[index + 1 : index + 2]
         has_file = following and (following[0] == STDOUT or not following[0].startswith("-"))
         bare = arg == "--html" and not has_file and "--" not in filled
         filled.append(f"--html={STDOUT}" if bare else arg)
@@ -59,7 +59,7 @@ def _filled_in(args: Sequence[str]) -> list[str]:
 def refuse_session(context: typer.Context, file: str) -> None:
     """Raises UsageError for `--html NAME` without a SESSION, where NAME is that of one."""
 
-    if any(one.name == file for one in store.stored(common.root_of(context))):
+    if any(session.name == file for session in store.stored(common.root_of(context))):
         raise UsageError(
             f"--html {file}: this is the name of a session, and would be that of the file",
             f"Put the session first: `arena show {file} --html`; or write the file as ./{file}",
@@ -82,8 +82,8 @@ def write_page(
         if fold.session:
             heading.append(fold.session)
 
-    told = list(choose(ShownEvents(stored, goes_on)))
-    events = [*heading, *told]
+    chosen = list(choose(ShownEvents(stored, goes_on)))
+    events = [*heading, *chosen]
     page = render.session_page(stored.name, events, common.avatars_of(context), here())
     if target:
         report_files.replace(target, page.encode("utf-8"))
@@ -180,9 +180,9 @@ def show(
 ) -> None:
     """Print a session's timeline from its transcript."""
 
-    wanted = turn_of(turn) if turn is not None else None
+    turn_number = turn_of(turn) if turn is not None else None
     _check_together(
-        turn=wanted,
+        turn=turn_number,
         agent=agent,
         after_seq=after_seq,
         follow=follow,
@@ -195,8 +195,8 @@ def show(
     stored = common.stored_of(context, session)
 
     def choose(chosen: ShownEvents) -> Iterable[Event]:
-        if wanted is not None:
-            return chosen.turn(wanted)
+        if turn_number is not None:
+            return chosen.turn(turn_number)
         if follow:
             return chosen.following(after_seq)
         return chosen.everything() if after_seq is None else chosen.after(after_seq)
@@ -206,7 +206,7 @@ def show(
         return
     agent_id = queries.agent_named(stored.transcript, agent) if agent is not None else None
     if shown_context and agent_id:
-        _show_context(context, stored, agent_id, wanted, as_json=as_json)
+        _show_context(context, stored, agent_id, turn_number, as_json=as_json)
         return
     avatars = {} if as_json else common.avatars_of(context)
     printer = Printer(as_json=as_json, avatars=avatars)
@@ -234,7 +234,7 @@ def _check_together(
     html: str | None,
 ) -> None:
     """Raises UsageError for options that contradict each other."""
-    given = {
+    options = {
         "--context": shown_context,
         "--follow": follow,
         "--turn": turn is not None,
@@ -253,9 +253,9 @@ def _check_together(
         ("--html", "--context"),
         ("--html", "--agent"),  # the page has a filter of its own
     ]
-    for one, other in apart:
-        if given[one] and given[other]:
-            raise UsageError(f"{one} and {other} were given", "Give one of them.")
+    for first, second in apart:
+        if options[first] and options[second]:
+            raise UsageError(f"{first} and {second} were given", "Give one of them.")
     if shown_context and agent is None:
         raise UsageError(
             "--context shows what one agent was shown", "Say which: --context --agent ID."
@@ -268,13 +268,13 @@ def _show_context(
 
     number = None if turn is None else queries.turn_number(stored.transcript, turn)
     loaded = common.workspace_of(context)
-    place = common.place_of(loaded, wait_s=0)
-    recalled = preview.recall(stored, agent, number, place=place, team_of=loaded.team)
+    config = common.place_of(loaded, wait_s=0)
+    recalled = preview.recall(stored, agent, number, config=config, team_of=loaded.team)
     _print_context(recalled, as_json=as_json)
 
 
 def _print_context(recalled: Recalled, *, as_json: bool) -> None:
-    """What an agent was shown: the system text and the prompt, or the input as JSON."""
+    """Print an agent's input: the system text and the prompt, or the input as JSON."""
 
     planned = recalled.planned
     if not recalled.same:
@@ -300,14 +300,14 @@ def sessions(
 ) -> None:
     """List the sessions, the last written first."""
 
-    found = store.summaries(common.root_of(context))
+    rows = store.summaries(common.root_of(context))
     if as_json:
-        common.say_json(found)
+        common.say_json(rows)
         return
-    if not found:
+    if not rows:
         common.warn('no sessions yet; start one: arena send "hello"')
-    for one in found:
-        facts = (one["session"], one["team"] or "every agent", one["end"], one["changed"])
+    for row in rows:
+        facts = (row["session"], row["team"] or "every agent", row["end"], row["changed"])
         common.say(" · ".join(escape_line(str(fact)) for fact in facts))
 
 
@@ -352,16 +352,16 @@ def _check_workspace(context: typer.Context, connect: bool) -> bool:
 def _check_session(context: typer.Context, session: str) -> bool:
 
     stored = common.stored_of(context, session)
-    found = examine(stored.transcript, common.root_of(context))
+    examined = examine(stored.transcript, common.root_of(context))
     common.say(
-        f"{stored.transcript}: {found.lines} lines, {found.events} events, "
-        f"{found.chains} chains, {found.replies} replies"
+        f"{stored.transcript}: {examined.lines} lines, {examined.events} events, "
+        f"{examined.chains} chains, {examined.replies} replies"
     )
-    for what in found.notes:
-        common.say(f"  {what}")
-    for problem in found.problems:
+    for remark in examined.notes:
+        common.say(f"  {remark}")
+    for problem in examined.problems:
         common.warn(problem)
-    return not found.problems
+    return not examined.problems
 
 
 LAST = -1
@@ -401,13 +401,13 @@ class ShownEvents:
             common.warn_of(self._path, [line.problem] if line.problem else [])
             yield from line.events
 
-    def turn(self, wanted: int) -> Iterator[Event]:
-        """One turn, by its number or from the end."""
-        number = queries.turn_number(self._path, wanted)
+    def turn(self, requested: int) -> Iterator[Event]:
+        """Yield a turn's events, by its number or from the end."""
+        number = queries.turn_number(self._path, requested)
         yield from self._passage(queries.turn(self._path, number))
 
     def after(self, seq: int) -> Iterator[Event]:
-        """What comes after an event."""
+        """Yield the events after an event."""
         offset = queries.offset_after(self._path, seq)
         if offset:
             self._heading(queries.fold_before(self._path, offset))
@@ -416,11 +416,11 @@ class ShownEvents:
             yield from (event for event in line.events if event.seq > seq)
 
     def following(self, seq: int | None) -> Iterator[Event]:
-        """What comes after an event, else the last chain; then all that is appended."""
+        """Yield the events after an event, else the last chain; then everything appended later."""
         if seq is None:
-            found = queries.last_chain(self._path)
-            yield from self._passage(found)
-            start = found.end
+            passage = queries.last_chain(self._path)
+            yield from self._passage(passage)
+            start = passage.end
         else:
             start = queries.offset_after(self._path, seq)
             if start:
@@ -432,13 +432,13 @@ class ShownEvents:
                     yield event
         common.warn(f"session {self._stored.name}: its transcript is gone")
 
-    def _passage(self, found: Passage) -> Iterable[Event]:
-        self._skipped(found.skipped)
-        if found.events and found.events[0].seq > 1:
+    def _passage(self, passage: Passage) -> Iterable[Event]:
+        self._skipped(passage.skipped)
+        if passage.events and passage.events[0].seq > 1:
             fold = Fold()
-            fold.session = queries.session_before(self._path, found.events[0].seq)
+            fold.session = queries.session_before(self._path, passage.events[0].seq)
             self._heading(fold)
-        return found.events
+        return passage.events
 
     def _skipped(self, count: int) -> None:
         if count:
@@ -462,8 +462,8 @@ def told(events: Iterable[Event], agent: str | None) -> Iterator[Event]:
     if agent is None:
         yield from events
         return
-    one = queries.OfAgent(agent)
+    selection = queries.OfAgent(agent)
     for event in events:
-        yield from one.take(event)
-    if not one.found:
+        yield from selection.take(event)
+    if not selection.found:
         common.warn(f"{agent} was not called there")

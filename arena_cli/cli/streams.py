@@ -51,18 +51,18 @@ def speak_utf8() -> None:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether somebody looks at it in a terminal that can move its cursor."""
+    """Return True if the stream is a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM", _TERM) not in {"dumb", "unknown", ""}
 
 
 def encodable(texts: Mapping[str, str], stream: TextIO) -> dict[str, str]:
-    """Those of the texts that a stream can write as they are."""
-    kept = {}
+    """Return those of the texts that a stream can write unchanged."""
+    result = {}
     for name, text in texts.items():
         with contextlib.suppress(UnicodeEncodeError):
             text.encode(stream.encoding)
-            kept[name] = text
-    return kept
+            result[name] = text
+    return result
 
 
 class Stdout:
@@ -89,7 +89,7 @@ class Stdout:
 
     @property
     def is_read(self) -> bool:
-        """Whether what is printed still reaches anybody."""
+        """True as long as printed text still reaches a reader."""
         return self._open
 
     def check(self) -> None:
@@ -99,7 +99,7 @@ class Stdout:
 
 
 def _nobody_reads(error: OSError) -> bool:
-    """Whether a pipe was closed at its other end, for which Windows has an error of its own."""
+    """Return True if the other end of a pipe was closed; Windows has its own error for that."""
     windows = sys.platform == "win32" and error.errno == errno.EINVAL
     return windows or isinstance(error, BrokenPipeError)
 
@@ -123,19 +123,19 @@ class Screen:
     """
 
     def __init__(
-        self, out: Stdout, say: Words, named: Callable[[str], list[Span]] | None = None
+        self, out: Stdout, say: Words, name_agent: Callable[[str], list[Span]] | None = None
     ) -> None:
         self._out = out
         self._terminal: Terminal | None = None
         self._ticker: Ticker | None = None
         if is_terminal(sys.stdout):
-            self._open(say, named)
+            self._open(say, name_agent)
 
-    def _open(self, say: Words, named: Callable[[str], list[Span]] | None) -> None:
+    def _open(self, say: Words, name_agent: Callable[[str], list[Span]] | None) -> None:
         from arena_cli.reports.terminal import AtWork, Terminal, Ticker
 
         colour = not os.environ.get("NO_COLOR")
-        at_work = AtWork(say, named) if named and colour else None
+        at_work = AtWork(say, name_agent) if name_agent and colour else None
         self._terminal = Terminal(self._out.write, sys.stdout, colour=colour, at_work=at_work)
         if at_work:
             self._ticker = Ticker(self._terminal.tick)

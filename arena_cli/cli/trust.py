@@ -188,8 +188,8 @@ def _list(folder: Path | None) -> None:
 
     records = trust_store.everything(os.environ)
     if folder is not None:
-        wanted = trust_store.load(folder, os.environ)
-        records = [record for record in records if record.workspace == wanted.workspace]
+        trusted = trust_store.load(folder, os.environ)
+        records = [record for record in records if record.workspace == trusted.workspace]
     for record in records:
         common.say(escape_line(record.workspace))
         for key, names in record.contacts.items():

@@ -54,13 +54,13 @@ def usage(
     if session is not None:
         _read(store.find(root, session), ledger)
     else:
-        for one in store.stored(root):
+        for stored in store.stored(root):
             try:
-                _read(one, ledger)
+                _read(stored, ledger)
             except FileNotFoundError:
                 continue  # removed a moment ago, as sessions of scenarios are
             except OSError as error:
-                common.warn(f"{one.transcript}: not counted: {error.strerror or error}")
+                common.warn(f"{stored.transcript}: not counted: {error.strerror or error}")
     if as_json:
         common.say_json(ledger.document())
     elif not ledger.total.calls:

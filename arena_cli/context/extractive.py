@@ -79,23 +79,23 @@ _ASKS = re.compile(
 )
 
 
-def render_wording(said: str) -> int:
+def render_wording(sentence: str) -> int:
     """Count the numbers, names, paths and quotes of a sentence."""
-    found = sum(len(pattern.findall(said)) for pattern in (_TELLS, _NAME, _STATES))
-    return max(0, min(_MOST_TOLD, found) - len(_CHATS.findall(said)))
+    count = sum(len(pattern.findall(sentence)) for pattern in (_TELLS, _NAME, _STATES))
+    return max(0, min(_MOST_TOLD, count) - len(_CHATS.findall(sentence)))
 
 
-def prefers(said: str) -> bool:
+def prefers(sentence: str) -> bool:
     """Return True if the sentence states a preference of its author."""
-    return _PREFERS.search(said) is not None
+    return _PREFERS.search(sentence) is not None
 
 
-def render_section(said: str) -> str:
+def render_section(sentence: str) -> str:
     """The section of a summary that a sentence sounds like."""
-    if _ASKS.search(said):
+    if _ASKS.search(sentence):
         return "context_clues"
-    sounds = (name for name, pattern in _SOUNDS.items() if pattern.search(said))
-    return next(sounds, "important_facts" if render_wording(said) else "context_clues")
+    sounds = (name for name, pattern in _SOUNDS.items() if pattern.search(sentence))
+    return next(sounds, "important_facts" if render_wording(sentence) else "context_clues")
 
 
 BY = "extractive (networkx LexRank)"
@@ -156,32 +156,36 @@ def summary(
     `memory.rules`.
     """
     goal = list(earlier.get(GOAL) or _goal(messages))
-    kept = completed(opened({GOAL: goal}, asked_now), facts)
-    known = [_key(item) for items in kept.values() for item in items]
+    sections = completed(opened({GOAL: goal}, asked_now), facts)
+    keys = [_key(item) for items in sections.values() for item in items]
     candidates: dict[str, _Candidate] = {}
-    for one in [*_earlier(earlier), *_said(messages, patterns)]:
-        key = _key(one.text)
-        if not any(there in key or key in there for there in known):
-            candidates.setdefault(key, one)
-    left = most - sum(_cost(item) for items in kept.values() for item in items)
+    for candidate in [*_earlier(earlier), *_said(messages, patterns)]:
+        key = _key(candidate.text)
+        if not any(held in key or key in held for held in keys):
+            candidates.setdefault(key, candidate)
+    tokens_left = most - sum(_cost(item) for items in sections.values() for item in items)
     every = list(candidates.values())
     chosen = []
-    for one in every if sum(_cost(one.text) for one in every) <= left else _best_first(every):
-        cost = _cost(one.text)
-        if cost <= left:
-            left -= cost
-            chosen.append(one)
-    for one in sorted(chosen, key=lambda one: one.order):
-        kept.setdefault(one.section, []).append(one.text)
-    return {name: kept[name] for name in SECTIONS if kept.get(name)}
+    for candidate in (
+        every
+        if sum(_cost(candidate.text) for candidate in every) <= tokens_left
+        else _best_first(every)
+    ):
+        cost = _cost(candidate.text)
+        if cost <= tokens_left:
+            tokens_left -= cost
+            chosen.append(candidate)
+    for candidate in sorted(chosen, key=lambda one: one.order):
+        sections.setdefault(candidate.section, []).append(candidate.text)
+    return {name: sections[name] for name in SECTIONS if sections.get(name)}
 
 
 def _goal(messages: Sequence[ShownMessage]) -> list[str]:
     """Return the sentences in which the first human stated the goal."""
     for message in messages:
-        said = harmless(message.content) if message.author_type == "human" else ""
-        if said:
-            return [_by(message, _beginning(message.content) or _cut(said, _LONGEST))]
+        content = harmless(message.content) if message.author_type == "human" else ""
+        if content:
+            return [_by(message, _beginning(message.content) or _cut(content, _LONGEST))]
     return []
 
 
@@ -189,10 +193,10 @@ def _beginning(content: str) -> str:
     """The first sentences of a text, as many as are short together, but one at least."""
     begun = ""
     for piece, _ in _pieces(content):
-        said = harmless(piece)
-        if begun and len(begun) + len(said) > _LONGEST_GOAL:
+        sentence = harmless(piece)
+        if begun and len(begun) + len(sentence) > _LONGEST_GOAL:
             break
-        begun = f"{begun} {_cut(said, _LONGEST)}".strip()
+        begun = f"{begun} {_cut(sentence, _LONGEST)}".strip()
     return begun
 
 
@@ -219,36 +223,36 @@ def _said(
             seen.add(piece)
         noted = _noted(_without(message.content, repeated), patterns) if new else {}
         for order, piece in enumerate(new, first):
-            said = harmless(piece)
-            if not said or len(of_question(said)) < _FEWEST_WORDS:
+            sentence = harmless(piece)
+            if not sentence or len(of_question(sentence)) < _FEWEST_WORDS:
                 continue
-            told, text = render_wording(said), _by(message, _cut(said, _LONGEST))
+            score, text = render_wording(sentence), _by(message, _cut(sentence, _LONGEST))
             section = next((noted[title] for title in noted if title in piece), "")
-            if not section and message.author_type == "human" and prefers(said):
+            if not section and message.author_type == "human" and prefers(sentence):
                 section = "user_preferences"
             if section:
-                yield _Candidate(section, text, order, told)
+                yield _Candidate(section, text, order, score)
             else:
-                yield _Candidate(render_section(said), text, order, told, is_sure=False)
+                yield _Candidate(render_section(sentence), text, order, score, is_sure=False)
 
 
 def _pieces(content: str) -> Iterator[tuple[str, bool]]:
     """The sentences, and whether each heads what follows."""
-    for one in split(content):
+    for sentence in split(content):
         # A number may end a sentence, too.
-        for piece in _AFTER_NUMBER.split(one.text):
-            yield piece, one.heading or piece.rstrip().endswith((":", "："))
+        for piece in _AFTER_NUMBER.split(sentence.text):
+            yield piece, sentence.heading or piece.rstrip().endswith((":", "："))
 
 
 def _without(content: str, pieces: Iterable[str]) -> str:
     """A text without these sentences of it, which go in its order."""
-    kept, at = [], 0
+    remaining, offset = [], 0
     for piece in pieces:
-        found = content.find(piece, at)
-        if found >= 0:
-            kept.append(content[at:found])
-            at = found + len(piece)
-    return "".join([*kept, content[at:]])
+        start = content.find(piece, offset)
+        if start >= 0:
+            remaining.append(content[offset:start])
+            offset = start + len(piece)
+    return "".join([*remaining, content[offset:]])
 
 
 def _noted(text: str, patterns: Mapping[Kind, Sequence[str]] | None) -> Mapping[str, str]:
@@ -262,23 +266,27 @@ def _noted(text: str, patterns: Mapping[Kind, Sequence[str]] | None) -> Mapping[
 def _best_first(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     """By section, and within it by how much a sentence tells, and by its rank."""
     most = sorted(candidates, key=lambda one: (one.rank, -one.order))[:MOST_SENTENCES]
-    terms = [frozenset(of_question(_bare(one.text))) for one in most]
+    terms = [frozenset(of_question(_bare(candidate.text))) for candidate in most]
     worn, ranks = _worn(terms), _ranks(terms)
     best = sorted(range(len(most)), key=lambda at: (-ranks[at], at))
     placed = [
-        (most[at].rank, (1 + place / len(most)) * worn[at] / (1 + most[at].told), place)
-        for place, at in enumerate(best)
+        (
+            most[index].rank,
+            (1 + position / len(most)) * worn[index] / (1 + most[index].told),
+            position,
+        )
+        for position, index in enumerate(best)
     ]
-    return [most[best[place]] for *_, place in sorted(placed)]
+    return [most[best[position]] for *_, position in sorted(placed)]
 
 
-def _worn(said: Sequence[frozenset[str]]) -> list[float]:
+def _worn(sentences: Sequence[frozenset[str]]) -> list[float]:
     """In how many of the sentences a word of each stands, in the mean.
 
     What is said in other words again and again tells less than what is said once.
     """
-    counts = Counter(term for terms in said for term in terms)
-    return [sum(counts[term] for term in terms) / max(len(terms), 1) for terms in said]
+    counts = Counter(term for terms in sentences for term in terms)
+    return [sum(counts[term] for term in terms) / max(len(terms), 1) for terms in sentences]
 
 
 def _ranks(said: Sequence[frozenset[str]]) -> list[float]:
@@ -297,26 +305,26 @@ def _ranks(said: Sequence[frozenset[str]]) -> list[float]:
     return [round(ranks[at], 6) for at in range(len(said))]
 
 
-def _alike(said: Sequence[frozenset[str]]) -> Iterator[Mapping[int, float]]:
+def _alike(sentences: Sequence[frozenset[str]]) -> Iterator[Mapping[int, float]]:
     """Of each sentence those that are most like it, with the cosine of their words."""
     holding: dict[str, list[int]] = {}
-    for at, terms in enumerate(said):
+    for index, terms in enumerate(sentences):
         for term in terms:
-            holding.setdefault(term, []).append(at)
-    for at, terms in enumerate(said):
+            holding.setdefault(term, []).append(index)
+    for index, terms in enumerate(sentences):
         shared = Counter(chain.from_iterable(holding[term] for term in terms))
-        del shared[at]
+        del shared[index]
         likeness = {
-            other: count / math.sqrt(len(terms) * len(said[other]))
-            for other, count in shared.items()
+            neighbour: count / math.sqrt(len(terms) * len(sentences[neighbour]))
+            for neighbour, count in shared.items()
         }
         yield dict(heapq.nsmallest(_MOST_LIKE, likeness.items(), key=lambda one: (-one[1], one[0])))
 
 
-def _by(message: ShownMessage, said: str) -> str:
+def _by(message: ShownMessage, sentence: str) -> str:
     """Return a sentence with its author; the name stands behind it if it looks like no role."""
     name = harmless(message.author_name or message.author_id)
-    return f"{said} ({name})" if name else said
+    return f"{sentence} ({name})" if name else sentence
 
 
 def _bare(item: str) -> str:
@@ -324,8 +332,8 @@ def _bare(item: str) -> str:
     return _AUTHOR.sub("", item)
 
 
-def _cut(said: str, longest: int) -> str:
-    return said if len(said) <= longest else cut_text(said, longest - 1) + "…"
+def _cut(sentence: str, longest: int) -> str:
+    return sentence if len(sentence) <= longest else cut_text(sentence, longest - 1) + "…"
 
 
 def _cost(item: str) -> int:

@@ -72,13 +72,13 @@ class History:
 
     def append(self, message: Message) -> None:
         """Takes the next message."""
-        shown = shown_to_others(message)
+        entry = shown_to_others(message)
         self._number[message.id] = self._forgotten + len(self._messages)
-        self._messages.append(shown)
+        self._messages.append(entry)
         self._seqs.append(message.seq)
         self._digests.append(None)
         self._before.append(self._total)
-        self._total += _weight(shown)
+        self._total += _weight(entry)
         if self._max_tokens is not None:
             self._forget(self._max_tokens)
 
@@ -98,7 +98,7 @@ class History:
     def older(self, message_ids: Iterable[str], start: int) -> list[str]:
         """Return the messages before `start` (`Selection.start`): not among the newest."""
         last = self._forgotten + start
-        return [one for one in message_ids if self._number.get(one, -1) < last]
+        return [message_id for message_id in message_ids if self._number.get(message_id, -1) < last]
 
     def weight_of(self, message: ShownMessage) -> int:
         """Return the estimated tokens of a message in a prompt, whether it is remembered or not."""
@@ -118,17 +118,17 @@ class History:
         lowest = self._first_after(upto)
         start = self._fitting(budget, lowest)
         numbers = {self._number.get(message_id) for message_id in always}
-        wanted = sorted(number - self._forgotten for number in numbers if number is not None)
-        older = [at for at in wanted if at < start]
+        indexes = sorted(number - self._forgotten for number in numbers if number is not None)
+        older = [index for index in indexes if index < start]
         extra = 0
-        while older and (more := sum(map(self._cost, older))) != extra:
-            extra = more
+        while older and (tokens := sum(map(self._cost, older))) != extra:
+            extra = tokens
             start = self._fitting(budget - extra, lowest)
-            older = [at for at in wanted if at < start]
+            older = [index for index in indexes if index < start]
         messages, digests = self._newest(agent_id, start)
         if older:
-            pairs = [self.far(self._messages[at], agent_id) for at in older]
-            messages = [*(shown for shown, _ in pairs), *messages]
+            pairs = [self.far(self._messages[index], agent_id) for index in older]
+            messages = [*(message for message, _ in pairs), *messages]
             digests = [*(hashed for _, hashed in pairs), *digests]
         used = self._total - self._tokens_before(start) + extra
         return Selection(messages, digests, used, start)
@@ -144,14 +144,14 @@ class History:
         """The index of the first message with a greater seq; turns end where `upto` stands."""
         return bisect.bisect_right(self._seqs, upto) if upto else 0
 
-    def _tokens_before(self, at: int) -> int:
-        return self._before[at] if at < len(self._before) else self._total
+    def _tokens_before(self, index: int) -> int:
+        return self._before[index] if index < len(self._before) else self._total
 
     def _fitting(self, budget: int, lowest: int = 0) -> int:
         return max(lowest, bisect.bisect_left(self._before, self._total - max(budget, 0)))
 
-    def _cost(self, at: int) -> int:
-        return self._tokens_before(at + 1) - self._before[at]
+    def _cost(self, index: int) -> int:
+        return self._tokens_before(index + 1) - self._before[index]
 
     def _newest(self, agent_id: str, start: int) -> tuple[list[ShownMessage], list[str]]:
         """The messages from index `start` on as an agent is shown them, and their hashes."""
@@ -159,21 +159,21 @@ class History:
         if view is None or view.first - self._forgotten > start:
             # Windows move forwards, so that a view is made from scratch once, as a rule.
             view = self._views[agent_id] = _View(start + self._forgotten)
-        for at in range(view.first - self._forgotten + len(view.shown), len(self._messages)):
-            shown, hashed = self._as_shown(at, agent_id)
-            view.shown.append(shown)
+        for index in range(view.first - self._forgotten + len(view.shown), len(self._messages)):
+            message, hashed = self._as_shown(index, agent_id)
+            view.shown.append(message)
             view.digests.append(hashed)
         skipped = start - (view.first - self._forgotten)
         return view.shown[skipped:], view.digests[skipped:]
 
-    def _as_shown(self, at: int, agent_id: str) -> tuple[ShownMessage, str]:
-        shown = self._messages[at]
-        if shown.author_id == agent_id and shown.author_type == "agent":
-            return _as_shown(shown, agent_id)
-        hashed = self._digests[at]
+    def _as_shown(self, index: int, agent_id: str) -> tuple[ShownMessage, str]:
+        message = self._messages[index]
+        if message.author_id == agent_id and message.author_type == "agent":
+            return _as_shown(message, agent_id)
+        hashed = self._digests[index]
         if hashed is None:
-            hashed = self._digests[at] = render.message_digest(shown)
-        return shown, hashed
+            hashed = self._digests[index] = render.message_digest(message)
+        return message, hashed
 
     def _forget(self, max_tokens: int) -> None:
         """Forgets what is out of reach, once that is half of what is remembered."""
@@ -183,8 +183,8 @@ class History:
         count = min(most, self._fitting(max_tokens))
         if count < len(self._messages) // 2:
             return
-        for shown in self._messages[:count]:
-            self._number.pop(shown.id, None)
+        for message in self._messages[:count]:
+            self._number.pop(message.id, None)
         self._forgotten += count
         for agent_id, view in list(self._views.items()):
             gone = self._forgotten - view.first
@@ -197,18 +197,18 @@ class History:
         del self._digests[:count], self._before[:count]
 
 
-def _as_shown(shown: ShownMessage, agent_id: str) -> tuple[ShownMessage, str]:
+def _as_shown(message: ShownMessage, agent_id: str) -> tuple[ShownMessage, str]:
     """A message as that agent is shown it, and its hash."""
-    if shown.author_id == agent_id and shown.author_type == "agent":
-        shown = shown.model_copy(update={"role": "assistant"})
-    return shown, render.message_digest(shown)
+    if message.author_id == agent_id and message.author_type == "agent":
+        message = message.model_copy(update={"role": "assistant"})
+    return message, render.message_digest(message)
 
 
-def _weight(shown: ShownMessage) -> int:
+def _weight(message: ShownMessage) -> int:
     # Where an attachment lies has the message's id in it, which follows the order of arrival.
-    bare = shown.model_copy(update={"attachments": []}) if shown.attachments else shown
-    names = "".join(part.name for part in shown.attachments)
-    extra = len(shown.attachments) * _ATTACHMENT_TOKENS + estimate(names)
+    bare = message.model_copy(update={"attachments": []}) if message.attachments else message
+    names = "".join(attachment.name for attachment in message.attachments)
+    extra = len(message.attachments) * _ATTACHMENT_TOKENS + estimate(names)
     return estimate(render.frame(bare)) + extra + 1
 
 
@@ -261,27 +261,27 @@ NOTHING = Memory()
 
 def stable(summary: str, summarised: int, titles: Sequence[Note]) -> str:
     """Return the text before the messages; it changes only with summaries and pinned messages."""
-    parts = []
+    paragraphs = []
     if summary:
-        parts.append(f"Of the {summarised} messages before those shown here:\n{summary}")
+        paragraphs.append(f"Of the {summarised} messages before those shown here:\n{summary}")
     if titles:
         listed = [f"- {_headline(note)}" for note in titles[-MOST_TITLES:]]
-        more = len(titles) - len(listed)
-        listed += [f"- and {more} older"] if more else []
-        told = "\n".join(listed)
-        parts.append(f"Also said before, there is no room for more than its title:\n{told}")
-    return "\n\n".join(parts)
+        omitted = len(titles) - len(listed)
+        listed += [f"- and {omitted} older"] if omitted else []
+        listing = "\n".join(listed)
+        paragraphs.append(f"Also said before, there is no room for more than its title:\n{listing}")
+    return "\n\n".join(paragraphs)
 
 
 def noted(note: Note) -> str:
     """A note as an agent is shown it."""
-    told = list(_told(note.body.splitlines()))
-    if [line.strip() for line in told if not _HEADING.match(line)] == [note.title.strip()]:
-        told = []
-    whole = "\n".join(told).strip()
-    body = text.cut_text(whole, LONGEST_NOTE)
-    more = " ..." if len(body) < len(whole) else ""
-    return f"- [{note.id}] {_headline(note)}" + (f"\n{_indented(body)}{more}" if body else "")
+    lines = list(_told(note.body.splitlines()))
+    if [line.strip() for line in lines if not _HEADING.match(line)] == [note.title.strip()]:
+        lines = []
+    full_text = "\n".join(lines).strip()
+    body = text.cut_text(full_text, LONGEST_NOTE)
+    ellipsis = " ..." if len(body) < len(full_text) else ""
+    return f"- [{note.id}] {_headline(note)}" + (f"\n{_indented(body)}{ellipsis}" if body else "")
 
 
 def _told(lines: Sequence[str]) -> Iterator[str]:

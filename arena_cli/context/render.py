@@ -57,20 +57,20 @@ def render(input: AgentInput) -> tuple[str, str]:
     call stands in the prompt, the conversation first and what is asked at its end. An agent that
     goes on in its own session is shown what that session does not hold.
     """
-    shown = input.unseen()
-    parts = []
-    before, notes = _memory(input)
-    if before and input.own_session is None:
-        parts.append(before)
-    if shown:
-        parts.append(SO_FAR if input.own_session is None else SINCE)
-        parts += [frame(message) for message in shown]
+    unseen = input.unseen()
+    paragraphs = []
+    memory_text, notes = _memory(input)
+    if memory_text and input.own_session is None:
+        paragraphs.append(memory_text)
+    if unseen:
+        paragraphs.append(SO_FAR if input.own_session is None else SINCE)
+        paragraphs += [frame(message) for message in unseen]
     elif input.own_session is None:
-        parts.append(NOBODY)
+        paragraphs.append(NOBODY)
     if notes:
-        parts.append(notes)
-    parts.append(_asked(input, shown, PASS_BY_TEXT))
-    return _system(input), "\n\n".join(parts) + "\n"
+        paragraphs.append(notes)
+    paragraphs.append(_asked(input, unseen, PASS_BY_TEXT))
+    return _system(input), "\n\n".join(paragraphs) + "\n"
 
 
 def chat(input: AgentInput, *, pass_tool: str = "") -> Chat:
@@ -79,8 +79,8 @@ def chat(input: AgentInput, *, pass_tool: str = "") -> Chat:
     The agent's own messages are the assistant's; those of all others between two of them are one
     turn of the user, each with its author's line. With `pass_tool` the agent passes by calling it.
     """
-    before, notes = _memory(input)
-    opening = [before] if before else []
+    memory_text, notes = _memory(input)
+    opening = [memory_text] if memory_text else []
     turns = [ChatTurn("user", [*opening, SO_FAR if input.messages else NOBODY])]
     for message in input.messages:
         role: Literal["user", "assistant"] = "assistant" if _is_own(message) else "user"
@@ -90,8 +90,8 @@ def chat(input: AgentInput, *, pass_tool: str = "") -> Chat:
     if turns[-1].role != "user":
         turns.append(ChatTurn("user", []))
     passing = PASS_BY_TOOL.format(pass_tool) if pass_tool else PASS_BY_TEXT
-    asked = _asked(input, input.messages, passing)
-    turns[-1].parts.append(f"{notes}\n\n{asked}" if notes else asked)
+    question = _asked(input, input.messages, passing)
+    turns[-1].parts.append(f"{notes}\n\n{question}" if notes else question)
     return Chat(_system(input), turns)
 
 
@@ -99,20 +99,22 @@ def system_text(agent_id: str, role_prompt: str, members: Sequence[MemberInfo]) 
     """Return the system prompt: the agent's role, the others and how to call them, how to write a
     note for all, and how messages are framed.
     """
-    own = next((member for member in members if member.id == agent_id), None)
-    parts = [f"You are {_who(agent_id, own.name if own else '')}, one of a team."]
+    member_info = next((member for member in members if member.id == agent_id), None)
+    paragraphs = [
+        f"You are {_who(agent_id, member_info.name if member_info else '')}, one of a team."
+    ]
     if role_prompt.strip():
-        parts.append(role_prompt.strip())
-    if own and own.role:
-        parts.append(
+        paragraphs.append(role_prompt.strip())
+    if member_info and member_info.role:
+        paragraphs.append(
             "Your role in this team follows. Where it differs from what is said above, it"
-            f" prevails:\n{_lines_after('  ', own.role)}"
+            f" prevails:\n{_lines_after('  ', member_info.role)}"
         )
-    parts.append(_team(agent_id, members))
+    paragraphs.append(_team(agent_id, members))
     if len(members) > 1:
-        parts.append(f"# Notes\n{extraction.HOW.strip()}")
-    parts.append(READING)
-    return "\n\n".join(parts)
+        paragraphs.append(f"# Notes\n{extraction.HOW.strip()}")
+    paragraphs.append(READING)
+    return "\n\n".join(paragraphs)
 
 
 def frame(message: ShownMessage) -> str:
@@ -122,11 +124,11 @@ def frame(message: ShownMessage) -> str:
     same.
     """
     author = "you" if message.role == "assistant" else message.author_type
-    who = _who(message.author_id, message.author_name)
+    author_label = _who(message.author_id, message.author_name)
     kind = "" if message.kind == "chat" else f", {message.kind}"
-    lines = [f"{author} {who}{kind}"]
-    lines += [f"attachment: {_part(part)}" for part in message.attachments]
-    lines += [f"structured: {_part(part)}" for part in message.structured]
+    lines = [f"{author} {author_label}{kind}"]
+    lines += [f"attachment: {_part(item)}" for item in message.attachments]
+    lines += [f"structured: {_part(item)}" for item in message.structured]
     if message.content:
         lines.append(_lines_after("> ", message.content))
     return "\n".join(lines)
@@ -154,10 +156,10 @@ def _system(input: AgentInput) -> str:
 def _memory(input: AgentInput) -> tuple[str, str]:
     """Return the texts of the memory that stand before and after the messages."""
     memory = input.memory_context or ""
-    before = memory[: input.memory_stable]
+    stable_memory = memory[: input.memory_stable]
     notes = memory[input.memory_stable :].lstrip("\n")
     return (
-        f"{BEFORE}\n{_lines_after('> ', before)}" if before else "",
+        f"{BEFORE}\n{_lines_after('> ', stable_memory)}" if stable_memory else "",
         f"{NOTES}\n{_lines_after('> ', notes)}" if notes else "",
     )
 
@@ -173,18 +175,18 @@ def _parts(message: ShownMessage) -> list[ChatPart]:
 def _own_parts(message: ShownMessage) -> list[ChatPart]:
     """Return the agent's own message unframed; its attachments are only named."""
     lines = [message.content] if message.content.strip() else []
-    lines += [f"attachment: {_part(part)}" for part in message.attachments]
-    lines += [f"structured: {_part(part)}" for part in message.structured]
+    lines += [f"attachment: {_part(item)}" for item in message.attachments]
+    lines += [f"structured: {_part(item)}" for item in message.structured]
     return ["\n".join(lines)]
 
 
-def _asked(input: AgentInput, shown: Sequence[ShownMessage], passing: str) -> str:
+def _asked(input: AgentInput, messages: Sequence[ShownMessage], passing: str) -> str:
     """Return the question at the end of the prompt; `shown` are the messages before it."""
     lines = [
         "What is asked of you now:",
         f"It is turn {input.turn}, and you are @{input.agent_id}.",
     ]
-    new = _places_from_the_end(input.trigger, shown)
+    new = _places_from_the_end(input.trigger, messages)
     if new == [1]:
         lines.append("New is the last message.")
     elif len(new) == 1:
@@ -194,7 +196,7 @@ def _asked(input: AgentInput, shown: Sequence[ShownMessage], passing: str) -> st
     else:
         lines.append(f"New are the messages {', '.join(map(str, new))}, counted from the end.")
     if input.mentioned_by:
-        callers = ", ".join(f"@{who}" for who in input.mentioned_by)
+        callers = ", ".join(f"@{caller}" for caller in input.mentioned_by)
         lines.append(f"You were called by {callers}.")
     if input.invocation == "must_reply":
         lines.append("Write your reply.")
@@ -208,10 +210,10 @@ def _asked(input: AgentInput, shown: Sequence[ShownMessage], passing: str) -> st
     return "\n".join(lines)
 
 
-def _places_from_the_end(trigger: Sequence[str], shown: Sequence[ShownMessage]) -> list[int]:
+def _places_from_the_end(trigger: Sequence[str], messages: Sequence[ShownMessage]) -> list[int]:
     """Return the places of the triggers among the messages; the last is 1."""
     new = set(trigger)
-    return [place for place, message in enumerate(reversed(shown), 1) if message.id in new]
+    return [position for position, message in enumerate(reversed(messages), 1) if message.id in new]
 
 
 @lru_cache(maxsize=1024)
@@ -221,8 +223,8 @@ def _who(member_id: str, name: str) -> str:
     return f"{_json(name)} (@{shown_id})" if name else f"(@{shown_id})"
 
 
-def _part(part: Shape) -> str:
-    return _json(part.model_dump(mode="json", exclude_none=True, exclude={"sha256"}))
+def _part(item: Shape) -> str:
+    return _json(item.model_dump(mode="json", exclude_none=True, exclude={"sha256"}))
 
 
 def _json(value: object) -> str:
@@ -257,9 +259,9 @@ def message_digest(message: ShownMessage) -> str:
     if message.kind != "chat":
         fields["kind"] = _canonical(message.kind)
     if message.attachments:
-        fields["attachments"] = _canonical([_attachment(part) for part in message.attachments])
+        fields["attachments"] = _canonical([_attachment(item) for item in message.attachments])
     if message.structured:
-        fields["structured"] = _canonical([_told(part) for part in message.structured])
+        fields["structured"] = _canonical([_told(item) for item in message.structured])
     return _sha256(fields)
 
 

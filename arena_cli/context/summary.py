@@ -79,27 +79,27 @@ _ORDERS = re.compile(
 def read(answer: str) -> Sections:
     """The sections of an answer in markdown or JSON, each item made harmless; none where it has
     no such headings."""
-    found = _of_json(answer)
-    if found is None:
-        found = _of_markdown(answer)
+    items = _of_json(answer)
+    if items is None:
+        items = _of_markdown(answer)
     sections: Sections = {}
-    for name, item in found:
+    for name, item in items:
         text = harmless(item)
-        kept = sections.setdefault(name, [])
-        if text and plain(text) not in _NOTHING and text not in kept:
-            kept.append(text)
+        texts = sections.setdefault(name, [])
+        if text and plain(text) not in _NOTHING and text not in texts:
+            texts.append(text)
     return {name: sections[name] for name in SECTIONS if sections.get(name)}
 
 
 def written(sections: Mapping[str, Sequence[str]], language: Language) -> str:
     """The text of a summary; `read` gives the same sections again."""
     column = 1 if language == "zh" else 0
-    parts = []
+    paragraphs = []
     for name, titles in SECTIONS.items():
         items = sections.get(name)
         if items:
-            parts.append("\n".join([f"# {titles[column]}", *(f"- {item}" for item in items)]))
-    return "\n".join(parts)
+            paragraphs.append("\n".join([f"# {titles[column]}", *(f"- {item}" for item in items)]))
+    return "\n".join(paragraphs)
 
 
 def harmless(text: str) -> str:
@@ -141,29 +141,29 @@ def _items(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield from (_LIST.sub("", line.strip(), count=1) for line in value.splitlines())
     elif isinstance(value, list):
-        for one in value:
-            yield from _items(one)
+        for element in value:
+            yield from _items(element)
     elif value is not None:
         yield json.dumps(value, ensure_ascii=False)
 
 
 def _of_markdown(answer: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    items: list[tuple[str, str]] = []
     section = ""
     for line in answer.splitlines():
-        name, rest = _heading(line)
+        name, remainder = _heading(line)
         if name:
             section = name
-            line = rest  # noqa: PLW2901 - what stands on the heading's own line
+            line = remainder  # noqa: PLW2901 - what stands on the heading's own line
         text = line.strip()
         if not section or not text:
             continue
         marker = _LIST.match(text)
-        if marker or not line.startswith((" ", "\t")) or not found or found[-1][0] != section:
-            found.append((section, text[marker.end() :] if marker else text))
+        if marker or not line.startswith((" ", "\t")) or not items or items[-1][0] != section:
+            items.append((section, text[marker.end() :] if marker else text))
         else:
-            found[-1] = (section, f"{found[-1][1]} {text}")
-    return found
+            items[-1] = (section, f"{items[-1][1]} {text}")
+    return items
 
 
 def _heading(line: str) -> tuple[str, str]:
@@ -173,16 +173,16 @@ def _heading(line: str) -> tuple[str, str]:
     if not marked and _LIST.match(line.strip()):
         return "", ""
     text = line[lead.end() :] if lead else line
-    head, colon, rest = _parted(text)
+    head, colon, remainder = _parted(text)
     name = _NAMES.get(plain(head))
-    if name is None or not (marked or colon or not rest):
+    if name is None or not (marked or colon or not remainder):
         return "", ""
-    return name, rest.strip(" *")
+    return name, remainder.strip(" *")
 
 
 def _parted(text: str) -> tuple[str, str, str]:
-    at = min((place for mark in ":：" if (place := text.find(mark)) >= 0), default=-1)
-    return (text, "", "") if at < 0 else (text[:at], text[at], text[at + 1 :])
+    index = min((position for mark in ":：" if (position := text.find(mark)) >= 0), default=-1)
+    return (text, "", "") if index < 0 else (text[:index], text[index], text[index + 1 :])
 
 
 def plain(text: str) -> str:
@@ -235,7 +235,8 @@ def old_part(messages: Sequence[ShownMessage], turn: int) -> Sequence[ShownMessa
     """
     recent = {f"t{turn}", f"t{turn - 1}"}
     first = next(
-        (at for at, message in enumerate(messages) if message.turn_id in recent), len(messages)
+        (index for index, message in enumerate(messages) if message.turn_id in recent),
+        len(messages),
     )
     if first and messages[first - 1].turn_id is None:
         first -= 1
@@ -244,43 +245,43 @@ def old_part(messages: Sequence[ShownMessage], turn: int) -> Sequence[ShownMessa
 
 def now_asked(opening: Message, language: Language) -> str:
     """The item of a summary that tells what opened the chain that is open; empty if nothing can."""
-    said = harmless(opening.content)
+    content = harmless(opening.content)
     name = harmless(opening.author_name or opening.author_id)
-    if len(said) > _LONGEST_ASKED:
-        said = f"{cut_text(said, _LONGEST_ASKED - 1)}…"
-    return f"{_NOW_ASKED[language]}{said} ({name})" if said else ""
+    if len(content) > _LONGEST_ASKED:
+        content = f"{cut_text(content, _LONGEST_ASKED - 1)}…"
+    return f"{_NOW_ASKED[language]}{content} ({name})" if content else ""
 
 
-def opened(sections: Mapping[str, Sequence[str]], asked: str) -> Sections:
+def opened(sections: Mapping[str, Sequence[str]], goal_now: str) -> Sections:
     """The sections with what is asked now (`now_asked`) last in the core goal; what was asked in a
     chain before is no goal any more."""
-    whole: Sections = {name: list(items) for name, items in sections.items()}
-    before = tuple(_NOW_ASKED.values())
-    goal = [item for item in whole.pop(GOAL, []) if not item.startswith(before)]
-    goal += [asked] if asked else []
-    return {GOAL: goal, **whole} if goal else whole
+    completed: Sections = {name: list(items) for name, items in sections.items()}
+    prefixes = tuple(_NOW_ASKED.values())
+    goal = [item for item in completed.pop(GOAL, []) if not item.startswith(prefixes)]
+    goal += [goal_now] if goal_now else []
+    return {GOAL: goal, **completed} if goal else completed
 
 
-def asked_tokens(before: int, earlier: int = 0, shown: int = MOST_TOKENS) -> int:
+def asked_tokens(new_tokens: int, earlier: int = 0, shown_tokens: int = MOST_TOKENS) -> int:
     """Return the length to ask of a summary, in tokens; `earlier` are an earlier summary's.
 
     It grows with what is added, so that what was worth a place in the earlier one keeps it. `shown`
     is how long one may be to be shown at all, in tokens.
     """
-    share = min(earlier + (before - earlier) * _ASKED_SHARE, before * _LARGEST_ASKED)
-    return min(MOST_TOKENS, max(_FEWEST_TOKENS, min(int(share), shown)))
+    share = min(earlier + (new_tokens - earlier) * _ASKED_SHARE, new_tokens * _LARGEST_ASKED)
+    return min(MOST_TOKENS, max(_FEWEST_TOKENS, min(int(share), shown_tokens)))
 
 
 def question(messages: Sequence[ShownMessage], earlier: str, most: int, language: Language) -> str:
     """Return the question to a summarizing agent; `most` is the limit on its answer, in tokens."""
     column = 1 if language == "zh" else 0
     headings = "\n".join(f"# {titles[column]}" for titles in SECTIONS.values())
-    asked, summary, said, end = _ASKED[language]
-    parts = [asked.format(headings=headings, most=most)]
+    instruction, summary, introduction, end = _ASKED[language]
+    paragraphs = [instruction.format(headings=headings, most=most)]
     if earlier:
-        parts.append(f"{summary}\n{_quoted(earlier)}")
-    parts += [said, *(_quoted(render.frame(message)) for message in messages), end]
-    return "\n\n".join(parts)
+        paragraphs.append(f"{summary}\n{_quoted(earlier)}")
+    paragraphs += [introduction, *(_quoted(render.frame(message)) for message in messages), end]
+    return "\n\n".join(paragraphs)
 
 
 _ASKED: dict[Language, tuple[str, str, str, str]] = {
@@ -312,14 +313,14 @@ _ASKED: dict[Language, tuple[str, str, str, str]] = {
 
 def completed(sections: Sections, facts: Iterable[Fact]) -> Sections:
     """The sections, with every fact that they do not hold added where it belongs."""
-    whole: Sections = {name: list(items) for name, items in sections.items()}
-    known = frozenset(of_note("\n".join(item for items in whole.values() for item in items)))
+    result: Sections = {name: list(items) for name, items in sections.items()}
+    words = frozenset(of_note("\n".join(item for items in result.values() for item in items)))
     for fact in facts:
         title = harmless(fact.title)
-        if title and not _holds(known, title):
-            whole.setdefault(fact.section, []).append(title)
-            known |= frozenset(of_note(title))
-    return {name: whole[name] for name in SECTIONS if whole.get(name)}
+        if title and not _holds(words, title):
+            result.setdefault(fact.section, []).append(title)
+            words |= frozenset(of_note(title))
+    return {name: result[name] for name in SECTIONS if result.get(name)}
 
 
 def fault(sections: Mapping[str, Sequence[str]], facts: Iterable[Fact]) -> str:
@@ -336,35 +337,43 @@ def fault(sections: Mapping[str, Sequence[str]], facts: Iterable[Fact]) -> str:
     if len(sections) < 3 or len(items) < 3:
         return "it says too little: the core goal and two other sections are the least"
     text = "\n".join(item for items in sections.values() for item in items)
-    known = frozenset(of_note(text))
-    missing = [fact.title for fact in facts if not _holds(known, harmless(fact.title))]
+    words = frozenset(of_note(text))
+    missing = [fact.title for fact in facts if not _holds(words, harmless(fact.title))]
     return f"it does not hold what is pinned: {missing[0]}" if missing else ""
 
 
-def too_long(before: int, after: int, shown: int) -> str:
+def too_long(message_tokens: int, summary_tokens: int, shown_tokens: int) -> str:
     """Explain why a summary is too long for messages of `before` tokens; empty where it is not.
 
     One of more than `shown` tokens would be shown to nobody.
     """
-    if after >= before:
-        return f"it is no smaller than what it replaces: {after} tokens for {before}"
-    if after > before * LARGEST_SHARE:
-        return f"it is hardly smaller than what it replaces: {after} tokens for {before}"
-    if after > shown:
-        return f"it is too long to be shown: {after} tokens where there is room for {shown}"
+    if summary_tokens >= message_tokens:
+        return (
+            f"it is no smaller than what it replaces: {summary_tokens} tokens for {message_tokens}"
+        )
+    if summary_tokens > message_tokens * LARGEST_SHARE:
+        return (
+            "it is hardly smaller than what it replaces: "
+            f"{summary_tokens} tokens for {message_tokens}"
+        )
+    if summary_tokens > shown_tokens:
+        return (
+            f"it is too long to be shown: {summary_tokens} tokens "
+            f"where there is room for {shown_tokens}"
+        )
     return ""
 
 
-def _holds(known: frozenset[str], fact: str) -> bool:
+def _holds(words: frozenset[str], fact: str) -> bool:
     """Return True if these words hold all numbers of a fact, and most of its words.
 
     Words that say nothing are left aside; Chinese is compared by pairs of characters.
     """
     terms = of_question(fact)
     numbers = [term for term in terms if term.isdigit()]
-    if not terms or not known.issuperset(numbers):
+    if not terms or not words.issuperset(numbers):
         return not terms
-    return sum(term in known for term in terms) >= len(terms) * _HELD
+    return sum(term in words for term in terms) >= len(terms) * _HELD
 
 
 def _quoted(text: str) -> str:

@@ -143,7 +143,7 @@ def _estimated(text: str) -> int:
         weight = _bordering(first_bytes.translate(_KINDS))
         weight += _sum(first_bytes.translate(_CHARACTERS))
         weight += sum(
-            [more * raw.count(begin) for begin, more in _OTHERWISE if begin[0] in first_bytes]
+            [extra * raw.count(begin) for begin, extra in _OTHERWISE if begin[0] in first_bytes]
         )
     return max(1, (max(weight, _LEAST * len(text)) + 50) // 100)
 
@@ -168,4 +168,4 @@ def _sum(weights: bytes) -> int:
     if len(weights) <= _AT_ONCE:
         return zlib.adler32(weights, 0) & 0xFFFF
     starts = range(0, len(weights), _AT_ONCE)
-    return sum([zlib.adler32(weights[at : at + _AT_ONCE], 0) & 0xFFFF for at in starts])
+    return sum([zlib.adler32(weights[start : start + _AT_ONCE], 0) & 0xFFFF for start in starts])

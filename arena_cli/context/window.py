@@ -63,14 +63,14 @@ def choose(
     withheld: list[tuple[Found, str]] = []
     noted = ""
     noted_tokens = 0
-    beside = stable_tokens + new + _weight_of((one.message for one in pinned), history)
+    beside = stable_tokens + new + _weight_of((entry.message for entry in pinned), history)
     most = min(int(room * _NOTES_SHARE), room - beside)
     while memory.notes:
-        notes, withheld = _notes(memory, {one.id for one in selection.messages}, most)
-        noted = "\n".join(history_module.noted(found.note) for found in notes)
+        notes, withheld = _notes(memory, {entry.id for entry in selection.messages}, most)
+        noted = "\n".join(history_module.noted(shown_note.note) for shown_note in notes)
         noted_tokens = estimate(noted)
-        left = room - stable_tokens - noted_tokens
-        less = _select(agent_id, history, trigger, memory, pinned, left)
+        tokens_left = room - stable_tokens - noted_tokens
+        less = _select(agent_id, history, trigger, memory, pinned, tokens_left)
         if less.start <= selection.start:
             break
         # The notes may have pushed out messages that other notes come from.
@@ -116,21 +116,21 @@ def _pinned(
 
     The newest pinned ones stay, if there is no room for all.
     """
-    by_id = {one.message.id: one for one in memory.pinned}
+    by_id = {entry.message.id: entry for entry in memory.pinned}
     most = int((room - estimate(memory.summary) - new) * _PINNED_SHARE)
     beside: list[Pinned] = []
     while True:
-        kept, titles = _within(beside, history, most)
+        chosen, titles = _within(beside, history, most)
         stable = estimate(history_module.stable(memory.summary, memory.summarised, titles))
-        taken = _weight_of((one.message for one in kept), history)
-        if kept and taken > room - stable - new:
-            most = taken - 1  # the titles of others leave no room for as many
+        used = _weight_of((entry.message for entry in chosen), history)
+        if chosen and used > room - stable - new:
+            most = used - 1  # the titles of others leave no room for as many
             continue
-        selection = _select(agent_id, history, trigger, memory, kept, room - stable)
+        selection = _select(agent_id, history, trigger, memory, chosen, room - stable)
         older = history.older(by_id, selection.start) if by_id else []
         # What is shown beside the newest pushes others out of them: until nothing more is.
         if len(older) <= len(beside):
-            return kept, titles, selection
+            return chosen, titles, selection
         beside = [by_id[message_id] for message_id in older]
 
 
@@ -138,10 +138,10 @@ def _within(
     pinned: Sequence[Pinned], history: History, most: int
 ) -> tuple[list[Pinned], list[Note]]:
     """The newest that take so many tokens together, and the notes of the others, oldest first."""
-    at = len(pinned)
-    while at and (most := most - history.weight_of(pinned[at - 1].message)) >= 0:
-        at -= 1
-    return list(pinned[at:]), [one.note for one in pinned[:at]]
+    index = len(pinned)
+    while index and (most := most - history.weight_of(pinned[index - 1].message)) >= 0:
+        index -= 1
+    return list(pinned[index:]), [entry.note for entry in pinned[:index]]
 
 
 def _select(
@@ -153,8 +153,8 @@ def _select(
     budget: int,
 ) -> Selection:
     """The messages that are shown, with those of the pinned ones that are remembered no more."""
-    far = [one.message for one in pinned if history.message(one.message.id) is None]
-    near = [one.message.id for one in pinned if history.message(one.message.id) is not None]
+    far = [entry.message for entry in pinned if history.message(entry.message.id) is None]
+    near = [entry.message.id for entry in pinned if history.message(entry.message.id) is not None]
     extra = _weight_of(far, history)
     selection = history.select(
         agent_id, budget - extra, [*trigger, *near] if near else trigger, memory.upto
@@ -163,29 +163,29 @@ def _select(
         return selection
     pairs = [history.far(message, agent_id) for message in far]
     return selection._replace(
-        messages=[*(shown for shown, _ in pairs), *selection.messages],
+        messages=[*(pinned_message for pinned_message, _ in pairs), *selection.messages],
         digests=[*(hashed for _, hashed in pairs), *selection.digests],
         tokens=selection.tokens + extra,
     )
 
 
 def _notes(
-    memory: Memory, shown: set[str], most: int
+    memory: Memory, message_ids: set[str], most: int
 ) -> tuple[list[Found], list[tuple[Found, str]]]:
     """The notes that are shown, within so many tokens, and the others with the reason."""
     notes: list[Found] = []
     withheld: list[tuple[Found, str]] = []
-    for one in memory.notes:
-        cost = estimate(history_module.noted(one.note))
-        if not one.note.is_shared and one.note.source in shown:
-            withheld.append((one, SHOWN_WHOLE))
+    for entry in memory.notes:
+        cost = estimate(history_module.noted(entry.note))
+        if not entry.note.is_shared and entry.note.source in message_ids:
+            withheld.append((entry, SHOWN_WHOLE))
         elif len(notes) >= memory.most_notes:
-            withheld.append((one, BETTER_ONES))
+            withheld.append((entry, BETTER_ONES))
         elif cost > most:
-            withheld.append((one, NO_ROOM))
+            withheld.append((entry, NO_ROOM))
         else:
             most -= cost
-            notes.append(one)
+            notes.append(entry)
     return notes, withheld
 
 
@@ -289,7 +289,9 @@ def build(
     chosen = choose(head.agent_id, history, call.trigger, memory, _room(head, limits))
     selection = chosen.selection
     digests = selection.digests
-    memory_context = "\n\n".join(part for part in (chosen.stable, chosen.noted) if part) or None
+    memory_context = (
+        "\n\n".join(paragraph for paragraph in (chosen.stable, chosen.noted) if paragraph) or None
+    )
     is_concise = usage_ratio(head, history, memory, limits.factor) >= limits.concise_from
     input_hash = head.digest.of(
         call.invocation,

@@ -60,9 +60,9 @@ def _tell_cuts(room: Room, recollection: Recollection, chain: ChainState) -> Non
     """Tell of agents whose server seems to read less than it is sent."""
     for agent in chain.turns[-1].called:
         if room.scene.fold.counts.cut_suspected(agent) is not None:
-            what = "its server counted far fewer tokens than it was sent: it may cut them"
+            problem = "its server counted far fewer tokens than it was sent: it may cut them"
             field = "context.window_tokens"
-            recollection.tell(Fault(f"agents/{agent}.yaml", 0, field, what, _CUT_MEND))
+            recollection.tell(Fault(f"agents/{agent}.yaml", 0, field, problem, _CUT_MEND))
 
 
 def _tell_deviations(room: Room, recollection: Recollection, chain: ChainState) -> None:
@@ -73,12 +73,14 @@ def _tell_deviations(room: Room, recollection: Recollection, chain: ChainState) 
     turn = chain.turns[-1]
     living = index.own(room.scene.session_id, _HEEDED_KINDS)
     for done in turn.successes() if living else ():
-        shown = [note for note in living if _was_shown(note, done, turn, room)]
-        said = done.message.content if done.message else ""
+        notes = [note for note in living if _was_shown(note, done, turn, room)]
+        reply_text = done.message.content if done.message else ""
         new = "\n".join(message.content for message in chain.new_messages(turn))
-        for one in compliance.ignored(said, new, shown, done.agent, language=room.language):
-            if (done.reply, one.note.id) not in turn.deviations:
-                _tell_deviation(one, done, room)
+        for ignored in compliance.ignored(
+            reply_text, new, notes, done.agent, language=room.language
+        ):
+            if (done.reply, ignored.note.id) not in turn.deviations:
+                _tell_deviation(ignored, done, room)
 
 
 def _was_shown(note: Note, done: ReplyFinished, turn: TurnState, room: Room) -> bool:
@@ -91,17 +93,17 @@ def _was_shown(note: Note, done: ReplyFinished, turn: TurnState, room: Room) -> 
     return room.scene.team.member(done.agent) is not None and room.scene.reaches(done.agent, source)
 
 
-def _tell_deviation(one: compliance.Ignored, done: ReplyFinished, room: Room) -> None:
+def _tell_deviation(ignored: compliance.Ignored, done: ReplyFinished, room: Room) -> None:
     room.journal.write(
         lambda stamp: Deviation(
             seq=stamp.seq,
             ts=stamp.ts,
             reply=done.reply,
             agent=done.agent,
-            note=one.note.id,
-            kind=one.note.kind,
-            level=one.level,
-            reason=one.reason,
+            note=ignored.note.id,
+            kind=ignored.note.kind,
+            level=ignored.level,
+            reason=ignored.reason,
         )
     )
 
@@ -133,18 +135,18 @@ def _take_notes(room: Room, recollection: Recollection, chain: ChainState) -> No
     for error in extraction.slow_patterns(settings.patterns):
         team = room.scene.team.name
         file = "arena.yaml" if team is None else f"agents/teams/{team}.yaml"
-        what = f"{error.what}; it is skipped from now on"
-        recollection.tell(Fault(file, 0, "config.memory.patterns", what, error.mend))
+        problem = f"{error.what}; it is skipped from now on"
+        recollection.tell(Fault(file, 0, "config.memory.patterns", problem, error.mend))
 
 
 def _unnoted(room: Room, chain: ChainState) -> Iterator[Message]:
     """Yield the messages since the last turn, in the order in which agents are shown them."""
     history, fold = room.scene.history, room.scene.fold
-    told = history.after(fold.noted)
-    yield from told
-    shown = {message.id for message in told}
+    messages = history.after(fold.noted)
+    yield from messages
+    message_ids = {message.id for message in messages}
     for done in chain.turns[-1].successes():
-        if done.message is not None and done.message.id not in shown:
+        if done.message is not None and done.message.id not in message_ids:
             yield done.message
 
 
@@ -152,35 +154,35 @@ def _take(drafts: Sequence[Draft], room: Room, recollection: Recollection) -> in
     """Make notes of what is worth one; how many. What cannot be written is told, and left out."""
     if not drafts:
         return 0
-    own, *others = recollection.folders
-    told = _turn(room).noted
+    own_folder, *shared_folders = recollection.folders
+    noted = _turn(room).noted
     count = 0
-    desk = _Desk(room, own)
+    desk = _Desk(room, own_folder)
     for draft in drafts:
         desk.draft = draft
         try:
-            taken = lifecycle.take_taking(
+            result = lifecycle.take_taking(
                 draft,
                 recollection.alike(draft),
-                own,
+                own_folder,
                 session=room.scene.session_id,
                 now=room.clock.now(),
-                shared=others[0] if others else None,
+                shared=shared_folders[0] if shared_folders else None,
                 language=room.language,
-                told=told,
+                told=noted,
                 carry=desk.carry,
             )
         except ArenaError as error:
             if error is desk.refusal:
                 raise
-            what = f"a note is left out: {error.what}"
-            recollection.tell(Fault(own.shown(own.path), 0, "", what, error.mend))
+            problem = f"a note is left out: {error.what}"
+            recollection.tell(Fault(own_folder.shown(own_folder.path), 0, "", problem, error.mend))
             continue
-        if taken.act is not None:
-            recollection.wrote(taken.note)
+        if result.act is not None:
+            recollection.wrote(result.note)
             count += not desk.was_told
-        elif (taken.note.id, draft.source) not in told:  # a file by somebody's hand
-            act = _act(taken.note, "added", draft)
+        elif (result.note.id, draft.source) not in noted:  # a file by somebody's hand
+            act = _act(result.note, "added", draft)
             room.journal.write(note_events.maker(act))
             count += 1
     for folder in recollection.folders:
@@ -195,14 +197,14 @@ class _Desk:
     transcript.
     """
 
-    def __init__(self, room: Room, own: Folder) -> None:
+    def __init__(self, room: Room, folder: Folder) -> None:
         self.draft: Draft | None = None
         self.refusal: DiskRefused | None = None
         self.was_told = False
         self._told = _turn(room).noted
         self._log = room.journal.log
         write = room.journal.write_all
-        self._desk = note_events.Desk(self._log, write, sync=own.sync, is_strict=False)
+        self._desk = note_events.Desk(self._log, write, sync=folder.sync, is_strict=False)
 
     def carry(self, folder: Folder, act: NoteAct, changes: Sequence[Change]) -> None:
         """Write a note that was taken."""
@@ -266,14 +268,14 @@ async def _extract(room: Room, recollection: Recollection) -> None:
     texts = [(message.id, render.frame(message)) for message in messages]
     index = recollection.index()
     notes = index.notes(session=room.scene.session_id) if index else ()
-    known = [note for note in notes if note.is_living]
-    asked = await call.ask(extractor, extraction.question(texts, known), room)
-    error, count = asked.error, 0
+    living_notes = [note for note in notes if note.is_living]
+    answer = await call.ask(extractor, extraction.question(texts, living_notes), room)
+    error, count = answer.error, 0
     if not error:
         contents = {message.id: message.content for message in messages}
-        found = extraction.drafts_of_extracting(asked.text, contents, by=extractor.id)
-        count = _take(found.drafts, room, recollection)
-        error = "; ".join(found.problems)
+        extracted = extraction.drafts_of_extracting(answer.text, contents, by=extractor.id)
+        count = _take(extracted.drafts, room, recollection)
+        error = "; ".join(extracted.problems)
     upto = max(messages, key=lambda message: message.seq).id
     room.journal.write(
         lambda stamp: Extracted(
@@ -282,9 +284,9 @@ async def _extract(room: Room, recollection: Recollection) -> None:
             by=extractor.id,
             upto=upto,
             notes=count,
-            usage=asked.usage,
+            usage=answer.usage,
             error=error or None,
-            metadata=asked.metadata,
+            metadata=answer.metadata,
         )
     )
 
@@ -293,11 +295,11 @@ def _unextracted(room: Room, extractor: Member) -> list[ShownMessage]:
     """Return the messages since the last extraction, the newest that the agent's window takes."""
     history, fold = room.scene.history, room.scene.fold
     head = window.Head.of(room.scene.team, extractor, room.scene.windows.get(extractor.id))
-    left = (head.room - head.tokens) * _QUESTION_SHARE
+    tokens_left = (head.room - head.tokens) * _QUESTION_SHARE
     chosen: list[ShownMessage] = []
     for message in reversed(history.after(parse_seq(fold.extracted_upto))):
-        left -= history.weight_of(message)
-        if left < 0 and chosen:
+        tokens_left -= history.weight_of(message)
+        if tokens_left < 0 and chosen:
             break
         chosen.append(message)
     return chosen[::-1]

@@ -42,14 +42,14 @@ def calls_of(
 
     Humans that only `next_mentions` names are among the mentions too: the chain waits for them.
     """
-    named = parse_mentions(output.content, roster, author=member.id, opener=opener)
+    mentioned = parse_mentions(output.content, roster, author=member.id, opener=opener)
     added = resolve_mentions(output.next_mentions, roster, author=member.id, opener=opener)
     agents = roster.member_ids
-    by_name = ({*named.ids} - named.by_all_only) | ({*added.ids} - added.by_all_only)
+    by_name = ({*mentioned.ids} - mentioned.by_all_only) | ({*added.ids} - added.by_all_only)
     allowed = member.profile.may_mention
     called: list[str] = []
     refused: dict[str, str] = {}
-    for name in dict.fromkeys((*named.ids, *added.ids)):
+    for name in dict.fromkeys((*mentioned.ids, *added.ids)):
         if name not in agents:
             continue
         if name not in by_name and not team.config.agents_may_mention_all:
@@ -60,10 +60,10 @@ def calls_of(
             called.append(name)
     humans = [name for name in added.ids if name not in agents]
     return Calls(
-        mentions=tuple(dict.fromkeys((*named.ids, *humans))),
+        mentions=tuple(dict.fromkeys((*mentioned.ids, *humans))),
         next_mentions=tuple(called),
         refused=refused,
-        unresolved=tuple(dict.fromkeys((*named.unresolved, *added.unresolved))),
+        unresolved=tuple(dict.fromkeys((*mentioned.unresolved, *added.unresolved))),
     )
 
 
@@ -145,9 +145,9 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
     if (profile.on_failure or config.on_failure) == "retry":
         retries = config.retries if profile.retries is None else profile.retries
     while True:
-        left = limit - (room.clock.monotonic() - began)
+        seconds_left = limit - (room.clock.monotonic() - began)
         try:
-            answer = await _attempt(planned, planned.member, room, heard, left)
+            answer = await _attempt(planned, planned.member, room, heard, seconds_left)
         except AgentError as error:
             if isinstance(error, AgentRefused) and error.overflow:
                 if planned.shrunk < _MOST_SHRUNK and _smaller(planned, room):
@@ -155,8 +155,8 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
                     continue
                 error.mend = _TOO_MUCH.format(planned.input_tokens, _attached(planned))
             wait = _wait_before_retry(error, planned.failed - planned.shrunk, retries, room.clock)
-            left = limit - (room.clock.monotonic() - began)
-            if wait is None or wait >= left:
+            seconds_left = limit - (room.clock.monotonic() - began)
+            if wait is None or wait >= seconds_left:
                 status: ReplyStatus = "timeout" if isinstance(error, AgentTimeout) else "error"
                 return _Ending(
                     status, str(error), metadata={**heard.metadata(failed=True), **error.metadata}
@@ -211,16 +211,18 @@ def _attached(planned: Planned) -> str:
 
 
 async def _attempt(
-    planned: Planned, member: Member, room: Room, heard: Heard, left: float
+    planned: Planned, member: Member, room: Room, heard: Heard, seconds_left: float
 ) -> Answer:
-    limit = plan.attempt_limit_s(left, room.scene.team)
-    shown = planned.input
+    limit = plan.attempt_limit_s(seconds_left, room.scene.team)
+    agent_input = planned.input
     if planned.failed:
-        call = shown.call + planned.failed
-        shown = shown.afresh().model_copy(update={"call": call, "deadline_s": round(limit, 3)})
+        call = agent_input.call + planned.failed
+        agent_input = agent_input.afresh().model_copy(
+            update={"call": call, "deadline_s": round(limit, 3)}
+        )
     try:
         async with asyncio.timeout(limit):
-            return await room.runtime.invoke(member, shown, heard)
+            return await room.runtime.invoke(member, agent_input, heard)
     except TimeoutError as error:
         raise AgentTimeout(
             member.id,
@@ -238,9 +240,9 @@ def _wait_before_retry(error: AgentError, failed: int, retries: int, clock: Cloc
     """
     if failed >= retries or not error.again or isinstance(error, AgentRefused):
         return None
-    asked = error.retry_after if isinstance(error, AgentOverloaded) else None
-    if asked is not None:
-        return asked if asked <= LONGEST_RETRY_AFTER_S else None
+    retry_after_s = error.retry_after if isinstance(error, AgentOverloaded) else None
+    if retry_after_s is not None:
+        return retry_after_s if retry_after_s <= LONGEST_RETRY_AFTER_S else None
     wait = min(FIRST_WAIT_S * float(2**failed), LONGEST_WAIT_S)
     return wait / 2 + clock.jitter() * wait / 2
 
@@ -360,7 +362,7 @@ async def ask(member: Member, text: str, room: Room) -> Asked:
         role="user",
     )
     limit = plan.limit_s(member, room.scene.team)
-    shown = AgentInput(
+    agent_input = AgentInput(
         session_id=room.scene.session_id,
         turn_id=ASIDE,
         turn=1,
@@ -377,17 +379,17 @@ async def ask(member: Member, text: str, room: Room) -> Asked:
     heard = Heard(room.runtime.redactor, lambda _: None)
     try:
         async with asyncio.timeout(limit):
-            answer = await room.runtime.invoke(member, shown, heard)
+            answer = await room.runtime.invoke(member, agent_input, heard)
     except TimeoutError:
-        why = f"{member.id}: no answer within {limit:.10g} s"
-        return Asked("", why, heard.usage, {**kind, **heard.metadata(failed=True)})
+        problem = f"{member.id}: no answer within {limit:.10g} s"
+        return Asked("", problem, heard.usage, {**kind, **heard.metadata(failed=True)})
     except AgentError as error:
         return Asked("", str(error), heard.usage, {**kind, **heard.metadata(failed=True)})
-    said = answer.output.content
+    content = answer.output.content
     usage = answer.output.usage or Usage(
-        input_tokens=tokens.estimate(text), output_tokens=tokens.estimate(said), estimated=True
+        input_tokens=tokens.estimate(text), output_tokens=tokens.estimate(content), estimated=True
     )
     notes = {**kind, **heard.metadata(failed=False)}
     if answer.declined:
         return Asked("", f"{member.id} declined", usage, notes)
-    return Asked(said, "", usage, notes)
+    return Asked(content, "", usage, notes)

@@ -56,8 +56,8 @@ class _Old:
     @property
     def asked(self) -> int:
         """The number of tokens that the summary is asked to have."""
-        shown = max(_LEAST_ASKED, self.least_shown)
-        return summary.asked_tokens(self.tokens, estimate(self.earlier), shown)
+        shown_tokens = max(_LEAST_ASKED, self.least_shown)
+        return summary.asked_tokens(self.tokens, estimate(self.earlier), shown_tokens)
 
     def too_long(self, text: str) -> str:
         """Explain why a summary is too long; return an empty text where it is not."""
@@ -90,17 +90,17 @@ async def after_turn(room: Room) -> None:
     chain = fold.open
     if chain is None or not chain.turns:
         return
-    before = chain.turns[-1].compactions
-    if any(not one.rolled_back or not one.is_by_agent for one in before):
+    compactions = chain.turns[-1].compactions
+    if any(not event.rolled_back or not event.is_by_agent for event in compactions):
         return
     is_full = _tell_usage(room, chain)
-    old = _old(room, chain) if before or is_full or _is_due(room) else None
-    if old is None or not (before or _is_worth_it(old, fold)):
+    old = _old(room, chain) if compactions or is_full or _is_due(room) else None
+    if old is None or not (compactions or _is_worth_it(old, fold)):
         return
-    if room.summarizer is not None and not before:
-        tried = await _by_agent(room, room.summarizer, old)
-        _write(room, old, tried)
-        if not tried.fault:
+    if room.summarizer is not None and not compactions:
+        attempt = await _by_agent(room, room.summarizer, old)
+        _write(room, old, attempt)
+        if not attempt.fault:
             return
     _write(room, old, await _extracted(room, old))
 
@@ -166,10 +166,14 @@ def _old(room: Room, chain: ChainState) -> _Old | None:
         return None
     upto = max(message.seq for message in messages)
     pinned = room.scene.memory("").pinned
-    facts = [Fact(one.note.title, one.note.kind) for one in pinned if one.message.seq <= upto]
+    facts = [
+        Fact(pinned_message.note.title, pinned_message.note.kind)
+        for pinned_message in pinned
+        if pinned_message.message.seq <= upto
+    ]
     opening = chain.opening.message
     is_old = opening.seq <= upto
-    shown = [_shown(room, member) for member in room.scene.team.members]
+    rooms = [_shown(room, member) for member in room.scene.team.members]
     return _Old(
         messages=messages,
         earlier=last.summary,
@@ -177,15 +181,15 @@ def _old(room: Room, chain: ChainState) -> _Old | None:
         facts=facts,
         asked_now=summary.now_asked(opening, room.language) if is_old else "",
         tokens=sum(map(history.weight_of, messages)) + estimate(last.summary),
-        least_shown=min(shown),
-        most_shown=max(shown),
+        least_shown=min(rooms),
+        most_shown=max(rooms),
     )
 
 
 def _shown(room: Room, member: Member) -> int:
     """Return how many tokens a summary may have to be shown to a member."""
-    left = room.scene.room(member.id) / max(room.scene.fold.counts.factor(member.id), 1.0)
-    return int((left - room.scene.head(member.id).tokens) * window.SUMMARY_SHARE)
+    room_tokens = room.scene.room(member.id) / max(room.scene.fold.counts.factor(member.id), 1.0)
+    return int((room_tokens - room.scene.head(member.id).tokens) * window.SUMMARY_SHARE)
 
 
 def _is_worth_it(old: _Old, fold: Fold) -> bool:
@@ -200,28 +204,28 @@ async def _by_agent(room: Room, member: Member, old: _Old) -> _Tried:
     """The summary of an agent, which is asked part by part where its window is small."""
     most = old.asked
     head = window.Head.of(room.scene.team, member, room.scene.windows.get(member.id))
-    parts = _parts(old, head.room - head.tokens, most, room.scene.history.weight_of)
-    if not 0 < len(parts) <= MOST_CALLS:
-        why = "its window is too small for what there is to summarise"
-        return _Tried(member.id, "", why, Usage(cost_usd=0.0))
-    tried = _Tried(member.id, old.earlier)
-    for number, part in enumerate(parts, 1):
-        question = summary.question(part, tried.text, most, room.language)
-        asked = await call.ask(member, question, room)
-        used = [usage for usage in (tried.usage, asked.usage) if usage is not None]
-        text, fault = "", asked.error
+    batches = _parts(old, head.room - head.tokens, most, room.scene.history.weight_of)
+    if not 0 < len(batches) <= MOST_CALLS:
+        problem = "its window is too small for what there is to summarise"
+        return _Tried(member.id, "", problem, Usage(cost_usd=0.0))
+    attempt = _Tried(member.id, old.earlier)
+    for number, batch in enumerate(batches, 1):
+        question = summary.question(batch, attempt.text, most, room.language)
+        answer = await call.ask(member, question, room)
+        used = [usage for usage in (attempt.usage, answer.usage) if usage is not None]
+        text, fault = "", answer.error
         if not fault:
-            text, fault = _checked(asked.text, old if number == len(parts) else None, room)
-        tried = _Tried(
+            text, fault = _checked(answer.text, old if number == len(batches) else None, room)
+        attempt = _Tried(
             member.id,
-            asked.text if fault else text,
+            answer.text if fault else text,
             fault,
             Usage.total(used) if used else None,
-            asked.metadata,
+            answer.metadata,
         )
         if fault:
             break
-    return tried
+    return attempt
 
 
 def _parts(
@@ -231,21 +235,21 @@ def _parts(
 
     None where the window has no room for any. `weight_of` a message is in tokens.
     """
-    asked = estimate(summary.question((), "", most, "en"))
-    room -= asked + 2 * max(most, estimate(old.earlier))
+    question_tokens = estimate(summary.question((), "", most, "en"))
+    room -= question_tokens + 2 * max(most, estimate(old.earlier))
     if room <= 0:
         return []
-    parts: list[list[ShownMessage]] = []
-    left = 0
+    batches: list[list[ShownMessage]] = []
+    tokens_left = 0
     for message in old.messages:
         # Each is framed twice: as what was said, and as a part of the question.
         cost = round(weight_of(message) * _FRAMED_TWICE)
-        if cost > left or not parts:
-            parts.append([])
-            left = room
-        parts[-1].append(message)
-        left -= cost
-    return list(parts)
+        if cost > tokens_left or not batches:
+            batches.append([])
+            tokens_left = room
+        batches[-1].append(message)
+        tokens_left -= cost
+    return list(batches)
 
 
 def _checked(answer: str, old: _Old | None, room: Room) -> tuple[str, str]:
@@ -255,10 +259,10 @@ def _checked(answer: str, old: _Old | None, room: Room) -> tuple[str, str]:
     sections = summary.read(answer)
     facts = old.facts if old else ()
     fault = summary.fault(sections, ())
-    whole = summary.completed(summary.opened(sections, old.asked_now if old else ""), facts)
-    text = summary.written(whole, room.language)
+    completed = summary.completed(summary.opened(sections, old.asked_now if old else ""), facts)
+    text = summary.written(completed, room.language)
     if old and not fault:
-        fault = summary.fault(whole, facts) or old.too_long(text)
+        fault = summary.fault(completed, facts) or old.too_long(text)
     return text, fault
 
 
@@ -280,19 +284,19 @@ async def _extracted(room: Room, old: _Old) -> _Tried:
     return _Tried(extractive.BY, text, fault)
 
 
-def _write(room: Room, old: _Old, tried: _Tried) -> None:
+def _write(room: Room, old: _Old, attempt: _Tried) -> None:
     room.journal.write(
         lambda stamp: Compacted(
             seq=stamp.seq,
             ts=stamp.ts,
-            by=tried.by,
+            by=attempt.by,
             upto=old.upto,
             messages=old.count,
-            summary=cut_text(tried.text, _SHOWN) if tried.fault else tried.text,
+            summary=cut_text(attempt.text, _SHOWN) if attempt.fault else attempt.text,
             tokens_before=old.tokens,
-            tokens_after=estimate(tried.text),
-            usage=tried.usage,
-            rolled_back=tried.fault,
-            metadata=tried.metadata,
+            tokens_after=estimate(attempt.text),
+            usage=attempt.usage,
+            rolled_back=attempt.fault,
+            metadata=attempt.metadata,
         )
     )

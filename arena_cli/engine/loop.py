@@ -43,14 +43,14 @@ def turn_started(step: rules.StartTurn, chain: ChainState, fold: Fold, stamp: St
 
 
 def candidates(
-    chain: ChainState, asked: list[str], passed_over: Mapping[str, PassedOver], stamp: Stamp
+    chain: ChainState, agents: list[str], passed_over: Mapping[str, PassedOver], stamp: Stamp
 ) -> Candidates:
     """The event between the phases of a turn: who may reply."""
     return Candidates(
         seq=stamp.seq,
         ts=stamp.ts,
         turn=chain.turns[-1].started.turn,
-        asked=asked,
+        asked=agents,
         passed_over=dict(passed_over),
     )
 
@@ -160,7 +160,7 @@ class Engine:
         if len(planned) == 1:
             await call.run(planned[0], self._room)
             return
-        running = [asyncio.create_task(call.run(one, self._room)) for one in planned]
+        running = [asyncio.create_task(call.run(reply, self._room)) for reply in planned]
         try:
             # Not `gather`: cancelled at once, it would end those that have not begun, unwritten.
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)

@@ -122,20 +122,22 @@ def _written(trail: Path, staged: Staged) -> int:
 
 def _since(trail: Path, seq: int) -> list[NoteEvent]:
     """Return the events of the trail from that number on, as far as they are about notes."""
-    found: list[NoteEvent] = []
+    note_events: list[NoteEvent] = []
     for raw in reader.backwards(trail, trail.stat().st_size):
         events = reader.events_of(raw)
-        found += [event for event in events if isinstance(event, NoteEvent) and event.seq >= seq]
+        note_events += [
+            event for event in events if isinstance(event, NoteEvent) and event.seq >= seq
+        ]
         if any(event.seq <= seq for event in events):
             break
-    return sorted(found, key=lambda event: event.seq)
+    return sorted(note_events, key=lambda event: event.seq)
 
 
 def _finish_files(files: Sequence[StagedFile], folders: Iterable[Folder], *, is_held: bool) -> None:
     for folder in folders:
-        own = [file for file in files if file.shared is folder.shared]
-        if own:
-            folder.finish(own, is_held=is_held)
+        folder_files = [file for file in files if file.shared is folder.shared]
+        if folder_files:
+            folder.finish(folder_files, is_held=is_held)
 
 
 def _refused(path: Path, error: OSError) -> DiskRefused:

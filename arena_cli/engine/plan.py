@@ -38,25 +38,25 @@ def record(
 
 
 def usable(
-    kept: Mapping[str, Any] | None, input: AgentInput, digests: Sequence[str], member: Member
+    recorded: Mapping[str, Any] | None, input: AgentInput, digests: Sequence[str], member: Member
 ) -> AgentSession | None:
     """The kept session, if it holds what the agent would be shown now up to there.
 
     Messages that have left the agent's window since cannot be compared, and are taken as they were.
     """
-    if not kept:
+    if not recorded:
         return None
     try:
-        own = AgentSession.model_validate(kept)
-        first = int(kept["from_seq"])
+        session = AgentSession.model_validate(recorded)
+        first = int(recorded["from_seq"])
     except (KeyError, TypeError, ValueError):
         return None
-    if kept.get("head") != _head(input, member):
+    if recorded.get("head") != _head(input, member):
         return None
     is_comparable = any(message.seq == first for message in input.messages)
-    if is_comparable and kept.get("shown") != _shown(input, digests, first, own.upto_seq):
+    if is_comparable and recorded.get("shown") != _shown(input, digests, first, session.upto_seq):
         return None
-    return own
+    return session
 
 
 def _head(input: AgentInput, member: Member) -> str:
@@ -133,8 +133,8 @@ def plan(
         memory,
         limits,
     )
-    kept = scene.fold.agent_sessions.get(agent)
-    own_session = member and usable(kept, built.input, built.digests, member)
+    recorded = scene.fold.agent_sessions.get(agent)
+    own_session = member and usable(recorded, built.input, built.digests, member)
     return Planned(
         agent=agent,
         member=member,
@@ -149,7 +149,7 @@ def plan(
         input_hash=built.input_hash,
         input_tokens=built.input_tokens,
         digests=built.digests,
-        notes=[found.note.id for found in built.chosen.notes],
+        notes=[shown_note.note.id for shown_note in built.chosen.notes],
         opener=chain.opening.message.author_id,
         reply_to=_reply_to(agent, trigger, chain),
         attempt=earlier.attempt + 1 if earlier else 1,
@@ -171,10 +171,10 @@ def limit_s(member: Member | None, team: Team) -> float:
     return (member.profile.timeout_s if member else None) or team.config.turn_timeout_s
 
 
-def attempt_limit_s(left: float, team: Team) -> float:
+def attempt_limit_s(seconds_left: float, team: Team) -> float:
     """Seconds that an attempt may take, of the `left` that its reply has."""
     limit = team.config.attempt_timeout_s
-    return left if limit is None else min(left, limit)
+    return seconds_left if limit is None else min(seconds_left, limit)
 
 
 def _gone(agent: str) -> Member:

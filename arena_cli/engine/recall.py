@@ -138,8 +138,8 @@ class Recollection:
     def _found(self, index: Index, new: str) -> Sequence[Found]:
         rules = self.rules
         if self._only is not None:
-            known = {note.id: note for note in index.notes(self._session)} if self._only else {}
-            return [Found(known[note_id]) for note_id in self._only if note_id in known]
+            notes = {note.id: note for note in index.notes(self._session)} if self._only else {}
+            return [Found(notes[note_id]) for note_id in self._only if note_id in notes]
         if not rules.shown or not new:
             return ()
         if new not in self._hits:
@@ -150,18 +150,20 @@ class Recollection:
                 limit=rules.shown + _MOST_BESIDE,
             )
             if index.lack:
-                what = f"notes are found by words alone: {index.lack}"
-                self.tell(Fault("arena.yaml", 0, "memory.embedding", what))
+                problem = f"notes are found by words alone: {index.lack}"
+                self.tell(Fault("arena.yaml", 0, "memory.embedding", problem))
             self._hits[new] = [Found(hit.note, hit.why) for hit in hits]
         return self._hits[new]
 
     def _pinned(self, notes: Sequence[Note], fold: Fold, history: History) -> Sequence[Pinned]:
         """Each pinned message once, oldest first, of what was said before the open turn."""
-        before = fold.open.turns[-1].started.seq if fold.open and fold.open.turns else fold.seq + 1
+        turn_seq = (
+            fold.open.turns[-1].started.seq if fold.open and fold.open.turns else fold.seq + 1
+        )
         pinned: dict[str, Pinned] = {}
         for note in notes:
             source = note.source or ""
-            if source in pinned or not 0 < parse_seq(source) < before:
+            if source in pinned or not 0 < parse_seq(source) < turn_seq:
                 continue
             message = history.message(source) or self._message(source)
             if message is not None:
@@ -171,6 +173,6 @@ class Recollection:
     def _message(self, message_id: str) -> ShownMessage | None:
         """A message that is remembered no more, from the transcript; None where there is none."""
         if message_id not in self._far:
-            said = queries.message(self._transcript, message_id)
-            self._far[message_id] = shown_to_others(said) if said else None
+            message = queries.message(self._transcript, message_id)
+            self._far[message_id] = shown_to_others(message) if message else None
         return self._far[message_id]

@@ -92,8 +92,8 @@ def _within(turn: TurnState, team: Team) -> Step:
         return CallPhase("A", pending)
     if turn.candidates is None and not aborted(turn, team):
         return ChooseCandidates()
-    asked = turn.candidates.asked if turn.candidates else []
-    pending = tuple(agent for agent in asked if turn.result(agent) is None)
+    agents = turn.candidates.asked if turn.candidates else []
+    pending = tuple(agent for agent in agents if turn.result(agent) is None)
     if pending:
         return CallPhase("B", pending)
     replied = tuple(done.agent for done in turn.successes())
@@ -133,11 +133,11 @@ def choose(
     config = team.config
     if config.selection == "none":
         return [], {}
-    taken = chain.called | set(turn.started.deferred)
+    unavailable = chain.called | set(turn.started.deferred)
     open_to_it = [
         member
         for member in team.members
-        if member.profile.response.auto_respond and member.id not in taken
+        if member.profile.response.auto_respond and member.id not in unavailable
     ]
     if not open_to_it:
         return [], {}
@@ -145,17 +145,17 @@ def choose(
     scored = [(relevance.score_relevance(haystack, member), member) for member in open_to_it]
     scored.sort(key=lambda pair: -pair[0])
     places = config.max_responders - len(turn.started.must)
-    asked: list[str] = []
+    chosen: list[str] = []
     passed_over: dict[str, PassedOver] = {}
     for score, member in scored:
         threshold = member.profile.response.threshold
         if config.selection == "relevance" and score < threshold:
             passed_over[member.id] = PassedOver(relevance=score, threshold=threshold)
-        elif len(asked) >= places:
+        elif len(chosen) >= places:
             passed_over[member.id] = PassedOver(relevance=score, reason=NO_PLACE)
         else:
-            asked.append(member.id)
-    return asked, passed_over
+            chosen.append(member.id)
+    return chosen, passed_over
 
 
 def new_texts(turn: TurnState, chain: ChainState) -> list[str]:
@@ -178,15 +178,15 @@ def due_after(turn: TurnState, team: Team) -> tuple[str, ...]:
 
 def mentioners(turn: TurnState, due: Iterable[str]) -> dict[str, list[str]]:
     """Return who mentioned each agent that is due; for the deferred it adds up."""
-    found: dict[str, dict[str, None]] = {}
+    by_agent: dict[str, dict[str, None]] = {}
     for agent in due:
         earlier = turn.started.mentioned_by.get(agent, []) if agent in turn.started.deferred else []
-        found[agent] = dict.fromkeys(earlier)
+        by_agent[agent] = dict.fromkeys(earlier)
     for done in turn.successes():
         for agent in done.next_mentions:
-            if agent in found:
-                found[agent][done.agent] = None
-    return {agent: list(names) for agent, names in found.items() if names}
+            if agent in by_agent:
+                by_agent[agent][done.agent] = None
+    return {agent: list(names) for agent, names in by_agent.items() if names}
 
 
 def trigger_for(agent: str, chain: ChainState, *, phase: Phase) -> list[str]:
@@ -246,8 +246,10 @@ def end_of(chain: ChainState, team: Team) -> tuple[End, tuple[str, ...]]:
 def humans_named(chain: ChainState, team: Team) -> tuple[str, ...]:
     """The humans that replies of the chain mention, in order of mention."""
     humans = {chain.opening.message.author_id, *(human.id for human in team.humans)}
-    named: dict[str, None] = {}
+    mentioned: dict[str, None] = {}
     for done in chain.results():
         if done.status == "success" and done.message:
-            named.update(dict.fromkeys(name for name in done.message.mentions if name in humans))
-    return tuple(named)
+            mentioned.update(
+                dict.fromkeys(name for name in done.message.mentions if name in humans)
+            )
+    return tuple(mentioned)

@@ -44,31 +44,31 @@ class Explained(NamedTuple):
         return round(estimated * self.factor)
 
 
-def of(place: Place, stored: Stored, team: Team, agent: str) -> Explained:
+def of(config: Place, stored: Stored, team: Team, agent: str) -> Explained:
     """Return what that agent would be shown if it were called about the last message of another.
 
     Raises UsageError where the team has no such agent, or nothing was said yet.
     """
     member = team.member(agent)
     if member is None:
-        known = [one.id for one in team.members]
+        ids = [one.id for one in team.members]
         raise UsageError(
             f"nobody in this team has the id {escape_line(agent)!r}",
-            errors.suggest_nearest(agent, known),
+            errors.suggest_nearest(agent, ids),
         )
-    with contextlib.closing(session.of(place, stored.folder, team)) as recollection:
-        scene = preview.scene_of(place, stored.folder, team, recollection, is_new=False)
+    with contextlib.closing(session.of(config, stored.folder, team)) as recollection:
+        scene = preview.scene_of(config, stored.folder, team, recollection, is_new=False)
         return _explained(stored, member, scene)
 
 
 def _explained(stored: Stored, member: Member, scene: Scene) -> Explained:
     agent = member.id
-    said = scene.history.after()
-    if not said:
+    messages = scene.history.after()
+    if not messages:
         raise UsageError(f"nothing was said in session {stored.name} yet")
     fold, head, limits = scene.fold, scene.head(agent), scene.limits(agent)
-    others = (message for message in reversed(said) if message.author_id != agent)
-    last = next(others, said[-1])
+    by_others = (message for message in reversed(messages) if message.author_id != agent)
+    last = next(by_others, messages[-1])
     memory = scene.memory(last.content)
     built = build(
         head,
@@ -90,7 +90,7 @@ def _explained(stored: Stored, member: Member, scene: Scene) -> Explained:
         built=built,
         memory=memory,
         head_tokens=head.tokens,
-        pinned_tokens=sum(scene.history.weight_of(one.message) for one in built.chosen.pinned),
+        pinned_tokens=sum(scene.history.weight_of(entry.message) for entry in built.chosen.pinned),
         window=scene.room(agent) + reserved,
         reserved=reserved,
         usage_ratio=window_module.usage_ratio(head, scene.history, memory, limits.factor),

@@ -33,57 +33,59 @@ class Examined:
 
 def examine(transcript: Path, workspace: Path) -> Examined:
     """Read a whole transcript, the attachments that it names, and its notes. Writes nothing."""
-    found = Examined()
+    examined = Examined()
     fold = Fold()
     end = unread = 0
     for line in reader.lines(transcript):
-        found.lines += 1
+        examined.lines += 1
         end = line.end
-        place = f"{transcript}:{found.lines}"
+        location = f"{transcript}:{examined.lines}"
         if line.problem:
-            found.problems.append(f"{place}: {line.problem.what}")
+            examined.problems.append(f"{location}: {line.problem.what}")
         loses = _loses_an_event(line)
         unread += loses
         for event in line.events:
-            found.events += 1
-            what = _out_of_step(event.seq, fold.seq, unread)
-            if what:
-                found.problems.append(f"{place}: {what}")
+            examined.events += 1
+            problem = _out_of_step(event.seq, fold.seq, unread)
+            if problem:
+                examined.problems.append(f"{location}: {problem}")
             # What earlier lines lost stood before this event.
             gap = event.seq - fold.seq - 1
             unread = min(loses, max(0, unread - gap))
             fold.apply(event)
-            found.problems.extend(_attachments(event, place, workspace))
-    found.chains, found.replies = fold.chain, fold.reply
-    rest = transcript.stat().st_size - end
-    if rest:
-        found.problems.append(
-            f"{transcript}:{found.lines + 1}: the last {rest} bytes are not a whole line; "
+            examined.problems.extend(_attachments(event, location, workspace))
+    examined.chains, examined.replies = fold.chain, fold.reply
+    tail_bytes = transcript.stat().st_size - end
+    if tail_bytes:
+        examined.problems.append(
+            f"{transcript}:{examined.lines + 1}: the last {tail_bytes} bytes are not a whole line; "
             "the next `arena send` or `arena resume` sets them aside"
         )
     if fold.open:
-        found.notes.append(
+        examined.notes.append(
             f"chain {fold.open.number} was cut short: `arena resume {transcript.parent.name}`"
         )
     if cache.path_of(transcript).exists() and not cache.load(transcript, Fold()):
-        found.notes.append("the cache does not match and is not used")
-    _examine_notes(found, transcript, workspace)
+        examined.notes.append("the cache does not match and is not used")
+    _examine_notes(examined, transcript, workspace)
     for torn in sorted(transcript.parent.glob(f"{transcript.stem}.torn-*")):
-        found.notes.append(f"set aside earlier: {torn.name}")
+        examined.notes.append(f"set aside earlier: {torn.name}")
     for rescued in sorted(transcript.parent.glob(f"{transcript.stem}.rescued-*")):
-        found.notes.append(f"rescued earlier from a transcript that was lost: {rescued.name}")
-    return found
+        examined.notes.append(f"rescued earlier from a transcript that was lost: {rescued.name}")
+    return examined
 
 
-def _examine_notes(found: Examined, transcript: Path, workspace: Path) -> None:
+def _examine_notes(examined: Examined, transcript: Path, workspace: Path) -> None:
     stored = Stored(transcript.parent.name, transcript.parent, 0.0)
-    own = Shelf(session.own_notes(transcript.parent, workspace), stored)
-    notes, problems = shelves.list_notes(own)
-    found.problems += [str(fault) for fault in problems]
-    found.notes += [f"{note.file}: {note.approval}" for note in notes if note.approval]
-    if own.is_unfinished:
+    shelf = Shelf(session.own_notes(transcript.parent, workspace), stored)
+    notes, problems = shelves.list_notes(shelf)
+    examined.problems += [str(fault) for fault in problems]
+    examined.notes += [f"{note.file}: {note.approval}" for note in notes if note.approval]
+    if shelf.is_unfinished:
         command = f"arena knowledge list --session {stored.name}"
-        found.notes.append(f"something was begun with its notes and not ended: `{command}` ends it")
+        examined.notes.append(
+            f"something was begun with its notes and not ended: `{command}` ends it"
+        )
 
 
 def _loses_an_event(line: Line) -> bool:
@@ -104,7 +106,7 @@ def _out_of_step(seq: int, last: int, unread: int) -> str:
     return f"{gone} missing"
 
 
-def _attachments(event: Event, place: str, workspace: Path) -> list[str]:
+def _attachments(event: Event, location: str, workspace: Path) -> list[str]:
     message = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
     is_planted = isinstance(event, MessageEvent) and event.planted
     faults = []
@@ -113,7 +115,7 @@ def _attachments(event: Event, place: str, workspace: Path) -> list[str]:
             continue  # it was gone already, and agents are told so
         fault = _fault(attachment, workspace)
         if fault:
-            faults.append(f"{place}: attachment {escape_line(attachment.name)}: {fault}")
+            faults.append(f"{location}: attachment {escape_line(attachment.name)}: {fault}")
     return faults
 
 
@@ -143,7 +145,7 @@ def spending(transcript: Path, on_problem: Callable[[Problem], None]) -> Iterato
             kind = type_of(raw)
             if (kind is not None and kind not in TYPES) or not raw.endswith(b"\n"):
                 continue
-            found, what = reader.parsed(raw)
-            if what:
-                on_problem(Problem(number, what))
-            yield from (event for event in found if event.type in TYPES)
+            events, problem = reader.parsed(raw)
+            if problem:
+                on_problem(Problem(number, problem))
+            yield from (event for event in events if event.type in TYPES)

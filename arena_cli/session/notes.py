@@ -41,12 +41,12 @@ _ACTS: dict[Step, NoteAct] = {
 }
 
 
-def who(team: Team | None, named: str | None) -> str:
+def who(team: Team | None, author: str | None) -> str:
     """Return the author of an act: the given name, else the team's first human, else the user."""
-    if named is not None:
-        if not named.strip() or not named.isprintable():
+    if author is not None:
+        if not author.strip() or not author.isprintable():
             raise UsageError("--by: this is no name", "Say who does it, in one line.")
-        return named.strip()
+        return author.strip()
     humans = team.humans if team else ()
     return humans[0].id if humans else outgoing.USER.id
 
@@ -60,7 +60,7 @@ class Keeper:
 
     def __init__(
         self,
-        place: Place,
+        config: Place,
         shelf: Shelf,
         by: str,
         *,
@@ -71,30 +71,32 @@ class Keeper:
         self.shelf = shelf
         self.told: list[NoteEvent] = []
         self._approved: dict[str, str] = {}
-        self._place = place
+        self._place = config
         self._by = by
         self._redactor = redactor
         self._on_problem = on_problem
         shelf.folder.check()
-        sync = place.durability == "fsync"
+        sync = config.durability == "fsync"
         shelf.folder.sync = sync
         home = (
             shelf.stored.folder
             if shelf.stored
-            else _made(shelf.folder.path, place.workspace, sync=sync)
+            else _made(shelf.folder.path, config.workspace, sync=sync)
         )
         with contextlib.ExitStack() as held:
-            name = shelf.name if shelf.stored else home.relative_to(place.workspace).as_posix()
-            own = store.acquire(home, name, wait_s=place.wait_s, on_wait=lambda: on_wait(name))
-            held.callback(own.release)
+            name = shelf.name if shelf.stored else home.relative_to(config.workspace).as_posix()
+            lock = store.acquire(home, name, wait_s=config.wait_s, on_wait=lambda: on_wait(name))
+            held.callback(lock.release)
             seq = reader.last_seq(shelf.trail)
             repair = log.repair(shelf.trail, seq + 1)
             seq = reader.last_seq(shelf.trail)
-            self._log = Log(shelf.trail, clock=place.clock, durability=place.durability, seq=seq)
+            self._log = Log(shelf.trail, clock=config.clock, durability=config.durability, seq=seq)
             held.callback(self._log.close)
             if repair:
                 self._log.append(log.recovered(repair, self._log.stamp()))
-            note_events.finish(self._log, self._append, _folders(place.workspace, shelf, sync=sync))
+            note_events.finish(
+                self._log, self._append, _folders(config.workspace, shelf, sync=sync)
+            )
             self.told.clear()
             self._approved = dict(shelves.approvals_of(shelf))
             self._desk = note_events.Desk(self._log, self._append, sync=sync, is_strict=True)
@@ -108,44 +110,46 @@ class Keeper:
         draft = lifecycle.titled(self._redacted(draft))
         folder, stored = self.shelf.folder, self.shelf.stored
         session = stored.name if stored else ""
-        now = self._place.clock.now()
+        time = self._place.clock.now()
         language = self._place.language
         if draft.source is not None:
             self._check_source(draft.source)
         if draft.supersedes:
             lifecycle.check(shelves.find_note(self.shelf, draft.supersedes), "archive")
             put = self._adding(draft)
-            return folder.add(draft, session=session, now=now, language=language, carry=put)
-        known = shelves.list_notes(self.shelf)[0]
+            return folder.add(draft, session=session, now=time, language=language, carry=put)
+        notes = shelves.list_notes(self.shelf)[0]
         shared = shelves.of(self._place.workspace, None) if stored else None
         if shared is not None:
-            known += shelves.list_notes(shared)[0]
-        _check_unapproved(draft, known)
-        told = {(event.note, event.message or "") for event in shelves.history(self.shelf)}
+            notes += shelves.list_notes(shared)[0]
+        _check_unapproved(draft, notes)
+        trail = {(event.note, event.message or "") for event in shelves.history(self.shelf)}
 
         def carry(home: Folder, act: NoteAct, changes: Sequence[Change]) -> None:
             self._carry(home, changes, [_Act(act, changes[0].note, message=draft.source)])
 
-        taken = lifecycle.take_taking(
+        result = lifecycle.take_taking(
             draft,
-            known,
+            notes,
             folder,
             session=session,
-            now=now,
+            now=time,
             shared=shared.folder if shared else None,
             language=language,
-            told=told,
+            told=trail,
             carry=carry,
         )
-        if taken.act is None and is_new:
+        if result.act is None and is_new:
             raise UsageError(
-                f"{escape_line(taken.note.id)} says the same, and comes from that message already",
-                f"Add to it by hand: {escape_line(taken.note.file)}.",
+                f"{escape_line(result.note.id)} says the same, and comes from that message already",
+                f"Add to it by hand: {escape_line(result.note.file)}.",
             )
-        if taken.act is None and (taken.note.id, draft.source) not in told:
+        if result.act is None and (result.note.id, draft.source) not in trail:
             # A file that is there without its event is by somebody's hand.
-            self._append([note_events.maker(self._fields(_Act("added", taken.note)))], lambda: None)
-        return taken.note
+            self._append(
+                [note_events.maker(self._fields(_Act("added", result.note)))], lambda: None
+            )
+        return result.note
 
     def step(self, id: str, step: Step, reason: str = "") -> Note:
         """Take a step with a note. Raises UsageError where it is not legal; nothing is done then.
@@ -153,19 +157,22 @@ class Keeper:
         A draft that is approved is submitted by that; a note that is superseded by the approved one
         is archived. All of it is done, or nothing.
         """
-        now = self._place.clock.now()
+        time = self._place.clock.now()
         current = self._judge(self.shelf.folder.read(id))
-        make = lifecycle.stepping(step, by=self._by, now=now, judge=self._judge)
+        make = lifecycle.stepping(step, by=self._by, now=time, judge=self._judge)
         edits: list[tuple[str, Make]] = [(id, make)]
         old = current.supersedes if step == "approve" else ""
         if old not in ("", id) and self._can_be_superseded(old):
             # It is put away before the other one takes its place.
-            edits.insert(0, (old, lifecycle.superseding(id, now=now, judge=self._judge)))
+            edits.insert(0, (old, lifecycle.superseding(id, now=time, judge=self._judge)))
 
         def carry(changes: Sequence[Change]) -> None:
-            *others, change = changes
+            *superseded, change = changes
             acts = self._steps(current, change.note, step, reason)
-            acts += [_Act("superseded", one.note, reason=id) for one in others]
+            acts += [
+                _Act("superseded", superseded_note.note, reason=id)
+                for superseded_note in superseded
+            ]
             self._carry(self.shelf.folder, changes, acts)
 
         return self.shelf.folder.edit_all(edits, carry)[-1]
@@ -176,28 +183,31 @@ class Keeper:
         Its session comes first in what the copy says of sessions: the note's source is of that one.
         A note that says the same is counted instead.
         """
-        now = self._place.clock.now()
+        time = self._place.clock.now()
         copied = copy_of(note, text)
         draft = self._redacted(copied)._replace(by=copied.by)
-        same = [one for one in shelves.list_notes(self.shelf)[0] if lifecycle.same(one, draft)]
-        current = next((one for one in same if one.status != "archived"), None)
+        alike = [one for one in shelves.list_notes(self.shelf)[0] if lifecycle.same(one, draft)]
+        current = next((one for one in alike if one.status != "archived"), None)
         if current is not None:
             return self._share_again(current, note)
-        approve = lifecycle.stepping("approve", by=self._by, now=now)
+        approve = lifecycle.stepping("approve", by=self._by, now=time)
 
         def approved(copy: Note, new: str) -> str:
             seen = {"occurrences": note.occurrences, "related_sessions": _sessions(note)}
             return markdown.changed(approve(copy, new), **seen)
 
         def carry(changes: Sequence[Change]) -> None:
-            made = changes[0].note
-            draft = made.model_copy(update={"status": "draft"})
-            acts = [_Act("added", draft, reason=note.file), *self._steps(draft, made, "approve")]
+            shared_note = changes[0].note
+            draft = shared_note.model_copy(update={"status": "draft"})
+            acts = [
+                _Act("added", draft, reason=note.file),
+                *self._steps(draft, shared_note, "approve"),
+            ]
             self._carry(self.shelf.folder, changes, acts)
 
         language = self._place.language
         return self.shelf.folder.add(
-            draft, session=note.session, now=now, language=language, carry=carry, make=approved
+            draft, session=note.session, now=time, language=language, carry=carry, make=approved
         )
 
     def merge(self, old: str, into: str, reason: str = "") -> Note:
@@ -213,8 +223,11 @@ class Keeper:
         ]
 
         def carry(changes: Sequence[Change]) -> None:
-            away, kept = (change.note for change in changes)
-            acts = [_Act("superseded", away, reason=reason), _Act("seen", kept, reason=away.id)]
+            away, remaining = (change.note for change in changes)
+            acts = [
+                _Act("superseded", away, reason=reason),
+                _Act("seen", remaining, reason=away.id),
+            ]
             self._carry(folder, changes, acts)
 
         return folder.edit_all(edits, carry)[-1]
@@ -249,15 +262,15 @@ class Keeper:
             return False
         return True
 
-    def _steps(self, before: Note, after: Note, step: Step, reason: str = "") -> list[_Act]:
+    def _steps(self, previous: Note, changed: Note, step: Step, reason: str = "") -> list[_Act]:
         """Return what the trail says of a step from one state of a note to another."""
         acts = []
-        if before.approval == staging.CHANGED:
-            acts.append(_Act("changed", before, by=""))
-        if step == "approve" and before.status == "draft":
-            submitted = after.model_copy(update={"status": "pending_user"})
+        if previous.approval == staging.CHANGED:
+            acts.append(_Act("changed", previous, by=""))
+        if step == "approve" and previous.status == "draft":
+            submitted = changed.model_copy(update={"status": "pending_user"})
             acts.append(_Act("submitted", submitted))
-        acts.append(_Act(_ACTS[step], after, reason=reason))
+        acts.append(_Act(_ACTS[step], changed, reason=reason))
         return acts
 
     def _adding(self, draft: Draft) -> Callable[[Sequence[Change]], None]:
@@ -347,7 +360,7 @@ def _counting(times: int, sessions: Iterable[str]) -> Make:
     return counted
 
 
-def finish(place: Place, shelf: Shelf) -> None:
+def finish(config: Place, shelf: Shelf) -> None:
     """Finish what a process began with these notes that is gone, if nobody holds them now.
 
     Where the folder refuses it, the notes are shown as they are.
@@ -355,8 +368,8 @@ def finish(place: Place, shelf: Shelf) -> None:
     if not note_events.is_unfinished(shelf.trail):
         return
     with contextlib.suppress(SessionBusy, UsageError, DiskRefused):
-        place = dataclasses.replace(place, wait_s=0)
-        Keeper(place, shelf, "", redactor=Redactor(set(), ())).close()
+        config = dataclasses.replace(config, wait_s=0)
+        Keeper(config, shelf, "", redactor=Redactor(set(), ())).close()
 
 
 def _folders(workspace: Path, shelf: Shelf, *, sync: bool) -> list[Folder]:
@@ -404,9 +417,9 @@ def check(shelf: Shelf, id: str, step: Step, *, done: Container[str] = ()) -> No
         lifecycle.check(note, step)
 
 
-def _check_unapproved(draft: Draft, known: Sequence[Note]) -> None:
+def _check_unapproved(draft: Draft, notes: Sequence[Note]) -> None:
     """Raises UsageError where a person's text would go to a note whose text stays as it is."""
-    for note in known:
+    for note in notes:
         is_fixed = note.status == "approved" or note.approval
         if draft.body.strip() and is_fixed and lifecycle.same(note, draft):
             raise UsageError(
@@ -419,9 +432,9 @@ def _check_unapproved(draft: Draft, known: Sequence[Note]) -> None:
 
 def _made(folder: Path, workspace: Path, *, sync: bool) -> Path:
     try:
-        made = files.make_own_folder(folder, below=workspace)
+        folders = files.make_own_folder(folder, below=workspace)
         if sync:
-            files.sync_folders(made)
+            files.sync_folders(folders)
     except OSError as error:
         raise DiskRefused(
             f"{folder}: cannot make a folder here: {error.strerror or error}",
@@ -438,7 +451,7 @@ class Inspected(NamedTuple):
     problems: list[Fault]
 
 
-def inspect(shelf: Shelf, now: datetime, *, language: str = "en") -> Inspected:
+def inspect(shelf: Shelf, time: datetime, *, language: str = "en") -> Inspected:
     """Look through the notes of a session and what was said in it, or the shared notes."""
     notes, problems = shelves.list_notes(shelf)
     seen = {
@@ -446,8 +459,8 @@ def inspect(shelf: Shelf, now: datetime, *, language: str = "en") -> Inspected:
         for event in shelves.history(shelf)
         if event.message and event.act in ("added", "seen", "edited")
     }
-    found = review.inspect(notes, _messages(shelf), now, seen=seen, language=language)
-    return Inspected(found, len(notes), problems)
+    findings = review.inspect(notes, _messages(shelf), time, seen=seen, language=language)
+    return Inspected(findings, len(notes), problems)
 
 
 def apply(findings: Sequence[Finding], keeper: Keeper) -> list[Finding]:
@@ -455,16 +468,16 @@ def apply(findings: Sequence[Finding], keeper: Keeper) -> list[Finding]:
 
     What contradicts is left to people. Raises as the keeper does; what was done until then stays.
     """
-    applied = [one for one in findings if one.can_be_applied]
-    for one in applied:
-        if one.what == "solved":
-            draft = Draft("conclusion", one.conclusion, source=one.message)
+    applied = [finding for finding in findings if finding.can_be_applied]
+    for finding in applied:
+        if finding.what == "solved":
+            draft = Draft("conclusion", finding.conclusion, source=finding.message)
             # A message may solve two; and one that was cut short is done again.
             keeper.add(draft, is_new=False)
-        if one.other is not None:
-            keeper.merge(one.note.id, one.other.id, one.reason)
+        if finding.other is not None:
+            keeper.merge(finding.note.id, finding.other.id, finding.reason)
         else:
-            keeper.step(one.note.id, "archive", one.reason)
+            keeper.step(finding.note.id, "archive", finding.reason)
     return applied
 
 
@@ -474,6 +487,6 @@ def _messages(shelf: Shelf) -> Iterator[Message]:
         return
     for line in reader.lines(shelf.stored.transcript):
         for event in line.events:
-            said = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
-            if said is not None and said.author_type != "system":
-                yield said
+            message = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
+            if message is not None and message.author_type != "system":
+                yield message

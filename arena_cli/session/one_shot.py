@@ -54,13 +54,13 @@ class Aside:
 
     def __init__(
         self,
-        place: Place,
+        session_config: Place,
         config: TeamConfig | None = None,
         *,
         around: Callable[[Runtime], Calls] = session.as_it_is,
     ) -> None:
         self.used: dict[str, set[int]] = {}
-        self._place = place
+        self._place = session_config
         self._config = config or TeamConfig()
         self._around = around
         self._teams: dict[str, Team] = {}
@@ -95,7 +95,9 @@ class Aside:
         trace: TracebackType | None,
     ) -> None:
         try:
-            await asyncio.gather(*(one.stop() for idle in self._idle.values() for one in idle))
+            await asyncio.gather(
+                *(adapter.stop() for idle in self._idle.values() for adapter in idle)
+            )
         finally:
             if self._temporary:
                 self._temporary.cleanup()
@@ -118,8 +120,8 @@ class Aside:
                     prefix="arena-aside-", ignore_cleanup_errors=True
                 )
             except OSError as error:
-                what = f"no folder for temporary files: {error.strerror or error}"
-                raise DiskRefused(what, "free space or rights there, or set TMPDIR") from error
+                problem = f"no folder for temporary files: {error.strerror or error}"
+                raise DiskRefused(problem, "free space or rights there, or set TMPDIR") from error
         self._count += 1
         root = Path(self._temporary.name).resolve()
         return root / f"{root.name}-{self._count}"
@@ -189,21 +191,21 @@ class Tried(NamedTuple):
         return self.finished.status in ("success", "declined")
 
 
-async def call(place: Place, member: Member, limit_s: float) -> Tried:
+async def call(config: Place, member: Member, limit_s: float) -> Tried:
     """Call an agent, alone in a team, once, within `limit_s` seconds.
 
     Cancelled, its work is ended first. Raises DiskRefused.
     """
     once = member.profile.model_copy(update={"on_failure": "skip", "timeout_s": limit_s})
-    async with Aside(place) as aside:
-        asked = await aside.ask(member._replace(profile=once), QUESTION)
-    return Tried(*render.render(asked.input), asked.finished)
+    async with Aside(config) as aside:
+        answer = await aside.ask(member._replace(profile=once), QUESTION)
+    return Tried(*render.render(answer.input), answer.finished)
 
 
-async def of(place: Place, profiles: Collection[AgentProfile]) -> dict[str, Health]:
+async def of(config: Place, profiles: Collection[AgentProfile]) -> dict[str, Health]:
     """The health of each agent, by id, in their order; all are asked at once."""
-    redactor = session.redactor_of(place, profiles)
-    runtime = session.runtime_of(place, redactor, scratch=store.sessions_of(place.workspace))
+    redactor = session.redactor_of(config, profiles)
+    runtime = session.runtime_of(config, redactor, scratch=store.sessions_of(config.workspace))
     everyone = [Member(profile, profile.name) for profile in profiles]
-    found = await asyncio.gather(*(runtime.health(member) for member in everyone))
-    return {member.id: health for member, health in zip(everyone, found, strict=True)}
+    results = await asyncio.gather(*(runtime.health(member) for member in everyone))
+    return {member.id: health for member, health in zip(everyone, results, strict=True)}

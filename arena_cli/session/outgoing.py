@@ -77,10 +77,10 @@ def planted(team: Team, author: str, content: str) -> Planted:
     for human in humans:
         if human.id == author:
             return Planted(human.id, human.name or human.id, "human", clean)
-    known = [*(member.id for member in team.members), *(human.id for human in humans), SYSTEM]
+    ids = [*(member.id for member in team.members), *(human.id for human in humans), SYSTEM]
     raise UsageError(
         f"nobody in this team has the id {escape_line(author)!r}",
-        errors.suggest_nearest(author, known),
+        errors.suggest_nearest(author, ids),
     )
 
 
@@ -110,14 +110,14 @@ def outgoing(
 
 def redacted(sent: Outgoing, redactor: Redactor) -> Outgoing:
     """The message as it may be shown and stored."""
-    parts = tuple(redactor.attachment(part) for part in sent.attachments)
-    return sent._replace(content=redactor.text(sent.content), attachments=parts)
+    attachments = tuple(redactor.attachment(attachment) for attachment in sent.attachments)
+    return sent._replace(content=redactor.text(sent.content), attachments=attachments)
 
 
 def event(sent: Outgoing, stamp: Stamp, *, chain: int, roster: Roster, keep: Keep) -> MessageEvent:
     """The event that opens a chain with a redacted message; `keep` as in `Room`."""
     author = sent.author
-    named = parse_mentions(sent.content, roster, author=author.id, opener=author.id)
+    mentioned = parse_mentions(sent.content, roster, author=author.id, opener=author.id)
     return MessageEvent(
         seq=stamp.seq,
         ts=stamp.ts,
@@ -128,11 +128,11 @@ def event(sent: Outgoing, stamp: Stamp, *, chain: int, roster: Roster, keep: Kee
             author_name=author.name or author.id,
             author_type="human",
             content=sent.content,
-            mentions=list(dict.fromkeys((*sent.to, *named.ids))),
+            mentions=list(dict.fromkeys((*sent.to, *mentioned.ids))),
             attachments=keep(sent.attachments, stamp.message_id),
             timestamp=stamp.ts,
         ),
-        unresolved=list(named.unresolved),
+        unresolved=list(mentioned.unresolved),
     )
 
 
@@ -141,9 +141,14 @@ def planted_event(
 ) -> MessageEvent:
     """The event of a planted message; `keep` as in `Room`."""
     content = redactor.text(planted.content)
-    named = parse_mentions(content, roster, author=planted.author_id, opener=USER.id)
-    parts = [redactor.attachment(part) for part in planted.attachments]
-    kept = iter(keep([part for part in parts if part.data is not None], stamp.message_id))
+    mentioned = parse_mentions(content, roster, author=planted.author_id, opener=USER.id)
+    attachments = [redactor.attachment(attachment) for attachment in planted.attachments]
+    stored = iter(
+        keep(
+            [attachment for attachment in attachments if attachment.data is not None],
+            stamp.message_id,
+        )
+    )
     own_kind: MessageKind = "system" if planted.author_type == "system" else "chat"
     return MessageEvent(
         seq=stamp.seq,
@@ -154,16 +159,19 @@ def planted_event(
             author_name=planted.author_name,
             author_type=planted.author_type,
             content=content,
-            mentions=list(named.ids if planted.mentions is None else planted.mentions),
-            attachments=[part if part.data is None else next(kept) for part in parts],
+            mentions=list(mentioned.ids if planted.mentions is None else planted.mentions),
+            attachments=[
+                attachment if attachment.data is None else next(stored)
+                for attachment in attachments
+            ],
             structured=[
-                part.model_copy(update={"data": redactor.value(part.data)})
-                for part in planted.structured
+                attachment.model_copy(update={"data": redactor.value(attachment.data)})
+                for attachment in planted.structured
             ],
             timestamp=stamp.ts,
             kind=planted.kind or own_kind,
         ),
-        unresolved=list(named.unresolved),
+        unresolved=list(mentioned.unresolved),
         planted=True,
     )
 
@@ -186,31 +194,31 @@ def human_of(team: Team, name: str | None) -> Human:
     """The team's human of that name; None is `user`. Raises UsageError."""
     if name is None or name == USER.id:
         return USER
-    named = resolve_mentions([name], build_roster(team), author="", opener=USER.id)
+    mentioned = resolve_mentions([name], build_roster(team), author="", opener=USER.id)
     for human in team.humans:
-        if human.id in named.ids:
+        if human.id in mentioned.ids:
             return human
-    known = [human.id for human in team.humans]
+    ids = [human.id for human in team.humans]
     raise UsageError(
         f"this team has no human called {escape_line(name)!r}",
-        f"Its humans: {', '.join(known)}." if known else "Name them under `humans:` in its file.",
+        f"Its humans: {', '.join(ids)}." if ids else "Name them under `humans:` in its file.",
     )
 
 
-def _agents_of(team: Team, wanted: Iterable[str]) -> tuple[str, ...]:
+def _agents_of(team: Team, requested: Iterable[str]) -> tuple[str, ...]:
     roster = build_roster(team)
     ids = [member.id for member in team.members]
-    found: dict[str, None] = {}
-    for name in wanted:
-        named = resolve_mentions([name], roster, author="", opener="")
-        agents = [one for one in named.ids if one in ids]
+    agent_ids: dict[str, None] = {}
+    for name in requested:
+        mentioned = resolve_mentions([name], roster, author="", opener="")
+        agents = [mentioned_id for mentioned_id in mentioned.ids if mentioned_id in ids]
         if not agents:
             raise UsageError(
                 f"nobody in this team is called {escape_line(name)!r}",
                 errors.suggest_nearest(name, ids),
             )
-        found.update(dict.fromkeys(agents))
-    return tuple(found)
+        agent_ids.update(dict.fromkeys(agents))
+    return tuple(agent_ids)
 
 
 def _attached(path: Path, read: Callable[[Path], bytes]) -> Attachment:

@@ -88,15 +88,15 @@ class Preview(NamedTuple):
     others: list[Judged]
 
 
-def of(place: Place, name: str | None, team: Team, sent: Outgoing) -> Preview:
+def of(config: Place, name: str | None, team: Team, sent: Outgoing) -> Preview:
     """Return the preview of sending that message to that session; None is a new session."""
-    folder = store.sessions_of(place.workspace) / (name or NEW)
-    with contextlib.closing(session_module.of(place, folder, team)) as recollection:
-        return _of(place, name, folder, recollection, team, sent)
+    folder = store.sessions_of(config.workspace) / (name or NEW)
+    with contextlib.closing(session_module.of(config, folder, team)) as recollection:
+        return _of(config, name, folder, recollection, team, sent)
 
 
 def _of(
-    place: Place,
+    config: Place,
     name: str | None,
     folder: Path,
     recollection: Recollection,
@@ -105,15 +105,15 @@ def _of(
 ) -> Preview:
     is_new = name is None or not (folder / store.TRANSCRIPT).is_file()
     busy = name is not None and store.is_held(folder)
-    scene = scene_of(place, folder, team, recollection, is_new=is_new)
+    scene = scene_of(config, folder, team, recollection, is_new=is_new)
     cut_short = None if busy else scene.fold.open
     clean = outgoing.redacted(
-        sent, session_module.redactor_of(place, [one.profile for one in team.members])
+        sent, session_module.redactor_of(config, [member.profile for member in team.members])
     )
-    chain = _opened(scene, clean, folder, place)
+    chain = _opened(scene, clean, folder, config)
     step = rules.next_step(chain, team)
     assert isinstance(step, rules.StartTurn)
-    scene.fold.apply(loop.turn_started(step, chain, scene.fold, _stamp(scene.fold, place)))
+    scene.fold.apply(loop.turn_started(step, chain, scene.fold, _stamp(scene.fold, config)))
     return Preview(
         session=name,
         is_new=is_new,
@@ -131,11 +131,11 @@ def _of(
 
 
 def scene_of(
-    place: Place, folder: Path, team: Team, recollection: Recollection, *, is_new: bool
+    config: Place, folder: Path, team: Team, recollection: Recollection, *, is_new: bool
 ) -> Scene:
     """The session of that folder as it is; of a new one nothing is read."""
     history = window.history_of(team)
-    windows = session_module.windows(place, team.members)
+    windows = session_module.windows(config, team.members)
     if is_new:
         return Scene(folder.name, team, Fold(history.append), history, recollection, windows)
     fold = cache.fold_of(
@@ -149,20 +149,20 @@ def scene_of(
     return Scene(folder.name, team, fold, history, recollection, windows)
 
 
-def _opened(scene: Scene, sent: Outgoing, folder: Path, place: Place) -> ChainState:
+def _opened(scene: Scene, sent: Outgoing, folder: Path, config: Place) -> ChainState:
     """The chain that the message opens, after the one that was cut short, if there is one."""
     fold = scene.fold
     if fold.open:
-        ended = loop.chain_finished(fold.open, "interrupted", (), fold, _stamp(fold, place))
+        ended = loop.chain_finished(fold.open, "interrupted", (), fold, _stamp(fold, config))
         fold.apply(ended)
     fold.apply(
         outgoing.event(
             sent,
-            _stamp(fold, place),
+            _stamp(fold, config),
             chain=fold.chain + 1,
             roster=mentions.build_roster(scene.team),
             keep=lambda parts, message_id: log.planned(
-                parts, message_id, session=folder, workspace=place.workspace
+                parts, message_id, session=folder, workspace=config.workspace
             ),
         )
     )
@@ -170,22 +170,22 @@ def _opened(scene: Scene, sent: Outgoing, folder: Path, place: Place) -> ChainSt
     return fold.open
 
 
-def _stamp(fold: Fold, place: Place) -> Stamp:
-    return Stamp(fold.seq + 1, format_timestamp(place.clock.now()))
+def _stamp(fold: Fold, config: Place) -> Stamp:
+    return Stamp(fold.seq + 1, format_timestamp(config.clock.now()))
 
 
 def _judged(chain: ChainState, scene: Scene) -> list[Judged]:
     """Everyone who need not reply, the most relevant first."""
     team, turn = scene.team, chain.turns[-1]
     roster = mentions.build_roster(team)
-    asked, passed_over = rules.choose(turn, chain, team, roster)
+    chosen, passed_over = rules.choose(turn, chain, team, roster)
     haystack = Haystack(rules.new_texts(turn, chain), roster)
-    named = {*turn.started.must, *turn.started.deferred}
+    required = {*turn.started.must, *turn.started.deferred}
     judged = []
     for member in team.members:
-        if member.id in named:
+        if member.id in required:
             continue
-        is_asked = member.id in asked
+        is_asked = member.id in chosen
         over = passed_over.get(member.id)
         judged.append(
             Judged(
@@ -199,7 +199,7 @@ def _judged(chain: ChainState, scene: Scene) -> list[Judged]:
                 reason="" if is_asked else (over and over.reason) or _why_not(member, team),
             )
         )
-    order = {agent: place for place, agent in enumerate(asked)}
+    order = {agent: position for position, agent in enumerate(chosen)}
     return sorted(judged, key=lambda one: (order.get(one.agent, len(order)), -one.relevance))
 
 
@@ -236,7 +236,7 @@ def recall(
     agent: str,
     turn: int | None,
     *,
-    place: Place,
+    config: Place,
     team_of: Callable[[str | None], Team],
 ) -> Recalled:
     """The last attempt at that agent's call in a turn, else at its last call.
@@ -254,10 +254,10 @@ def recall(
             "what it was shown cannot be made again",
             "`arena show --json` still tells all that was said.",
         )
-    with contextlib.closing(session_module.of(place, stored.folder, team)) as recollection:
+    with contextlib.closing(session_module.of(config, stored.folder, team)) as recollection:
         recollection.only(started.notes)  # many were written since
         scene = _scene(stored, started, member, team, recollection)
-        scene = scene._replace(windows=session_module.windows(place, [member]))
+        scene = scene._replace(windows=session_module.windows(config, [member]))
         return _recalled(stored, started, scene)
 
 
@@ -273,8 +273,10 @@ def _recalled(stored: Stored, started: ReplyStarted, scene: Scene) -> Recalled:
         most = round(started.input_tokens / scene.limits(agent).factor)
         planned = plan.plan(agent, phase, chain, scene, most=most)
     # The attempts that failed before count as calls.
-    shown = planned.input.model_copy(update={"call": planned.input.call + planned.failed})
-    return Recalled(replace(planned, input=shown), planned.input_hash == started.input_hash)
+    recalled_input = planned.input.model_copy(update={"call": planned.input.call + planned.failed})
+    return Recalled(
+        replace(planned, input=recalled_input), planned.input_hash == started.input_hash
+    )
 
 
 def _scene(
@@ -291,20 +293,20 @@ def _scene(
     history = History(budget)
     fold = Fold(history.append)
     if since:
-        before = queries.offset_after(transcript, since[0].seq - 1)
-        for message in cache.newest_messages(transcript, before, window.weigh, budget):
+        offset = queries.offset_after(transcript, since[0].seq - 1)
+        for message in cache.newest_messages(transcript, offset, window.weigh, budget):
             history.append(message)
-    whole = cache.fold_of(
+    restored = cache.fold_of(
         transcript, on_message=lambda _: None, weigh=lambda _: 1, budget=0, keep=False
     )
     later = Fold()
     for event in since:
         later.apply(event)
-    if since and (whole.summary or whole.fits or whole.counts.record()):
+    if since and (restored.summary or restored.fits or restored.counts.record()):
         before_chain = _fold_before(transcript, since[0].seq)
         fold.summary, fold.fits = before_chain.summary, before_chain.fits
         fold.counts = before_chain.counts
-    fold.calls[member.id] = whole.calls.get(member.id, 0) - later.calls.get(member.id, 0)
+    fold.calls[member.id] = restored.calls.get(member.id, 0) - later.calls.get(member.id, 0)
     for event in since:
         if event.seq <= started.seq:
             fold.apply(event)
@@ -334,7 +336,7 @@ def _call(transcript: Path, agent: str, turn: int | None) -> ReplyStarted:
             if started.agent == agent:
                 return started
             called[started.agent] = None
-    where = "this session" if turn is None else f"turn {turn}"
+    scope = "this session" if turn is None else f"turn {turn}"
     names = ", ".join(escape_line(name) for name in reversed(called))
     mend = f"called were: {names}" if called else "nobody was"
-    raise UsageError(f"{escape_line(agent)} was not called in {where}", mend)
+    raise UsageError(f"{escape_line(agent)} was not called in {scope}", mend)

@@ -72,30 +72,30 @@ def shared_notes(workspace: Path) -> Folder:
     return Folder(store.sessions_of(workspace) / KNOWLEDGE, workspace, shared=True)
 
 
-def of(place: Place, session: Path, team: Team) -> Recollection:
+def of(config: Place, session: Path, team: Team) -> Recollection:
     """Open a team's memory in a session, by its folder."""
-    folders = [own_notes(session, place.workspace)]
-    if place.shared_notes:
-        folders.append(shared_notes(place.workspace))
+    folders = [own_notes(session, config.workspace)]
+    if config.shared_notes:
+        folders.append(shared_notes(config.workspace))
     for folder in folders:
-        folder.sync = place.durability == "fsync"
+        folder.sync = config.durability == "fsync"
 
     def make_index() -> Index:
         from arena_cli.notes.index import Index  # noqa: PLC0415 - most sessions have no notes
 
-        index = store.sessions_of(place.workspace) / INDEX if place.shared_notes else None
+        index = store.sessions_of(config.workspace) / INDEX if config.shared_notes else None
         if index is not None and files.is_link(index):
-            what = "is a link, and arena writes through none: notes are indexed in memory"
-            shown = index.relative_to(place.workspace).as_posix()
-            place.on_problem(Fault(shown, 0, "", what, files.LINK_HINT))
+            problem = "is a link, and arena writes through none: notes are indexed in memory"
+            label = index.relative_to(config.workspace).as_posix()
+            config.on_problem(Fault(label, 0, "", problem, files.LINK_HINT))
             index = None
         return Index(
             index,
             folders,
-            embedding=place.memory.embedding,
-            environ=place.environ,
+            embedding=config.memory.embedding,
+            environ=config.environ,
             follow_trail=approvals.of_folder,
-            connects=place.connects,
+            connects=config.connects,
         )
 
     return Recollection(
@@ -104,21 +104,23 @@ def of(place: Place, session: Path, team: Team) -> Recollection:
         folders,
         team.config.memory,
         make_index,
-        waits=place.memory.embedding is not None,
-        on_problem=place.on_problem,
+        waits=config.memory.embedding is not None,
+        on_problem=config.on_problem,
     )
 
 
-def windows(place: Place, members: Iterable[Member]) -> dict[str, int]:
+def windows(config: Place, members: Iterable[Member]) -> dict[str, int]:
     """The tokens that the models of these agents take, by agent, as far as they are known."""
-    found = {one.id: pricing.window_of(one.profile.adapter, place.models) for one in members}
-    return {agent: tokens for agent, tokens in found.items() if tokens is not None}
+    by_agent = {
+        member.id: pricing.window_of(member.profile.adapter, config.models) for member in members
+    }
+    return {agent: tokens for agent, tokens in by_agent.items() if tokens is not None}
 
 
-def smallest_room(place: Place, members: Iterable[Member]) -> int:
+def smallest_room(config: Place, members: Iterable[Member]) -> int:
     """The smallest window of these agents less what is kept for its answer, in tokens."""
-    known = windows(place, members := list(members))
-    sizes = [window.sizes(one.profile.context, known.get(one.id)) for one in members]
+    windows_of = windows(config, members := list(members))
+    sizes = [window.sizes(member.profile.context, windows_of.get(member.id)) for member in members]
     return min(takes - reserved for takes, reserved in sizes)
 
 
@@ -169,7 +171,7 @@ class Session:
 
     def __init__(
         self,
-        place: Place,
+        config: Place,
         name: str | None,
         team: Team,
         *,
@@ -188,17 +190,17 @@ class Session:
         self.team = team
         self._scenario = scenario
         self.problems: list[Problem] = []
-        self._place = place
-        self.folder = store.made(place.workspace, name, place.clock)
+        self._place = config
+        self.folder = store.made(config.workspace, name, config.clock)
         self.name = self.folder.name
         with contextlib.ExitStack() as held:
-            own = store.acquire(
+            lock = store.acquire(
                 self.folder,
                 f"session {self.name}",
-                wait_s=place.wait_s,
+                wait_s=config.wait_s,
                 on_wait=lambda: on_wait(self.name),
             )
-            held.callback(own.release)
+            held.callback(lock.release)
             self._open(held, on_event, on_text, around)
             self._held = held.pop_all()
 
@@ -209,11 +211,11 @@ class Session:
         on_text: Callable[[str, str], None] | None,
         around: Callable[[Runtime], Calls],
     ) -> None:
-        place, team = self._place, self.team
+        config, team = self._place, self.team
         self._roster = mentions.build_roster(team)
-        self._redactor = redactor_of(place, [member.profile for member in team.members])
+        self._redactor = redactor_of(config, [member.profile for member in team.members])
         self._history = window.history_of(team)
-        cleanup.end_recorded(records_of(place))
+        cleanup.end_recorded(records_of(config))
         transcript = self.folder / store.TRANSCRIPT
         repair = log.repair(transcript, reader.last_seq(transcript) + 1)
         fold = cache.fold_of(
@@ -224,30 +226,30 @@ class Session:
             least=history.KEPT_AT_LEAST,
             on_problem=self.problems.append,
         )
-        self._log = Log(transcript, clock=place.clock, durability=place.durability, seq=fold.seq)
+        self._log = Log(transcript, clock=config.clock, durability=config.durability, seq=fold.seq)
         held.enter_context(contextlib.closing(self._log))
         self.journal = Journal(self._log, fold, on_event)
         self._runtime = around(
             runtime_of(
-                place,
+                config,
                 self._redactor,
                 scratch=self.folder / "scratch",
                 used=lambda agent: frozenset(fold.scripted_used.get(agent, ())),
             )
         )
-        recollection = of(place, self.folder, team)
+        recollection = of(config, self.folder, team)
         held.callback(recollection.close)
         room = Room(
             scene=Scene(self.name, team, fold, self._history, recollection, self._windows()),
             roster=self._roster,
             journal=self.journal,
             runtime=self._runtime,
-            clock=place.clock,
+            clock=config.clock,
             keep=self._keep,
-            language=place.language,
+            language=config.language,
             on_text=on_text,
-            summarizer=place.summarizer,
-            extractor=place.extractor,
+            summarizer=config.summarizer,
+            extractor=config.extractor,
         )
         self._engine = Engine(room)
         self._tell_who_talks()
@@ -298,15 +300,15 @@ class Session:
             )
         )
 
-    def plant_summary(self, planted: PlantedSummary, said: Sequence[MessageEvent]) -> None:
+    def plant_summary(self, planted: PlantedSummary, messages: Sequence[MessageEvent]) -> None:
         """Write a summary of what was planted: of all of `said`. Raises DiskRefused."""
         self.journal.write(
             lambda stamp: Compacted(
                 seq=stamp.seq,
                 ts=stamp.ts,
                 by=planted.by,
-                upto=said[-1].message.id,
-                messages=len(said),
+                upto=messages[-1].message.id,
+                messages=len(messages),
                 summary=self._redactor.text(planted.text),
                 tokens_before=planted.tokens_before,
                 tokens_after=planted.tokens_after,
@@ -340,9 +342,11 @@ class Session:
         chain = self.journal.fold.open
         if chain is None:
             return None
-        after = self.journal.fold.seq
+        after_seq = self.journal.fold.seq
         self.journal.write(
-            lambda stamp: Resumed(seq=stamp.seq, ts=stamp.ts, chain=chain.number, after_seq=after)
+            lambda stamp: Resumed(
+                seq=stamp.seq, ts=stamp.ts, chain=chain.number, after_seq=after_seq
+            )
         )
         return await self._engine.run()
 
@@ -375,16 +379,16 @@ class Session:
         self.close()
 
     def _windows(self) -> dict[str, int]:
-        place = self._place
-        beside = [one for one in (place.summarizer, place.extractor) if one is not None]
-        return windows(place, [*self.team.members, *beside])
+        config = self._place
+        beside = [member for member in (config.summarizer, config.extractor) if member is not None]
+        return windows(config, [*self.team.members, *beside])
 
     def _tell_who_talks(self) -> None:
         members = self.team.infos
         config = self.team.config.model_dump()
-        known = self.journal.fold.session
-        now = (self.name, self.team.name, members, config)
-        if known and (known.session, known.team, known.members, known.config) == now:
+        opening = self.journal.fold.session
+        current = (self.name, self.team.name, members, config)
+        if opening and (opening.session, opening.team, opening.members, opening.config) == current:
             return
         self.journal.write(
             lambda stamp: SessionEvent(
@@ -408,13 +412,13 @@ class Session:
         )
 
 
-def records_of(place: Place) -> Path:
+def records_of(config: Place) -> Path:
     """Return the folder with records of running processes, so that strays can be ended."""
-    return approvals.records_in(place.workspace)
+    return approvals.records_in(config.workspace)
 
 
 def runtime_of(
-    place: Place,
+    config: Place,
     redactor: Redactor,
     *,
     scratch: Path,
@@ -422,29 +426,33 @@ def runtime_of(
 ) -> Runtime:
     """Make the runtime that calls agents; `used` counts the used entries of an agent's script."""
     return Runtime(
-        workspace=place.workspace,
+        workspace=config.workspace,
         scratch=scratch,
-        records=records_of(place),
+        records=records_of(config),
         renderer=Renderer(render.render, render.chat),
         redactor=redactor,
-        environ=place.environ,
-        models=place.models,
+        environ=config.environ,
+        models=config.models,
         used=used,
-        adapter_type=place.adapter_type,
-        connects=place.connects,
+        adapter_type=config.adapter_type,
+        connects=config.connects,
     )
 
 
-def redactor_of(place: Place, profiles: Iterable[AgentProfile] = ()) -> Redactor:
+def redactor_of(config: Place, profiles: Iterable[AgentProfile] = ()) -> Redactor:
     """Return what redacts the secrets of all agents and servers of the workspace.
 
     `profiles` are further agents that the workspace may not know.
     """
-    memory = [one.profile for one in (place.summarizer, place.extractor) if one is not None]
-    everyone = {id(profile): profile for profile in (*place.profiles, *memory, *profiles)}
+    memory = [
+        member.profile for member in (config.summarizer, config.extractor) if member is not None
+    ]
+    everyone = {id(profile): profile for profile in (*config.profiles, *memory, *profiles)}
     settings = [profile.adapter for profile in everyone.values() if profile.may_hold_secrets]
-    if place.memory.embedding is not None:
-        settings.append(place.memory.embedding.model_dump())
-    secrets = agents.collect_proxy_passwords(place.environ)
-    secrets = secrets.union(*(agents.collect_secrets(one, place.environ) for one in settings))
-    return Redactor(secrets, place.redact)
+    if config.memory.embedding is not None:
+        settings.append(config.memory.embedding.model_dump())
+    secrets = agents.collect_proxy_passwords(config.environ)
+    secrets = secrets.union(
+        *(agents.collect_secrets(member, config.environ) for member in settings)
+    )
+    return Redactor(secrets, config.redact)

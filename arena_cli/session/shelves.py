@@ -55,25 +55,25 @@ def of(workspace: Path, stored: Stored | None) -> Shelf:
 
 def list_notes(shelf: Shelf) -> tuple[list[Note], list[Fault]]:
     """Its notes in the order of their ids, as they stand, and what of it could not be read."""
-    found: list[Note] = []
+    notes: list[Note] = []
     entries = shelf.folder.entries()
     problems = list(shelf.folder.problems)
     for entry in entries:
         with contextlib.suppress(NoSuchNote):
             try:
-                found.append(shelf.folder.read(entry.id))
+                notes.append(shelf.folder.read(entry.id))
             except NoteFault as error:
                 problems += error.faults
-    if any(note.status == "approved" for note in found):
+    if any(note.status == "approved" for note in notes):
         approved = approvals_of(shelf)
-        found = [staging.judge(note, approved) for note in found]
-    return found, problems
+        notes = [staging.judge(note, approved) for note in notes]
+    return notes, problems
 
 
 def find_note(shelf: Shelf, id: str) -> Note:
     """Return a note as it stands. Raises NoteFault or NoSuchNote."""
-    found = shelf.folder.read(id)
-    return staging.judge(found, approvals_of(shelf)) if found.status == "approved" else found
+    note = shelf.folder.read(id)
+    return staging.judge(note, approvals_of(shelf)) if note.status == "approved" else note
 
 
 def approvals_of(shelf: Shelf) -> Approvals:
@@ -87,8 +87,8 @@ def history(shelf: Shelf) -> list[NoteEvent]:
         size = shelf.trail.stat().st_size
     except FileNotFoundError:
         return []
-    told = reader.newest_first(shelf.trail, size, {"note"})
-    return [event for event in told if isinstance(event, NoteEvent)][::-1]
+    entries = reader.newest_first(shelf.trail, size, {"note"})
+    return [event for event in entries if isinstance(event, NoteEvent)][::-1]
 
 
 def history_with_changes(shelf: Shelf) -> list[NoteEvent]:
@@ -101,14 +101,14 @@ def history_with_changes(shelf: Shelf) -> list[NoteEvent]:
 
 
 def _changed(note: Note, workspace: Path) -> NoteEvent:
-    at = ""
+    time = ""
     with contextlib.suppress(OSError):
-        at = clock.format_timestamp(
+        time = clock.format_timestamp(
             datetime.fromtimestamp((workspace / note.file).stat().st_mtime, UTC)
         )
     return NoteEvent(
         seq=0,
-        ts=at,
+        ts=time,
         note=note.id,
         act="changed",
         by="",
@@ -137,27 +137,31 @@ def find(name: str, among: Sequence[Shelf], root: Path, here: Path) -> Named:
     by_path = _by_path(name, root, here) if name.endswith(SUFFIX) else None
     if by_path is not None:
         return by_path
-    wanted = model.folded(name.removesuffix(SUFFIX))
-    there = [Named(shelf, entry.id) for shelf in among for entry in shelf.folder.entries()]
-    exact = [one for one in there if one.id == name]
-    alike = [one for one in there if model.folded(one.id) == wanted]
-    begins = [one for one in there if wanted and _begins(one.id, wanted)]
-    for found in (exact, alike, begins):
-        if len(found) == 1:
-            return found[0]
-        if found:
-            ids = ", ".join(escape_line(one.id) for one in found[:_MOST_NAMED])
-            more = f", and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-            raise UsageError(f"{escape_line(name)} may be one of: {ids}{more}", "Name one of them.")
-    where = " or ".join(shelf.name for shelf in among)
-    near = errors.find_nearest(name, [one.id for one in there])
+    folded = model.folded(name.removesuffix(SUFFIX))
+    candidates = [Named(shelf, entry.id) for shelf in among for entry in shelf.folder.entries()]
+    exact = [candidate for candidate in candidates if candidate.id == name]
+    alike = [candidate for candidate in candidates if model.folded(candidate.id) == folded]
+    begins = [candidate for candidate in candidates if folded and _begins(candidate.id, folded)]
+    for matches in (exact, alike, begins):
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            ids = ", ".join(escape_line(candidate.id) for candidate in matches[:_MOST_NAMED])
+            omitted = (
+                f", and {len(matches) - _MOST_NAMED} more" if len(matches) > _MOST_NAMED else ""
+            )
+            raise UsageError(
+                f"{escape_line(name)} may be one of: {ids}{omitted}", "Name one of them."
+            )
+    scope = " or ".join(shelf.name for shelf in among)
+    near = errors.find_nearest(name, [candidate.id for candidate in candidates])
     mend = f"did you mean `{escape_line(near)}`?" if near else "`arena knowledge list` lists them"
-    raise UsageError(f"there is no note {escape_line(name)} in {escape_line(where)}", mend)
+    raise UsageError(f"there is no note {escape_line(name)} in {escape_line(scope)}", mend)
 
 
-def _begins(id: str, wanted: str) -> bool:
+def _begins(id: str, prefix: str) -> bool:
     folded = model.folded(id)
-    return folded.startswith(wanted) or folded.rpartition("/")[2].startswith(wanted)
+    return folded.startswith(prefix) or folded.rpartition("/")[2].startswith(prefix)
 
 
 def _by_path(name: str, root: Path, here: Path) -> Named | None:
@@ -169,11 +173,11 @@ def _by_path(name: str, root: Path, here: Path) -> Named | None:
                 continue
         except OSError:  # no file has so long a name
             continue
-        for place in (path.absolute(), path.resolve()):
+        for candidate in (path.absolute(), path.resolve()):
             with contextlib.suppress(ValueError):
-                found = _at(place.relative_to(root.resolve()), root)
-                if found:
-                    return found
+                reference = _at(candidate.relative_to(root.resolve()), root)
+                if reference:
+                    return reference
         raise UsageError(
             f"{escape_line(name)} is no note of this workspace",
             "Notes lie in sessions/SESSION/knowledge and in sessions/knowledge.",
@@ -196,5 +200,5 @@ def _on(shelf: Shelf, id: str) -> Named | None:
     entries = shelf.folder.entries()
     exact = [entry.id for entry in entries if entry.id == id]
     alike = [entry.id for entry in entries if model.folded(entry.id) == model.folded(id)]
-    found = exact or alike
-    return Named(shelf, found[0]) if found else None
+    ids = exact or alike
+    return Named(shelf, ids[0]) if ids else None

@@ -41,11 +41,11 @@ def is_automatic(name: str) -> bool:
 def checked(name: str) -> str:
     """The name in NFC. Raises UsageError where it cannot name a folder of `sessions`."""
     normal = unicodedata.normalize("NFC", name)
-    what = _fault(normal)
-    if what:
-        said = escape_line(normal if len(normal) <= LONGEST else normal[:LONGEST] + "...")
+    problem = _fault(normal)
+    if problem:
+        label = escape_line(normal if len(normal) <= LONGEST else normal[:LONGEST] + "...")
         raise UsageError(
-            f"session name {said!r}: {what}",
+            f"session name {label!r}: {problem}",
             "Use letters, digits, `-` and `_` of any script, at most 64 characters.",
         )
     return normal
@@ -65,7 +65,7 @@ def _fault(name: str) -> str:
         "it starts or ends with a space or a dot": name != name.strip(" ").rstrip("."),
         "that name is reserved": name.casefold() in RESERVED or text.is_device_name(name),
     }
-    return next((what for what, holds in faults.items() if holds), "")
+    return next((problem for problem, holds in faults.items() if holds), "")
 
 
 def existing(sessions: Path, name: str) -> Path | None:
@@ -127,8 +127,10 @@ def stored(workspace: Path) -> list[Stored]:
     """Every session that has a transcript, the last written first."""
     folder = sessions_of(workspace)
     entries = folder.iterdir() if folder.is_dir() else ()
-    found = [one for entry in entries if not entry.is_symlink() and (one := _stored(entry))]
-    return sorted(found, key=lambda one: (-one.changed, one.name))
+    sessions = [
+        session for entry in entries if not entry.is_symlink() and (session := _stored(entry))
+    ]
+    return sorted(sessions, key=lambda one: (-one.changed, one.name))
 
 
 def _stored(folder: Path) -> Stored | None:
@@ -142,11 +144,11 @@ def _stored(folder: Path) -> Stored | None:
 
 def summaries(workspace: Path) -> list[dict[str, str | None]]:
     """Return a row for each session (see `queries.summary_of`), the last written first."""
-    found = []
-    for one in stored(workspace):
+    rows = []
+    for session in stored(workspace):
         with contextlib.suppress(*_GONE):
-            found.append({"session": one.name, **queries.summary_of(one.transcript)})
-    return found
+            rows.append({"session": session.name, **queries.summary_of(session.transcript)})
+    return rows
 
 
 def last(workspace: Path) -> Stored:
@@ -154,10 +156,10 @@ def last(workspace: Path) -> Stored:
 
     Raises UsageError where there is none.
     """
-    for one in stored(workspace):
+    for session in stored(workspace):
         with contextlib.suppress(*_GONE):
-            if not _is_of_scenario(one.transcript):
-                return one
+            if not _is_of_scenario(session.transcript):
+                return session
     raise UsageError("there is no session to go on with", "Start one: `arena send MESSAGE`.")
 
 
@@ -170,11 +172,11 @@ def _is_of_scenario(transcript: Path) -> bool:
 def find(workspace: Path, name: str) -> Stored:
     """The session with that name. Raises UsageError, with the nearest name."""
     folder = existing(sessions_of(workspace), checked(name))
-    there = _stored(folder) if folder is not None else None
-    if there is not None:
-        return there
-    known = [one.name for one in stored(workspace)]
-    near = difflib.get_close_matches(name, known, n=1)
+    session = _stored(folder) if folder is not None else None
+    if session is not None:
+        return session
+    names = [stored_session.name for stored_session in stored(workspace)]
+    near = difflib.get_close_matches(name, names, n=1)
     raise UsageError(
         f"there is no session {name!r}",
         f"Did you mean {near[0]!r}?" if near else "`arena sessions` lists those there are.",

@@ -28,9 +28,9 @@ class Record(NamedTuple):
 
 def config_home(environ: Mapping[str, str]) -> Path:
     """Return the user's folder for arena's settings; it may not exist. Raises UsageError."""
-    named = environ.get(CONFIG_HOME)
-    if named:
-        return Path(named).absolute()
+    folder = environ.get(CONFIG_HOME)
+    if folder:
+        return Path(folder).absolute()
     base = environ.get("APPDATA" if sys.platform == "win32" else "XDG_CONFIG_HOME", "")
     if Path(base).is_absolute():
         return Path(base) / "arena"

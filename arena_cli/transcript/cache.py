@@ -42,13 +42,13 @@ def save(transcript: Path, fold: Fold, offset: int) -> None:
     if fold.open is not None or offset < WORTH_BYTES:
         return
     target = path_of(transcript)
-    part = target.with_name(target.name + ".part")
+    temporary = target.with_name(target.name + ".part")
     with contextlib.suppress(OSError):
         record = _record(fold, offset, _check(transcript, offset))
         content = json.dumps(record, ensure_ascii=False).encode("utf-8")
         files.check_no_link(target.parent, below=transcript.parents[2])
-        files.write_part(part, content, instead_of=target)
-        part.replace(target)
+        files.write_part(temporary, content, instead_of=target)
+        temporary.replace(target)
 
 
 def _record(fold: Fold, offset: int, check: str) -> dict[str, Any]:
@@ -97,8 +97,8 @@ def _fill(fold: Fold, record: dict[str, Any]) -> None:
     calls = {str(agent): int(count) for agent, count in record["calls"].items()}
     used = {str(agent): set(entries) for agent, entries in record["scripted_used"].items()}
     summary = record["summary"] and Compacted.model_validate(record["summary"])
-    tried = record["tried"] and Compacted.model_validate(record["tried"])
-    fold.summary, fold.tried = summary, tried
+    attempt = record["tried"] and Compacted.model_validate(record["tried"])
+    fold.summary, fold.tried = summary, attempt
     fold.levels = {str(agent): str(level) for agent, level in record["levels"].items()}
     fold.extracted_upto = str(record["extracted_upto"])
     fold.fits = {str(agent): int(tokens) for agent, tokens in record["fits"].items()}
@@ -107,7 +107,9 @@ def _fill(fold: Fold, record: dict[str, Any]) -> None:
     fold.seq, fold.chain = int(record["seq"]), int(record["chain"])
     fold.turn, fold.reply = int(record["turn"]), int(record["reply"])
     fold.messages = int(record["messages"])
-    fold.agent_sessions = {str(agent): dict(own) for agent, own in record["agent_sessions"].items()}
+    fold.agent_sessions = {
+        str(agent): dict(own_session) for agent, own_session in record["agent_sessions"].items()
+    }
     fold.session, fold.usage, fold.calls, fold.scripted_used = session, usage, calls, used
 
 
@@ -182,10 +184,10 @@ def newest_messages(
     return _in_order_of_call(reversed(newest_first))
 
 
-def _in_order_of_call(told: Iterable[MessageEvent | ReplyFinished]) -> list[Message]:
+def _in_order_of_call(message_events: Iterable[MessageEvent | ReplyFinished]) -> list[Message]:
     """Their messages as a `Fold` tells them: replies are numbered in the order of call."""
     messages: list[Message] = []
-    for is_reply, group in groupby(told, lambda event: isinstance(event, ReplyFinished)):
+    for is_reply, group in groupby(message_events, lambda event: isinstance(event, ReplyFinished)):
         listed = list(group)
         if is_reply:
             listed.sort(key=lambda event: getattr(event, "reply", 0))

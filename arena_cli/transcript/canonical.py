@@ -76,24 +76,25 @@ def _phase(
 
 def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
     """Return an event as a canonical record; `ids` maps ids of the transcript to new ones."""
-    told = event.model_dump(mode="json", exclude=set(_VARIES))
-    message = told.get("message")
+    fields = event.model_dump(mode="json", exclude=set(_VARIES))
+    message = fields.get("message")
     if isinstance(message, dict):
         ids[message["id"]] = f"m{len(ids) + 1}"
-        told["message"] = _message(message, ids)
-    if "trigger" in told:
-        told["trigger"] = [ids.get(name, name) for name in told["trigger"]]
+        fields["message"] = _message(message, ids)
+    if "trigger" in fields:
+        fields["trigger"] = [ids.get(name, name) for name in fields["trigger"]]
     for name in _MESSAGE_IDS:
-        if isinstance(told.get(name), str):
-            told[name] = ids.get(told[name], told[name])
-    return told
+        if isinstance(fields.get(name), str):
+            fields[name] = ids.get(fields[name], fields[name])
+    return fields
 
 
 def _message(message: Mapping[str, Any], ids: Mapping[str, str]) -> dict[str, Any]:
-    told = {key: value for key, value in message.items() if key not in _VARIES_IN_MESSAGE}
-    told["id"] = ids[told["id"]]
-    told["reply_to"] = ids.get(told["reply_to"], told["reply_to"])
-    told["attachments"] = [
-        {key: value for key, value in part.items() if key != "path"} for part in told["attachments"]
+    fields = {key: value for key, value in message.items() if key not in _VARIES_IN_MESSAGE}
+    fields["id"] = ids[fields["id"]]
+    fields["reply_to"] = ids.get(fields["reply_to"], fields["reply_to"])
+    fields["attachments"] = [
+        {key: value for key, value in attachment.items() if key != "path"}
+        for attachment in fields["attachments"]
     ]
-    return told
+    return fields

@@ -317,8 +317,8 @@ def parse(record: dict[str, Any]) -> Event | None:
         return shape.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"{record.get('type')}: {place}: {first['msg']}") from error
+        location = ".".join(str(step) for step in first["loc"])
+        raise ValueError(f"{record.get('type')}: {location}: {first['msg']}") from error
 
 
 _OWN_LINE = re.compile(rb'\{"seq":\d+,"ts":"[^"\\]*","type":"(\w+)",')
@@ -326,8 +326,8 @@ _OWN_LINE = re.compile(rb'\{"seq":\d+,"ts":"[^"\\]*","type":"(\w+)",')
 
 def type_of(raw: bytes) -> str | None:
     """The type of the event in a line as `line_of` writes it; None for every other line."""
-    found = _OWN_LINE.match(raw)
-    return found[1].decode() if found else None
+    match = _OWN_LINE.match(raw)
+    return match[1].decode() if match else None
 
 
 def parse_own(raw: bytes) -> Event | None:

@@ -66,18 +66,18 @@ def save(path: Path, descriptor: int, held: Held, loss: Loss, *, seq: int) -> Tr
 
     `descriptor` is the transcript as it was opened, `seq` the number of the last event in `held`.
     """
-    what = f"{path}: {_WHAT[loss]} (at event {seq})"
+    problem = f"{path}: {_WHAT[loss]} (at event {seq})"
     try:
         target, missing = _save(path, descriptor, held, seq)
     except OSError as error:
-        why = error.strerror or error
-        place = error.filename or path.parent
-        unsaved = f"{what}; what is known of it could not be saved: {place}: {why}"
+        reason = error.strerror or error
+        failed_path = error.filename or path.parent
+        unsaved = f"{problem}; what is known of it could not be saved: {failed_path}: {reason}"
         return TranscriptLost(unsaved, "Free space or rights there.")
     lack = f", but for {missing:,} bytes that are gone" if missing else ""
     instead = "" if loss == "removed" else f" in the place of what lies at {path.name} now"
     return TranscriptLost(
-        f"{what}; what is known of it, this event included{lack}, is in {target}",
+        f"{problem}; what is known of it, this event included{lack}, is in {target}",
         f"To go on, put that file back as {path}{instead}, then `arena resume {path.parent.name}`.",
     )
 
@@ -120,14 +120,14 @@ def _write(target: Path, below: Path, descriptor: int, held: Held) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     with os.fdopen(files.open_file(target, flags, below=below), "r+b") as file:
         os.lseek(descriptor, 0, os.SEEK_SET)
-        left, whole = held.start, 0
-        while left and (block := os.read(descriptor, min(left, _BLOCK))):
+        bytes_left, whole_end = held.start, 0
+        while bytes_left and (block := os.read(descriptor, min(bytes_left, _BLOCK))):
             end = block.rfind(b"\n") + 1
-            whole = file.tell() + end if end else whole
+            whole_end = file.tell() + end if end else whole_end
             file.write(block)
-            left -= len(block)
-        if left:
-            file.seek(whole)
+            bytes_left -= len(block)
+        if bytes_left:
+            file.seek(whole_end)
             file.truncate()
         size = file.tell()
         for line in held.lines():
@@ -296,23 +296,23 @@ def repair(path: Path, seq: int) -> Repair | None:
         return None
     if not tail:
         return None
-    whole = reader.whole_prefix(tail)
+    whole_bytes = reader.whole_prefix(tail)
     try:
         descriptor = files.open_file(path, os.O_RDWR, below=path.parents[2])
         with os.fdopen(descriptor, "r+b") as file:
-            if whole == len(tail):
+            if whole_bytes == len(tail):
                 file.seek(0, os.SEEK_END)
                 file.write(b"\n")
                 return Repair("the last line had no newline", 0, None)
             aside = _unused(path.with_name(f"{path.stem}.torn-{seq}"))
-            files.write_file(aside, tail[whole:], below=path.parents[2], is_new=True)
-            file.truncate(start + whole)
-            if whole:
+            files.write_file(aside, tail[whole_bytes:], below=path.parents[2], is_new=True)
+            file.truncate(start + whole_bytes)
+            if whole_bytes:
                 file.seek(0, os.SEEK_END)
                 file.write(b"\n")
     except OSError as error:
         raise _refused(path, error) from error
-    return Repair("the last line was torn", len(tail) - whole, aside.name)
+    return Repair("the last line was torn", len(tail) - whole_bytes, aside.name)
 
 
 def _unused(path: Path) -> Path:
@@ -380,8 +380,8 @@ def store(
     Names become safe and unique; with `sync` all of it is on the disk. Raises DiskRefused.
     """
     changed: list[Path] = []
-    kept = planned(attachments, message_id, session=session, workspace=workspace)
-    for attachment, record in zip(attachments, kept, strict=True):
+    records = planned(attachments, message_id, session=session, workspace=workspace)
+    for attachment, record in zip(attachments, records, strict=True):
         path = workspace / str(record.path)
         try:
             changed += [*files.make_own_folder(path.parent, below=workspace), path.parent]
@@ -389,9 +389,9 @@ def store(
             if sync and attachment is attachments[-1]:
                 files.sync_folders(changed)
         except OSError as error:
-            what = f"{path}: could not write: {error.strerror or error}"
-            raise DiskRefused(what, files.suggest_fix(error, "")) from error
-    return kept
+            problem = f"{path}: could not write: {error.strerror or error}"
+            raise DiskRefused(problem, files.suggest_fix(error, "")) from error
+    return records
 
 
 def planned(
@@ -401,22 +401,22 @@ def planned(
     if not attachments:
         return []
     folder = (session / "attachments" / message_id).relative_to(workspace)
-    taken: set[str] = set()
-    kept = []
+    names: set[str] = set()
+    records = []
     for attachment in attachments:
         content = content_of(attachment)
-        kept.append(
+        records.append(
             Attachment(
                 type=attachment.type,
                 name=attachment.name,
                 path=(
-                    folder / text.make_unique_name(text.make_safe_name(attachment.name), taken)
+                    folder / text.make_unique_name(text.make_safe_name(attachment.name), names)
                 ).as_posix(),
                 size=len(content),
                 sha256=hashlib.sha256(content).hexdigest(),
             )
         )
-    return kept
+    return records
 
 
 def content_of(attachment: Attachment) -> bytes:

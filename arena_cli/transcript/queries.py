@@ -64,34 +64,36 @@ def from_chain_of(path: Path, seq: int) -> Passage:
     def opens(event: Event) -> bool:
         return _opens_a_chain(event) and event.seq < seq
 
-    found = _back_to(path, reader.tail(path)[1], opens)
-    return found if any(map(opens, found.events)) else Passage([], found.end, 0)
+    passage = _back_to(path, reader.tail(path)[1], opens)
+    return passage if any(map(opens, passage.events)) else Passage([], passage.end, 0)
 
 
 def _back_to(path: Path, end: int, begins: Callable[[Event], bool]) -> Passage:
     """From the last border before byte `end` with which it begins; all there is where none is."""
     held: list[Event | bytes] = []
-    for one in reader.newest_first(path, end, _BORDERS):
-        held.append(one)
-        if isinstance(one, Event) and begins(one):
+    for entry in reader.newest_first(path, end, _BORDERS):
+        held.append(entry)
+        if isinstance(entry, Event) and begins(entry):
             break
     return _passage(held, end)
 
 
-def turn_number(path: Path, wanted: int) -> int:
+def turn_number(path: Path, requested: int) -> int:
     """The number of a turn that there is; negative ones count back from the newest, which is -1.
 
     Raises UsageError with the range that there is.
     """
-    found = reader.newest_first(path, reader.tail(path)[1], _BORDERS)
-    newest = next((one.turn for one in found if isinstance(one, TurnStarted)), 0)
-    number = wanted if wanted > 0 else newest + 1 + wanted
+    borders = reader.newest_first(path, reader.tail(path)[1], _BORDERS)
+    newest = next((event.turn for event in borders if isinstance(event, TurnStarted)), 0)
+    number = requested if requested > 0 else newest + 1 + requested
     if 1 <= number <= newest:
         return number
     if not newest:
         raise UsageError("this session has no turn yet")
-    known = "its only turn is 1" if newest == 1 else f"its turns are 1 to {newest}"
-    raise UsageError(f"this session has no turn {wanted}", f"{known}; `--turn last` is the newest")
+    turns = "its only turn is 1" if newest == 1 else f"its turns are 1 to {newest}"
+    raise UsageError(
+        f"this session has no turn {requested}", f"{turns}; `--turn last` is the newest"
+    )
 
 
 def turn(path: Path, number: int) -> Passage:
@@ -103,48 +105,48 @@ def turn(path: Path, number: int) -> Passage:
     """
     end = reader.tail(path)[1]
     held: list[Event | bytes] = []
-    whole = reader.newest_first(path, end, _BORDERS)
-    for one in whole:
-        if _opens_a_chain(one) or isinstance(one, ChainFinished):
+    entries = reader.newest_first(path, end, _BORDERS)
+    for entry in entries:
+        if _opens_a_chain(entry) or isinstance(entry, ChainFinished):
             held = []
-        if not _opens_a_chain(one):
-            held.append(one)
-        if isinstance(one, TurnStarted):
-            if one.turn == number:
-                return _passage(held + _back_to_opening(whole, one), end)
-            if one.turn < number:
+        if not _opens_a_chain(entry):
+            held.append(entry)
+        if isinstance(entry, TurnStarted):
+            if entry.turn == number:
+                return _passage(held + _back_to_opening(entries, entry), end)
+            if entry.turn < number:
                 break
             held = []
     return Passage([], end, 1)
 
 
-def _back_to_opening(whole: Iterator[Event | bytes], turn: TurnStarted) -> list[Event | bytes]:
+def _back_to_opening(entries: Iterator[Event | bytes], turn: TurnStarted) -> list[Event | bytes]:
     """Return the events before a chain's first turn, back to the message that opened it."""
     held: list[Event | bytes] = []
-    for one in whole if turn.depth == 0 else ():
-        held.append(one)
-        if isinstance(one, MessageEvent) and one.chain == turn.chain:
+    for entry in entries if turn.depth == 0 else ():
+        held.append(entry)
+        if isinstance(entry, MessageEvent) and entry.chain == turn.chain:
             return held
-        if isinstance(one, (TurnStarted, ChainFinished)):
+        if isinstance(entry, (TurnStarted, ChainFinished)):
             break
     return []
 
 
-def _opens_a_chain(one: Event | bytes) -> bool:
-    return isinstance(one, MessageEvent) and one.chain is not None
+def _opens_a_chain(entry: Event | bytes) -> bool:
+    return isinstance(entry, MessageEvent) and entry.chain is not None
 
 
 def _passage(newest_first: list[Event | bytes], end: int) -> Passage:
-    found: list[Event] = []
+    events: list[Event] = []
     skipped = 0
-    for one in reversed(newest_first):
-        if isinstance(one, Event):
-            found.append(one)
+    for entry in reversed(newest_first):
+        if isinstance(entry, Event):
+            events.append(entry)
             continue
-        parsed, what = reader.parsed(one)
-        found += parsed
-        skipped += bool(what)
-    return Passage(found, end, skipped)
+        parsed, problem = reader.parsed(entry)
+        events += parsed
+        skipped += bool(problem)
+    return Passage(events, end, skipped)
 
 
 def offset_after(path: Path, seq: int) -> int:
@@ -178,20 +180,20 @@ def message(path: Path, message_id: str) -> Message | None:
         return None
     with files.open_binary(path) as file:
         file.seek(offset_after(path, seq - 1))
-        found = reader.events_of(file.readline())
-    for event in found:
-        said = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
-        if said is not None and said.id == message_id:
-            return said
+        events = reader.events_of(file.readline())
+    for event in events:
+        candidate = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
+        if candidate is not None and candidate.id == message_id:
+            return candidate
     return None
 
 
 def _seq_of(raw: bytes) -> int | None:
-    own = _SEQ.match(raw)
-    if own:
-        return int(own[1])
-    found = reader.events_of(raw)
-    return found[0].seq if found else None
+    match = _SEQ.match(raw)
+    if match:
+        return int(match[1])
+    events = reader.events_of(raw)
+    return events[0].seq if events else None
 
 
 def fold_before(path: Path, offset: int) -> Fold:
@@ -211,11 +213,11 @@ def summary_of(path: Path) -> dict[str, str | None]:
     """Return a session's row in a list of sessions: its team, its end, its last change."""
     session = session_of(path)
     end, changed = "no messages", ""
-    for one in reader.newest_first(path, path.stat().st_size, EventTypes.by_name):
-        if isinstance(one, Event):
-            changed = changed or one.ts
-            if not isinstance(one, (SessionEvent, Recovered)):
-                end = one.end if isinstance(one, ChainFinished) else "open"
+    for entry in reader.newest_first(path, path.stat().st_size, EventTypes.by_name):
+        if isinstance(entry, Event):
+            changed = changed or entry.ts
+            if not isinstance(entry, (SessionEvent, Recovered)):
+                end = entry.end if isinstance(entry, ChainFinished) else "open"
                 break
     return {"team": session.team if session else None, "end": end, "changed": changed}
 
@@ -245,25 +247,25 @@ def _sessions(path: Path, start: int, end: int) -> Iterator[SessionEvent]:
             first = max(start, end - BLOCK)
             file.seek(first)
             block = file.read(end - first + len(_SESSION) - 1)
-            at = block.rfind(_SESSION)
-            while at >= 0:
-                event = _session_around(path, first + at)
+            offset = block.rfind(_SESSION)
+            while offset >= 0:
+                event = _session_around(path, first + offset)
                 if event:
                     yield event
-                at = block.rfind(_SESSION, 0, at)
+                offset = block.rfind(_SESSION, 0, offset)
             end = first
 
 
-def _session_around(path: Path, place: int) -> SessionEvent | None:
+def _session_around(path: Path, offset: int) -> SessionEvent | None:
     """The event in whose line the mark of its type stands at that byte."""
-    before = max(0, place - _LONGEST_BEGINNING)
+    begin = max(0, offset - _LONGEST_BEGINNING)
     with files.open_binary(path) as file:
-        file.seek(before)
-        beginning = file.read(place - before)
+        file.seek(begin)
+        beginning = file.read(offset - begin)
         line = beginning.rfind(b"\n") + 1
-        if line == 0 and before > 0:
+        if line == 0 and begin > 0:
             return None
-        file.seek(before + line)
+        file.seek(begin + line)
         raw = file.readline()
     event = parse_own(raw) if raw.endswith(b"\n") else None
     return event if isinstance(event, SessionEvent) else None
@@ -272,24 +274,24 @@ def _session_around(path: Path, place: int) -> SessionEvent | None:
 def _first_of(path: Path) -> SessionEvent | None:
     """The first line's event, whoever wrote it."""
     first = next(reader.lines(path), None)
-    found = first.events if first else ()
-    return next((event for event in found if isinstance(event, SessionEvent)), None)
+    events = first.events if first else ()
+    return next((event for event in events if isinstance(event, SessionEvent)), None)
 
 
 def agent_named(path: Path, name: str) -> str:
     """The id of a member, now or earlier, with that id or name. Raises UsageError."""
-    wanted = mentions.fold_name(name.removeprefix("@").removeprefix("＠"))
-    known: dict[str, None] = {}
+    folded = mentions.fold_name(name.removeprefix("@").removeprefix("＠"))
+    agents: dict[str, None] = {}
     seq = reader.last_seq(path) + 1
     while (session := session_before(path, seq)) and session.seq < seq:
         seq = session.seq
         for member in session.members:
-            known.update({member.id: None, member.name: None})
-            if wanted in (mentions.fold_name(member.id), mentions.fold_name(member.name)):
+            agents.update({member.id: None, member.name: None})
+            if folded in (mentions.fold_name(member.id), mentions.fold_name(member.name)):
                 return member.id
     raise UsageError(
         f"no agent of this session is called {escape_line(name)!r}",
-        errors.suggest_nearest(name, known),
+        errors.suggest_nearest(name, agents),
     )
 
 
@@ -314,7 +316,7 @@ class OfAgent:
             case MessageEvent() if event.chain is not None:
                 self._held, self._is_called = [event], False
             case TurnStarted():
-                self._held = [one for one in self._held if isinstance(one, MessageEvent)]
+                self._held = [held for held in self._held if isinstance(held, MessageEvent)]
                 self._held.append(event)
                 self._is_called = self._agent in (*event.must, *event.deferred)
                 return self._released() if self._is_called else ()

@@ -57,8 +57,8 @@ def lines(path: Path, *, start: int = 0) -> Iterator[Line]:
             if not raw.endswith(b"\n"):
                 return
             offset += len(raw)
-            found, what = parsed(raw)
-            yield Line(found, offset, Problem(number, what) if what else None)
+            events, problem = parsed(raw)
+            yield Line(events, offset, Problem(number, problem) if problem else None)
 
 
 def backwards(path: Path, end: int) -> Iterator[bytes]:
@@ -68,10 +68,10 @@ def backwards(path: Path, end: int) -> Iterator[bytes]:
         while end > 0:
             start = max(0, end - BLOCK)
             file.seek(start)
-            first, *others = file.read(end - start).split(b"\n")
-            if others:
-                yield from filter(None, [b"".join([others.pop(), *reversed(unfinished)])])
-                yield from filter(None, reversed(others))
+            first, *complete = file.read(end - start).split(b"\n")
+            if complete:
+                yield from filter(None, [b"".join([complete.pop(), *reversed(unfinished)])])
+                yield from filter(None, reversed(complete))
                 unfinished = []
             unfinished.append(first)
             end = start
@@ -85,9 +85,9 @@ def newest_first(path: Path, end: int, types: Container[str]) -> Iterator[Event 
     """
     for raw in backwards(path, end):
         kind = type_of(raw)
-        found = events_of(raw) if kind is None or kind in types else ()
-        if found:
-            yield from reversed(found)
+        events = events_of(raw) if kind is None or kind in types else ()
+        if events:
+            yield from reversed(events)
         else:
             yield raw
 
@@ -96,33 +96,33 @@ def tail(path: Path) -> tuple[bytes, int]:
     """Return the bytes after the last newline, and the offset where they start."""
     with files.open_binary(path) as file:
         end = file.seek(0, os.SEEK_END)
-        found = b""
+        rest_of_file = b""
         while end > 0:
             start = max(0, end - TAIL_BLOCK)
             file.seek(start)
             block = file.read(end - start)
             cut = block.rfind(b"\n")
             if cut >= 0:
-                return block[cut + 1 :] + found, start + cut + 1
-            found = block + found
+                return block[cut + 1 :] + rest_of_file, start + cut + 1
+            rest_of_file = block + rest_of_file
             end = start
-        return found, 0
+        return rest_of_file, 0
 
 
 def records(raw: bytes) -> tuple[list[dict[str, Any]], str]:
     """The JSON objects in one line, and what was wrong with it (empty: nothing)."""
     text = raw.decode("utf-8", "replace").strip("\x00 \t\r\n")
-    what = NULS if b"\x00" in raw else ""
+    problem = NULS if b"\x00" in raw else ""
     try:
         record = json.loads(text)
-        return ([record], what) if isinstance(record, dict) else ([], "not a JSON object")
+        return ([record], problem) if isinstance(record, dict) else ([], "not a JSON object")
     except (ValueError, RecursionError):
-        found, position = _objects(text)
-    if not found:
+        objects, position = _objects(text)
+    if not objects:
         return [], "empty" if not text else "not JSON"
     if text[position:].strip("\x00 \t"):
-        return found, "the end of the line is not JSON"
-    return found, TWO_RECORDS
+        return objects, "the end of the line is not JSON"
+    return objects, TWO_RECORDS
 
 
 def whole_prefix(raw: bytes) -> int:
@@ -131,40 +131,40 @@ def whole_prefix(raw: bytes) -> int:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         text = raw[: error.start].decode("utf-8")
-    found, position = _objects(text)
-    return len(text[:position].encode("utf-8")) if found else 0
+    objects, position = _objects(text)
+    return len(text[:position].encode("utf-8")) if objects else 0
 
 
 def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     position = 0
     while position < len(text) and text[position] == "{":
         try:
             record, position = _decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             break
-        found.append(record)
+        objects.append(record)
         while position < len(text) and text[position] in " \t\r\x00":
             position += 1
-    return found, position
+    return objects, position
 
 
 def parsed(raw: bytes) -> tuple[tuple[Event, ...], str]:
     """The events in one line, and what was wrong with it; unknown types are passed over."""
-    own = parse_own(raw)
-    if own is not None:
-        return (own,), ""
-    found: list[Event] = []
-    decoded, what = records(raw)
+    own_event = parse_own(raw)
+    if own_event is not None:
+        return (own_event,), ""
+    events: list[Event] = []
+    decoded, problem = records(raw)
     for record in decoded:
         try:
             event = parse(record)
         except ValueError as error:
-            what = str(error)
+            problem = str(error)
             continue
         if event is not None:
-            found.append(event)
-    return tuple(found), what
+            events.append(event)
+    return tuple(events), problem
 
 
 def events_of(raw: bytes) -> tuple[Event, ...]:
@@ -197,23 +197,23 @@ def follow(
     was told, or another file took its place, `on_cut` is called, and what was told is not told
     again. A torn last line is told when it is whole.
     """
-    place, file_id, seen = start, None, None
+    offset, file_id, seen = start, None, None
     last: Event | None = None
     cut = False
     while True:
         try:
-            now = path.stat()
-            if now.st_size < place or file_id not in (None, now.st_ino):
-                place, cut = 0, True
+            status = path.stat()
+            if status.st_size < offset or file_id not in (None, status.st_ino):
+                offset, cut = 0, True
                 on_cut()
-            file_id = now.st_ino
-            if (now.st_size, now.st_mtime_ns) != seen:
-                for line in lines(path, start=place):
-                    place = line.end
-                    told = [one for one in line.events if not cut or _is_new(one, last)]
-                    last = told[-1] if told else last
-                    yield line._replace(events=tuple(told))
-                seen = now.st_size, now.st_mtime_ns
+            file_id = status.st_ino
+            if (status.st_size, status.st_mtime_ns) != seen:
+                for line in lines(path, start=offset):
+                    offset = line.end
+                    events = [event for event in line.events if not cut or _is_new(event, last)]
+                    last = events[-1] if events else last
+                    yield line._replace(events=tuple(events))
+                seen = status.st_size, status.st_mtime_ns
         except FileNotFoundError:
             return
         wait()

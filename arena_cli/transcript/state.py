@@ -191,8 +191,8 @@ class Fold:
 
     def _sum_up(self) -> None:
         if self._unsummed:
-            before = [self._usage] if self._usage else []
-            self._usage = Usage.total([*before, *self._unsummed])
+            earlier = [self._usage] if self._usage else []
+            self._usage = Usage.total([*earlier, *self._unsummed])
             self._unsummed.clear()
 
     def _message(self, event: MessageEvent) -> None:

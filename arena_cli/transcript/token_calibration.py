@@ -140,8 +140,8 @@ class Counts:
 
     def restore(self, record: Mapping[str, Any]) -> None:
         """Know what was recorded. Raises TypeError or ValueError where it is of another shape."""
-        found = {str(agent): _restored(*one) for agent, one in record.items()}
-        self._learned, self._asked = found, {}
+        learned = {str(agent): _restored(*figures) for agent, figures in record.items()}
+        self._learned, self._asked = learned, {}
 
 
 def _restored(
