@@ -170,7 +170,7 @@ def test_memory_work_stands_apart(talk: Program) -> None:
     past = Past(talk)
     past.called("cheap", COSTLY, model="small")
     past.compacted("cheap", COSTLY)
-    past.compacted("extractive (networkx LexRank)", None)
+    past.compacted("extractive (LexRank)", None)
     past.extracted("cheap", None, error="it did not answer")
     assert rows(talk, "agent", "memory", "calls", "failed", "uncounted") == [
         ("cheap", False, 1, 0, 0),

@@ -1,7 +1,7 @@
 """A summary without a model: sentences of the messages, put into sections by their wording.
 
 What tells most comes first: numbers, names, rare words. Among what tells as much it is LexRank
-(Erkan and Radev, 2004): sentences rank by how they hang together, which the library networkx knows.
+(Erkan and Radev, 2004): sentences rank by how they hang together.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def render_section(sentence: str) -> str:
     return next(sounds, "important_facts" if render_wording(sentence) else "context_clues")
 
 
-BY = "extractive (networkx LexRank)"
+BY = "extractive (LexRank)"
 
 MOST_SENTENCES = 300
 """So many are compared with each other, those that say most and the newest."""
@@ -107,6 +107,8 @@ MOST_SENTENCES = 300
 _MOST_LIKE = 8
 # How much of a sentence's rank its neighbours have; it is PageRank's usual factor.
 _DAMPING = 0.85
+_MOST_ROUNDS = 1_000
+_TOLERANCE = 1e-3  # of a rank, on average
 
 _LONGEST = 300
 _LONGEST_GOAL = 120
@@ -289,20 +291,26 @@ def _worn(sentences: Sequence[frozenset[str]]) -> list[float]:
     return [sum(counts[term] for term in terms) / max(len(terms), 1) for terms in sentences]
 
 
-def _ranks(said: Sequence[frozenset[str]]) -> list[float]:
-    """Return the LexRank of each sentence, given by its words."""
-    import networkx  # noqa: PLC0415 - 0.1 s to load, for what happens seldom
+def _ranks(sentences: Sequence[frozenset[str]]) -> list[float]:
+    """Return the LexRank of each sentence, given by its words.
 
-    graph = networkx.DiGraph()
-    graph.add_nodes_from(range(len(said)))
-    for at, like in enumerate(_alike(said)):
-        whole = sum(like.values())
-        graph.add_weighted_edges_from((at, other, much / whole) for other, much in like.items())
-    # Where what leaves each node sums up to one this is PageRank, for which networkx wants scipy.
-    ranks = networkx.katz_centrality(
-        graph, _DAMPING, max_iter=1_000, tol=1e-3, normalized=False, weight="weight"
-    )
-    return [round(ranks[at], 6) for at in range(len(said))]
+    What leaves a sentence sums up to one, so PageRank is plain power iteration here.
+    """
+    links: list[list[tuple[int, float]]] = []
+    for likeness in _alike(sentences):
+        total = sum(likeness.values())
+        links.append([(index, share / total) for index, share in likeness.items()])
+    ranks = [0.0] * len(links)
+    for _ in range(_MOST_ROUNDS):
+        previous, ranks = ranks, [0.0] * len(links)
+        for rank, neighbours in zip(previous, links, strict=True):
+            for index, weight in neighbours:
+                ranks[index] += rank * weight
+        ranks = [_DAMPING * rank + 1.0 for rank in ranks]
+        change = sum(abs(new - old) for new, old in zip(ranks, previous, strict=True))
+        if change < _TOLERANCE * len(links):
+            break
+    return [round(rank, 6) for rank in ranks]
 
 
 def _alike(sentences: Sequence[frozenset[str]]) -> Iterator[Mapping[int, float]]:
@@ -318,7 +326,9 @@ def _alike(sentences: Sequence[frozenset[str]]) -> Iterator[Mapping[int, float]]
             neighbour: count / math.sqrt(len(terms) * len(sentences[neighbour]))
             for neighbour, count in shared.items()
         }
-        yield dict(heapq.nsmallest(_MOST_LIKE, likeness.items(), key=lambda one: (-one[1], one[0])))
+        yield dict(
+            heapq.nsmallest(_MOST_LIKE, likeness.items(), key=lambda pair: (-pair[1], pair[0]))
+        )
 
 
 def _by(message: ShownMessage, sentence: str) -> str:
