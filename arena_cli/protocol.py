@@ -1,7 +1,7 @@
 """The protocol between arena and every kind of agent: `AgentInput` in, `AgentOutput` out.
 
-Field names are fixed (docs/adapters.md). All shapes are frozen: what was shown or said is never
-changed, only written anew. What an agent sends beside the known fields is kept in `metadata`.
+Field names are fixed (docs/reference/adapters.md). All shapes are frozen: a message that was shown
+or sent is never changed. Unknown fields that an agent sends are kept in `metadata`.
 """
 
 from __future__ import annotations

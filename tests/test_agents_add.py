@@ -236,9 +236,9 @@ def test_settings_are_dotted_and_yaml(program: Program) -> None:
 
 def test_the_editor_is_told_the_schema_where_there_is_one(program: Program) -> None:
     program.run("agents", "add", "one", *ANSWERS).check(stdout=None)
-    program.file(".schema/agent.json", "{}")
+    program.file("schemas/agent.json", "{}")
     program.run("agents", "add", "two", *ANSWERS).check(stdout=None)
-    first = b"# yaml-language-server: $schema=../.schema/agent.json\n"
+    first = b"# yaml-language-server: $schema=../schemas/agent.json\n"
     assert not files(program)["agents/one.yaml"].startswith(b"#")
     assert files(program)["agents/two.yaml"].startswith(first)
 

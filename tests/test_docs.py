@@ -62,9 +62,10 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 README_ZH = ROOT / "README.zh-CN.md"
 READMES = [README, README_ZH]
-PAGES = [*READMES, *sorted(path for path in DOCS.glob("*.md") if path.stem != "help")]
-HELP = DOCS / "help.md"
-SHELLS = DOCS / "shells.md"
+PAGES = [*READMES, *sorted(path for path in DOCS.glob("*/*.md") if path.stem != "help")]
+INDEXES = [DOCS / "README.md", ROOT / "CONTRIBUTING.md"]
+HELP = DOCS / "reference" / "help.md"
+SHELLS = DOCS / "guides" / "shells.md"
 BEGINS_WITH = {  # the command that made the workspace of a page; of the others, `arena init`
     "README.md": "arena init --template incident",
     "first-team.md": "true",
@@ -119,6 +120,11 @@ _VARIES = [
 ]
 
 needs_sh = pytest.mark.skipif(shutil.which("sh") is None, reason="the commands are for a shell")
+
+
+def _page(name: str) -> Path:
+    (path,) = DOCS.rglob(name)
+    return path
 
 
 @dataclass(frozen=True)
@@ -528,7 +534,7 @@ def test_the_mentions_that_the_rules_show() -> None:
     names = [member(name) for name in ("dev", "chief", "chief-ops")]
     there = team(*worked_team().members, *names, humans=["maya"])
     roster = mentions.Roster(there.members, there.humans)
-    table = rows(DOCS / "turn-rules.md", "text")
+    table = rows(_page("turn-rules.md"), "text")
     assert len(table) > 12
     for text, named, nobody in table:
         (said,) = spans(text)
@@ -538,17 +544,17 @@ def test_the_mentions_that_the_rules_show() -> None:
 
 
 def test_the_relevance_that_the_rules_show() -> None:
-    cells = rows(DOCS / "turn-rules.md", "hits")
+    cells = rows(_page("turn-rules.md"), "hits")
     assert [float(value) for value in cells[0][1:]] == [round(1 - 0.6**n, 4) for n in range(6)]
 
 
 def test_every_end_is_explained() -> None:
-    ends = [spans(cells[0])[0] for cells in rows(DOCS / "turn-rules.md", "end")]
+    ends = [spans(cells[0])[0] for cells in rows(_page("turn-rules.md"), "end")]
     assert sorted(ends) == sorted(get_args(End))
 
 
 def test_the_event_table_has_every_event_with_its_fields() -> None:
-    table = rows(DOCS / "transcript.md", "type")
+    table = rows(_page("transcript.md"), "type")
     told = {spans(cells[0])[0]: set(spans(cells[1])) for cells in table}
     common = {"seq", "ts", "type"}
     assert told == {
@@ -571,7 +577,7 @@ def test_the_event_table_has_every_event_with_its_fields() -> None:
     ids=lambda shape: shape.__name__,
 )
 def test_the_protocol_names_every_field(shape: type[Shape]) -> None:
-    section = text_of(DOCS / "adapters.md").partition(f"`{shape.__name__}`:")[2]
+    section = text_of(_page("adapters.md")).partition(f"`{shape.__name__}`:")[2]
     told = section.partition("\n\n")[0]
     assert set(shape.model_fields) <= set(spans(told))
 
@@ -579,7 +585,7 @@ def test_the_protocol_names_every_field(shape: type[Shape]) -> None:
 @pytest.mark.parametrize("kind", base.known())
 def test_every_key_of_an_adapter_is_explained(kind: str) -> None:
     settings = base.adapter_type(kind).settings_type
-    text = text_of(DOCS / "adapters.md") + text_of(DOCS / "kinds.md")
+    text = text_of(_page("adapters.md")) + text_of(_page("kinds.md"))
     section = next(one for one in text.split("\n## ") if kind in spans(one.splitlines()[0]))
     assert set(settings.model_fields) - {"type"} <= set(spans(section))
 
@@ -601,7 +607,7 @@ def default_of(cell: str) -> Any:
 def test_the_tables_of_keys_have_every_key_and_its_default(
     heading: str, shape: type[BaseModel]
 ) -> None:
-    told = {spans(cells[0])[0]: default_of(cells[1]) for cells in rows(DOCS / "files.md", heading)}
+    told = {spans(cells[0])[0]: default_of(cells[1]) for cells in rows(_page("files.md"), heading)}
     flat: dict[str, Any] = {}
     for name, info in shape.model_fields.items():
         nested = info.default_factory() if info.default_factory else None  # type: ignore[call-arg] # none takes data
@@ -613,7 +619,7 @@ def test_the_tables_of_keys_have_every_key_and_its_default(
 
 
 def test_the_table_of_memory_has_every_rule_and_its_default() -> None:
-    table = rows(DOCS / "memory.md", "rule of memory")
+    table = rows(_page("memory.md"), "rule of memory")
     told = {spans(cells[0])[0]: default_of(cells[1]) for cells in table}
     assert told == models.MemoryRules().model_dump()
 
@@ -630,24 +636,24 @@ def test_the_table_of_memory_has_every_rule_and_its_default() -> None:
     ids=lambda one: one if isinstance(one, str) else one.__name__,
 )
 def test_the_keys_of_the_workspace_are_explained(page: str, shape: type[BaseModel]) -> None:
-    told = set(re.findall("[a-z_]+", text_of(DOCS / page)))
+    told = set(re.findall("[a-z_]+", text_of(_page(page))))
     assert known_fields(shape) <= told
 
 
 def test_the_keys_of_a_note_are_explained() -> None:
-    told = {name for cells in rows(DOCS / "knowledge.md", "key") for name in spans(cells[0])}
+    told = {name for cells in rows(_page("knowledge.md"), "key") for name in spans(cells[0])}
     assert told == set(Note.model_fields) - {"id", "file", "body", "approval"}
 
 
 def test_every_kind_of_note_is_named() -> None:
-    told = set(spans(text_of(DOCS / "knowledge.md")))
+    told = set(spans(text_of(_page("knowledge.md"))))
     assert {*KINDS, *STATUSES} <= told
 
 
 def test_the_slips_that_the_files_page_shows(reader: Reader) -> None:
     reader.prepare()
     path = reader.folder / "agents" / "row.yaml"
-    table = rows(DOCS / "files.md", "written")
+    table = rows(_page("files.md"), "written")
     assert len(table) > 5
     for wrong, _, right in table:
         for line, loads in [(one, False) for one in spans(wrong)] + [
@@ -664,7 +670,7 @@ def test_the_slips_that_the_files_page_shows(reader: Reader) -> None:
 
 def test_scenario_keys_are_all_explained() -> None:
     spelled = " ".join(
-        span for page in ("scenarios.md", "checks.md") for span in spans(text_of(DOCS / page))
+        span for page in ("scenarios.md", "checks.md") for span in spans(text_of(_page(page)))
     )
     told = set(re.findall("[a-z_]+", spelled))
     known = known_fields(
@@ -706,7 +712,7 @@ def test_what_is_not_built_is_not_promised(page: Path) -> None:
     assert not unbuilt & set(spans(_FENCE.sub("", text_of(page))))
 
 
-@pytest.mark.parametrize("page", [*PAGES, HELP], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *INDEXES, HELP], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in _LINK.findall(_FENCE.sub("", text_of(page))):
         if "://" in target:
@@ -724,7 +730,7 @@ def _anchor(heading: str) -> str:
 
 
 def test_the_page_about_the_code_names_files_that_are_there() -> None:
-    page = (DOCS / "code.md").read_text(encoding="utf-8")
+    page = (_page("code.md")).read_text(encoding="utf-8")
     named = re.findall(r"`((?:arena_cli|tests)/[\w/]+\.py)`", page)
     assert len(named) > 20
     assert [path for path in named if not (ROOT / path).is_file()] == []

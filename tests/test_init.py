@@ -121,7 +121,7 @@ def test_no_catch_all_calls_anyone(name: TemplateName) -> None:
             assert "@" not in last.get("say", "")
 
 
-@pytest.mark.parametrize("there", ["arena.yaml", "agents/tester.yaml", ".schema/agent.json"])
+@pytest.mark.parametrize("there", ["arena.yaml", "agents/tester.yaml", "schemas/agent.json"])
 def test_nothing_is_written_where_a_file_is_there(tmp_path: Path, there: str) -> None:
     (tmp_path / there).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / there).write_text("mine", encoding="utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 from arena_cli.util import process_signals
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("arena_cli", "tests", "docs", "benchmarks", "agents", "scenarios", ".schema", ".ci")
+FOLDERS = ("arena_cli", "tests", "docs", "benchmarks", "agents", "scenarios", "schemas", ".ci")
 
 # Another company's program on the index; written so that this file does not name it.
 OTHERS = re.compile(r"arena[-]cli|pip3? install[^\n]*\barena[_.]cli\b", re.IGNORECASE)

@@ -33,7 +33,7 @@ GDPR = "@架构师 @合规 请帮我拆解这个需求：做一个用户管理�
 
 
 def cast(stage: Stage) -> Stage:
-    """The team of the worked example (docs/turn-rules.md)."""
+    """The team of the worked example (docs/concepts/turn-rules.md)."""
     said = "需求拆解如下：1. 用户认证 2. 权限管理 3. 数据加密 @全栈开发 请按此方案实现"
     stage.agent(
         "architect", said, {"say": "再拆一次"}, name="架构师", response=_keys("架构", "拆解")

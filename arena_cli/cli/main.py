@@ -122,7 +122,7 @@ def options(
 
 
 def run() -> None:
-    """Run the command line and exit: 0 done, else as docs/exit-codes.md says."""
+    """Run the command line and exit: 0 done, else as docs/reference/exit-codes.md says."""
     # A short program with many small records that stay: a full look at them, again and again, is
     # a tenth of the time of a long run.
     gc.set_threshold(50_000, 20, 20)

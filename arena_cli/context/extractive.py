@@ -326,9 +326,12 @@ def _alike(sentences: Sequence[frozenset[str]]) -> Iterator[Mapping[int, float]]
             neighbour: count / math.sqrt(len(terms) * len(sentences[neighbour]))
             for neighbour, count in shared.items()
         }
-        yield dict(
-            heapq.nsmallest(_MOST_LIKE, likeness.items(), key=lambda pair: (-pair[1], pair[0]))
-        )
+        yield dict(heapq.nsmallest(_MOST_LIKE, likeness.items(), key=_most_alike_first))
+
+
+def _most_alike_first(neighbour: tuple[int, float]) -> tuple[float, int]:
+    index, likeness = neighbour
+    return -likeness, index
 
 
 def _by(message: ShownMessage, sentence: str) -> str:

@@ -1,4 +1,4 @@
-"""An input as text, for every agent that reads text (docs/adapters.md).
+"""An input as text, for every agent that reads text (docs/reference/adapters.md).
 
 A message is one line that names its author, written by arena, and then its text, each line of it
 after `> `. Whatever a text holds, no line of it can look like arena's own: it cannot end its

@@ -1,4 +1,4 @@
-"""Choose an agent's input within its window (docs/memory.md).
+"""Choose an agent's input within its window (docs/concepts/memory.md).
 
 It is a function of the messages and notes, the member, and the call alone.
 """

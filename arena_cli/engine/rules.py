@@ -1,4 +1,4 @@
-"""The turn rules (docs/turn-rules.md) as functions of the open chain and the team. No I/O.
+"""The turn rules (docs/concepts/turn-rules.md) as functions of the open chain and the team. No I/O.
 
 `next_step` is the whole of it: what the loop does next, whether the chain just opened or was
 killed half-way.

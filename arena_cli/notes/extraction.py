@@ -1,4 +1,4 @@
-"""What a message says that is worth a note, found by its wording (docs/memory.md).
+"""What a message says that is worth a note, found by its wording (docs/concepts/memory.md).
 
 It is a function of the text: a sentence counts that says outright, in English or Chinese, that
 something was decided, is required, is to be done, or is wrong. Looked at is visible text only.

@@ -1,4 +1,4 @@
-"""Every event that a transcript holds, one frozen shape a kind (docs/transcript.md).
+"""Every event that a transcript holds, one frozen shape a kind (docs/reference/transcript.md).
 
 `seq` counts 1, 2, 3, ... without a gap; `ts` is UTC, ISO 8601, ending in `Z`. `chain`, `turn` and
 `reply` count over the session. Readers ignore types and fields that they do not know.

@@ -1,7 +1,8 @@
 """Fold events into a session's state: its counters, and all of the chain that is open.
 
 The engine applies each event after it is written, a reader after it is read: both end with the
-same `Fold`, so resuming after a crash is continuing (docs/transcript.md has the table of steps).
+same `Fold`, so resuming after a crash is continuing
+(docs/reference/transcript.md has the table of steps).
 """
 
 from __future__ import annotations

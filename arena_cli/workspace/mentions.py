@@ -1,4 +1,4 @@
-"""Find the members that a text names with `@` (docs/turn-rules.md, "Mentions").
+"""Find the members that a text names with `@` (docs/concepts/turn-rules.md, "Mentions").
 
 `Roster` knows the names of one team; `parse` reads a text, `resolve` a list of names. All of it is
 a function of its arguments, in time linear in the length of the text, however many names there are.

@@ -147,7 +147,7 @@ Regex = Annotated[str, AfterValidator(_check_regex)]
 
 
 class MemoryRules(FileShape):
-    """Rules for the notes that a team keeps, and for those that agents are shown (docs/memory.md).
+    """Rules for a team's notes, and for those that agents are shown (docs/concepts/memory.md).
 
     `shown` is the highest number of notes; `rules`: messages that hold decisions, requirements,
     tasks or problems make notes, by arena's patterns and by `patterns` (regular expressions by kind
@@ -165,7 +165,7 @@ class MemoryRules(FileShape):
 
 
 class TeamConfig(FileShape):
-    """The rules of a team (docs/turn-rules.md); times are in seconds.
+    """The rules of a team (docs/concepts/turn-rules.md); times are in seconds.
 
     `auto_summary_interval` is the number of messages after which older ones are summarised, however
     much room there is.

@@ -1,4 +1,4 @@
-"""Score how much a message concerns a member that it does not call (docs/turn-rules.md)."""
+"""Score how much a message concerns a member not called by it (docs/concepts/turn-rules.md)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from arena_cli.yamlio import dump, loader, nodes
 
 TemplateName = Literal["software", "incident"]
 
-SCHEMAS_FOLDER = ".schema"
+SCHEMAS_FOLDER = "schemas"
 
 FIRST_MESSAGES: dict[TemplateName, str] = {
     "software": "hello",
