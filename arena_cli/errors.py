@@ -46,9 +46,9 @@ class ArenaError(Exception):
 
     exit_code = EXIT_NOT_HELD
 
-    def __init__(self, what: str, mend: str = "") -> None:
-        super().__init__(f"{what}\n  {mend}" if mend else what)
-        self.what = what
+    def __init__(self, problem: str, mend: str = "") -> None:
+        super().__init__(f"{problem}\n  {mend}" if mend else problem)
+        self.what = problem
         self.mend = mend
 
 
@@ -118,7 +118,7 @@ class AgentError(ArenaError):
     def __init__(
         self,
         agent_id: str,
-        what: str,
+        problem: str,
         *,
         asked: str = "",
         came: str = "",
@@ -126,7 +126,7 @@ class AgentError(ArenaError):
         metadata: Mapping[str, Any] | None = None,
         again: bool = True,
     ) -> None:
-        super().__init__(what, mend)
+        super().__init__(problem, mend)
         self.agent_id = agent_id
         self.asked = asked
         self.came = came
@@ -168,7 +168,7 @@ class AgentOverloaded(AgentError):
     def __init__(
         self,
         agent_id: str,
-        what: str,
+        problem: str,
         *,
         retry_after: float | None = None,
         asked: str = "",
@@ -178,7 +178,7 @@ class AgentOverloaded(AgentError):
         again: bool = True,
     ) -> None:
         super().__init__(
-            agent_id, what, asked=asked, came=came, mend=mend, metadata=metadata, again=again
+            agent_id, problem, asked=asked, came=came, mend=mend, metadata=metadata, again=again
         )
         self.retry_after = retry_after
 

@@ -246,15 +246,15 @@ async def claude(program: str, url: str, folder: Path, calls: int) -> None:
         adapter = made("claude_code", folder, program=program, env=env, keep_alive=keep_alive)
         await adapter.start()
         seconds = []
-        told: list[AgentReport] = []
-        own: AgentSession | None = None
+        agent_reports: list[AgentReport] = []
+        agent_session: AgentSession | None = None
         for number in range(calls):
-            shown = an_input(number).model_copy(update={"own_session": own})
+            shown = an_input(number).model_copy(update={"own_session": agent_session})
             began = time.monotonic()
-            await adapter.invoke(shown, told.append)
+            await adapter.invoke(shown, agent_reports.append)
             seconds.append(time.monotonic() - began)
-            session = next(one for one in reversed(told) if isinstance(one, SessionId))
-            own = AgentSession(id=session, upto_seq=20, state=dict(session.state))
+            session = next(one for one in reversed(agent_reports) if isinstance(one, SessionId))
+            agent_session = AgentSession(id=session, upto_seq=20, state=dict(session.state))
         await adapter.stop()
         how = "kept process" if keep_alive else "one process a reply"
         later = statistics.median(seconds[1:])

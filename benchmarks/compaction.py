@@ -212,8 +212,8 @@ def facts_of(language: Language, chance: random.Random) -> list[Fact]:
     chance.shuffle(things)
     kinds: list[Kind] = ["pinned"] * 10 + ["noted"] * 10 + ["plain"] * 20
     found = []
-    for place, (kind, thing) in enumerate(zip(kinds, things, strict=True)):
-        said, asked, of = words.templates[kind][place % len(words.templates[kind])]
+    for index, (kind, thing) in enumerate(zip(kinds, things, strict=True)):
+        said, asked, of = words.templates[kind][index % len(words.templates[kind])]
         answer = {
             "number": lambda: str(chance.randrange(1_100, 9_900)),
             "name": lambda: chance.choice(NAMES if language == "en" else PEOPLE),
@@ -237,21 +237,21 @@ def talk_of(language: Language, facts: Sequence[Fact], chance: random.Random) ->
         zip(sorted(chance.sample(range(1, TURNS * 15 // 8), len(facts))), facts, strict=True)
     )
     end, gap = (".", " ") if language == "en" else ("。", "")
-    for place in range(TURNS * 2):
+    for index in range(TURNS * 2):
         said = [
             _small_talk(one, language, chance) + end
             for one in chance.sample(list(words.chatter), 4)
         ]
-        if place == 0:
+        if index == 0:
             said.insert(0, words.opening)
-        elif place in places:
-            said.insert(chance.randrange(len(said)), places[place].said)
+        elif index in places:
+            said.insert(chance.randrange(len(said)), places[index].said)
         yield gap.join(said)
 
 
 def _small_talk(said: str, language: Language, chance: random.Random) -> str:
-    who = chance.choice(NAMES if language == "en" else PEOPLE)
-    text = (chance.choice(BEFORE[language]) + said).format(n=chance.randrange(10, 90), who=who)
+    name = chance.choice(NAMES if language == "en" else PEOPLE)
+    text = (chance.choice(BEFORE[language]) + said).format(n=chance.randrange(10, 90), who=name)
     return text[0].upper() + text[1:]
 
 
@@ -316,16 +316,16 @@ def _tells(fact: Fact, text: str) -> bool:
     return (sure or fact.said.rstrip(".。")) in text
 
 
-def _newest(said: Sequence[str], shown: AgentInput) -> list[str]:
+def _newest(said: Sequence[str], agent_input: AgentInput) -> list[str]:
     """The newest texts that fit into the tokens that were spent on messages and memory."""
-    room = sum(estimate(render.frame(message)) + 1 for message in shown.messages[:-1])
-    room += estimate(shown.memory_context or "")
+    room = sum(estimate(render.frame(message)) + 1 for message in agent_input.messages[:-1])
+    room += estimate(agent_input.memory_context or "")
     found = []
     for text in reversed(said):
-        like = ShownMessage(
-            **{**vars(shown.messages[-1]), "content": text}  # framed as those are
+        shown_message = ShownMessage(
+            **{**vars(agent_input.messages[-1]), "content": text}  # framed as those are
         )
-        room -= estimate(render.frame(like)) + 1
+        room -= estimate(render.frame(shown_message)) + 1
         if room < 0:
             break
         found.append(text)

@@ -48,7 +48,7 @@ def a_team() -> Team:
         AgentProfile(agent_id=agent, adapter={"type": "scripted"}, context=context)
         for agent in ("architect", "developer")
     ]
-    return Team("crew", tuple(Member(one, one.agent_id.title()) for one in profiles))
+    return Team("crew", tuple(Member(profile, profile.agent_id.title()) for profile in profiles))
 
 
 def a_memory(length: int) -> Memory:

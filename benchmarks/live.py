@@ -72,27 +72,27 @@ def main() -> None:
     options.add_argument("--agents", type=int, default=5)
     options.add_argument("--seconds", type=float, default=20)
     options.add_argument("--rounds", type=int, default=3)
-    asked = options.parse_args()
+    args = options.parse_args()
     figures: dict[tuple[float, bool], list[float]] = {}
     sent = 0
     with tempfile.TemporaryDirectory() as folder:
-        for seconds in (0.0, asked.seconds):
-            workspace(Path(folder) / str(seconds), asked.agents, seconds)
-        for _ in range(asked.rounds):
-            for seconds in (0.0, asked.seconds):
+        for seconds in (0.0, args.seconds):
+            workspace(Path(folder) / str(seconds), args.agents, seconds)
+        for _ in range(args.rounds):
+            for seconds in (0.0, args.seconds):
                 for terminal in (False, True):
                     cpu, taken = cpu_s(Path(folder) / str(seconds), terminal=terminal)
                     figures.setdefault((seconds, terminal), []).append(cpu)
                     sent = max(sent, taken)
     median = {key: statistics.median(found) for key, found in figures.items()}
-    print(f"{asked.agents} agents, {COLUMNS} columns, medians of {asked.rounds}; seconds of CPU")
-    for seconds in (0.0, asked.seconds):
+    print(f"{args.agents} agents, {COLUMNS} columns, medians of {args.rounds}; seconds of CPU")
+    for seconds in (0.0, args.seconds):
         pipe, terminal = median[seconds, False], median[seconds, True]
         print(f"agents wait {seconds:4g} s: pipe {pipe:.3f}, terminal {terminal:.3f}")
-    drawing = median[asked.seconds, True] - median[0.0, True]
-    waiting = median[asked.seconds, False] - median[0.0, False]
-    print(f"waiting in a pipe:      {waiting / asked.seconds:6.2%} of the time")
-    print(f"waiting in a terminal:  {drawing / asked.seconds:6.2%} of the time, {sent} bytes")
+    drawing = median[args.seconds, True] - median[0.0, True]
+    waiting = median[args.seconds, False] - median[0.0, False]
+    print(f"waiting in a pipe:      {waiting / args.seconds:6.2%} of the time")
+    print(f"waiting in a terminal:  {drawing / args.seconds:6.2%} of the time, {sent} bytes")
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ class Change(NamedTuple):
     @property
     def title(self) -> str:
         """What it begins with, in one line."""
-        file, old, new = (part.strip() for part in self.edits[0][:3])
+        file, old, new = (edit.strip() for edit in self.edits[0][:3])
         return f"{self.kind}: {file}: {old!r} -> {new!r}"
 
 
@@ -133,7 +133,9 @@ _BEGINS = re.compile(r"drift: |(?:arena: )?[\w./-]+\.\w+:\d+: | {4}[\w./-]+\.\w+
 
 def names(change: Change, text: str) -> bool:
     """Whether one of the reasons that a run printed names the change."""
-    return any(all(one.search(reason) for one in change.patterns) for reason in reasons(text))
+    return any(
+        all(pattern.search(reason) for pattern in change.patterns) for reason in reasons(text)
+    )
 
 
 def copied(source: Path, target: Path) -> Path:
@@ -236,7 +238,9 @@ def quiet_runs(source: Path, folder: Path) -> Iterator[Quiet]:
     log = varied / "scenarios" / "fixtures" / "build-log.md"
     text = log.read_text(encoding="utf-8")
     log.write_text(text.replace("8.1 s", "9.4 s").replace("11-24", "12-01"), encoding="utf-8")
-    innocent = [copied(source, folder / f"innocent-{at}") for at in range(len(innocent_edits()))]
+    innocent = [
+        copied(source, folder / f"innocent-{index}") for index in range(len(innocent_edits()))
+    ]
     for workspace, (file, old, new) in zip(innocent, innocent_edits(), strict=True):
         path = workspace / file
         path.write_text(edited(path, old, new), encoding="utf-8", newline="\n")
@@ -322,7 +326,7 @@ def main() -> None:
     sys.exit(0 if good else 1)
 
 
-def report(wanted: Sequence[Change], runs: Sequence[Ran]) -> bool:
+def report(changes: Sequence[Change], runs: Sequence[Ran]) -> bool:
     """Print the table of changes, and what was missed; whether nothing was."""
     caught = [ran.code in (1, 2) for ran in runs]
     named = [
@@ -330,25 +334,25 @@ def report(wanted: Sequence[Change], runs: Sequence[Ran]) -> bool:
         and names(change, runs[at].text)
         and (
             bool(change.anew)
-            or not any(names(change, ran.text) for other, ran in enumerate(runs) if other != at)
+            or not any(names(change, ran.text) for index, ran in enumerate(runs) if index != at)
         )
-        for at, change in enumerate(wanted)
+        for at, change in enumerate(changes)
     ]
     print(f"{'change':36} made caught named")
-    for kind in dict.fromkeys(change.kind for change in wanted):
-        here = [at for at, change in enumerate(wanted) if change.kind == kind]
+    for kind in dict.fromkeys(change.kind for change in changes):
+        here = [at for at, change in enumerate(changes) if change.kind == kind]
         counts = len(here), sum(caught[at] for at in here), sum(named[at] for at in here)
         print("{:36} {:4} {:6} {:5}".format(kind, *counts))
-    print("{:36} {:4} {:6} {:5}".format("all", len(wanted), sum(caught), sum(named)))
+    print("{:36} {:4} {:6} {:5}".format("all", len(changes), sum(caught), sum(named)))
     refused = sum(ran.code == 2 for ran in runs)
     print(f"of those caught, refused before anything ran, as files that do not fit: {refused}")
-    for at, change in enumerate(wanted):
+    for at, change in enumerate(changes):
         if not caught[at]:
             print(f"NOT CAUGHT (exit {runs[at].code}): {change.title}")
         elif not named[at]:
             told = names(change, runs[at].text)
-            why = "ITS NAME IS PRINTED FOR OTHERS TOO" if told else "NOT NAMED"
-            print(f"{why}: {change.title}")
+            reason = "ITS NAME IS PRINTED FOR OTHERS TOO" if told else "NOT NAMED"
+            print(f"{reason}: {change.title}")
     return all(named)
 
 

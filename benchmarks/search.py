@@ -44,9 +44,9 @@ class Vectors(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         made = []
-        for at, text in enumerate(asked["input"]):
+        for index, text in enumerate(asked["input"]):
             chance = random.Random(text)
-            made.append({"index": at, "embedding": [chance.gauss() for _ in range(DIMENSION)]})
+            made.append({"index": index, "embedding": [chance.gauss() for _ in range(DIMENSION)]})
         raw = json.dumps({"data": made}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(raw)))
@@ -137,14 +137,14 @@ def judged(workspace: Path, settings: Embedding | None) -> None:
     questions = yaml.safe_load(QUESTIONS.read_text(encoding="utf-8"))
     folder = Folder(workspace / "sessions" / "judged" / "knowledge", workspace, shared=False)
     folder.path.mkdir(parents=True, exist_ok=True)
-    for name, one in questions["notes"].items():
-        note = Note(id=name, file="", kind=name.partition("-")[0], **one)
+    for name, question in questions["notes"].items():
+        note = Note(id=name, file="", kind=name.partition("-")[0], **question)
         (folder.path / f"{name}.md").write_text(markdown.written(note), encoding="utf-8")
     index = Index(None, [folder], embedding=settings)
     ranks = []
-    for one in questions["questions"]:
-        found = [hit.note.id for hit in index.search(one["ask"])]
-        ranks.append(found.index(one["note"]) + 1 if one["note"] in found else 99)
+    for question in questions["questions"]:
+        found = [hit.note.id for hit in index.search(question["ask"])]
+        ranks.append(found.index(question["note"]) + 1 if question["note"] in found else 99)
     if index.lack:
         raise SystemExit(index.lack)
     index.close()

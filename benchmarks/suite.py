@@ -204,8 +204,8 @@ def rows(
     """What is measured, in the order of the table."""
     files = written(folder / "files", count, cases=False)
     run = [*ARENA, "run"]
-    kept = Command([*run, "--live", "--keep", "all"], files, leaves="sessions")
-    measured(kept._replace(arguments=[*run, "--keep", "all", "s00000"], leaves=""))
+    command = Command([*run, "--live", "--keep", "all"], files, leaves="sessions")
+    measured(command._replace(arguments=[*run, "--keep", "all", "s00000"], leaves=""))
     sample = shutil.move(next(files.glob("sessions/*/transcript.jsonl")), folder / "sample")
     shutil.rmtree(files / "sessions")
     loop = [sys.executable, "-c", LOOP, "bare", f"{count}", f"{sample}"]
@@ -218,7 +218,7 @@ def rows(
         for jobs in JOBS:
             name = f"arena run, {form}, --jobs {jobs}"
             commands[name] = Command([*run, "--live", "--jobs", f"{jobs}"], place)
-    commands["arena run, files, --keep all"] = kept
+    commands["arena run, files, --keep all"] = command
     for form, place in forms.items():
         recorded(place)
         for jobs in JOBS:
@@ -312,12 +312,12 @@ def main() -> None:
     sys.exit(0 if _aims_are_met(figures, count) else 1)
 
 
-def _columns(taken: list[Cost], base: list[Cost]) -> str:
-    if not taken:
+def _columns(costs: list[Cost], base: list[Cost]) -> str:
+    if not costs:
         return "not installed"
-    least = min(cost.cpu for cost in taken)
-    cpu, wall, peak = (statistics.median(column) for column in zip(*taken, strict=True))
-    beside = list(zip(taken, base, strict=True))
+    least = min(cost.cpu for cost in costs)
+    cpu, wall, peak = (statistics.median(column) for column in zip(*costs, strict=True))
+    beside = list(zip(costs, base, strict=True))
     cpu_ratio = statistics.median(one.cpu / other.cpu for one, other in beside)
     wall_ratio = statistics.median(one.wall / other.wall for one, other in beside)
     return f"{least:9.2f} {cpu:7.2f} {cpu_ratio:7.2f} {wall:6.2f} {wall_ratio:6.2f} {peak:6.0f}"

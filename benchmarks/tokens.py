@@ -125,9 +125,9 @@ def _small_model() -> Iterator[Count]:
 
         def count(text: str) -> int:
             body = json.dumps({"content": text, "add_special": False}).encode()
-            asked = urllib.request.Request(f"{model.url}/tokenize", body)
-            asked.add_header("content-type", "application/json")
-            with urllib.request.urlopen(asked) as answer:
+            request = urllib.request.Request(f"{model.url}/tokenize", body)
+            request.add_header("content-type", "application/json")
+            with urllib.request.urlopen(request) as answer:
                 return len(json.load(answer)["tokens"])
 
         yield count

@@ -177,11 +177,11 @@ def _messages(chat: Chat, workspace: Path) -> list[Block]:
     return turns
 
 
-def _block(part: ChatPart, workspace: Path) -> Block:
+def _block(chat_part: ChatPart, workspace: Path) -> Block:
     """A text, picture or document; of a file that no model reads, that it is so."""
-    if isinstance(part, str):
-        return {"type": "text", "text": part}
-    file = http.read(part, workspace)
+    if isinstance(chat_part, str):
+        return {"type": "text", "text": chat_part}
+    file = http.read(chat_part, workspace)
     if file is not None and file.is_image:
         return {"type": "image", "source": _encoded(file)}
     if file is not None and file.media_type == "application/pdf":
@@ -189,7 +189,7 @@ def _block(part: ChatPart, workspace: Path) -> Block:
     if file is not None and file.text and file.text.strip():
         source = {"type": "text", "media_type": "text/plain", "data": file.text}
         return {"type": "document", "title": file.name, "source": source}
-    return {"type": "text", "text": http.not_shown(part, file)}
+    return {"type": "text", "text": http.not_shown(chat_part, file)}
 
 
 def _encoded(file: http.Attached) -> Block:
@@ -255,8 +255,8 @@ class Progress:
         if self.answer is None or not pieces:
             return
         block = self.answer["content"][-1]
-        for name, some in pieces.items():
-            block[name] = (block.get(name) or "") + "".join(some)
+        for name, piece in pieces.items():
+            block[name] = (block.get(name) or "") + "".join(piece)
         try:
             block["input"] = json.loads(block["partial_json"])
             del block["partial_json"]
@@ -290,39 +290,41 @@ class Progress:
 
 
 def build_output(
-    parts: Sequence[Answer], progress: Progress, asked: Asked, settings: AnthropicSettings
+    answers: Sequence[Answer], progress: Progress, asked: Asked, settings: AnthropicSettings
 ) -> AgentOutput:
     """The answer that ended with the last of its parts, by the reason why it stopped.
 
     Raises AgentError where it is not whole, or none.
     """
-    last = parts[-1]
+    last = answers[-1]
     reason = last["stop_reason"]
     if reason == "refusal":
         raise _refusal(last, progress, asked)
     if reason == "max_tokens":
         came = f"{_counted(last, 'output_tokens')} tokens"
-        what = f"its answer was cut off, as it reached max_tokens ({came}, its thinking included)"
+        problem = (
+            f"its answer was cut off, as it reached max_tokens ({came}, its thinking included)"
+        )
         mend = "raise `context.max_output_tokens`, or `max_tokens` of its adapter"
-        raise not_whole(what, mend, parts, progress, asked)
+        raise not_whole(problem, mend, answers, progress, asked)
     if reason == "model_context_window_exceeded":
-        what = "its answer was cut off where the model's context window ends"
+        problem = "its answer was cut off where the model's context window ends"
         mend = "lower `context.window_tokens` in its profile"
-        raise not_whole(what, mend, parts, progress, asked)
+        raise not_whole(problem, mend, answers, progress, asked)
     if reason not in ("end_turn", "stop_sequence", "tool_use"):
-        what = f"it stopped for a reason that arena does not know: {reason}"
-        raise not_whole(what, "see whether there is a newer arena", parts, progress, asked)
-    blocks = [block for part in parts for block in part["content"]]
+        problem = f"it stopped for a reason that arena does not know: {reason}"
+        raise not_whole(problem, "see whether there is a newer arena", answers, progress, asked)
+    blocks = [block for part in answers for block in part["content"]]
     called = {str(block.get("name")) for block in blocks if block["type"] == "tool_use"}
     if called - {PASS}:
-        what = f"it called a tool that it was not given: {', '.join(sorted(called))}"
-        raise not_whole(what, "ask it again, or another model", parts, progress, asked)
+        problem = f"it called a tool that it was not given: {', '.join(sorted(called))}"
+        raise not_whole(problem, "ask it again, or another model", answers, progress, asked)
     content = "".join(block.get("text") or "" for block in blocks if block["type"] == "text")
     return AgentOutput(
         content=content.strip(),
         should_respond=not called or bool(content.strip()),
-        usage=usage_of(parts, settings),
-        metadata=metadata(parts, progress),
+        usage=usage_of(answers, settings),
+        metadata=metadata(answers, progress),
     )
 
 
@@ -333,23 +335,23 @@ def is_all_text(request: Answer) -> bool:
 
 
 def not_whole(
-    what: str, mend: str, parts: Sequence[Answer], progress: Progress, asked: Asked
+    problem: str, mend: str, answers: Sequence[Answer], progress: Progress, asked: Asked
 ) -> AgentError:
     """An answer that ended, and is none; asked again, the same would come."""
-    kept = metadata(parts, progress)
+    kept = metadata(answers, progress)
     return AgentProtocolError(
-        asked.agent_id, what, asked=asked.url, mend=mend, metadata=kept, again=False
+        asked.agent_id, problem, asked=asked.url, mend=mend, metadata=kept, again=False
     )
 
 
-def metadata(parts: Sequence[Answer], progress: Progress) -> dict[str, Any]:
+def metadata(answers: Sequence[Answer], progress: Progress) -> dict[str, Any]:
     """What is kept beside an answer: its thinking, and what the API sent.
 
     The signatures of its thinking are not: they only serve to send it back at once.
     """
-    blocks = [block for part in parts for block in part["content"]]
+    blocks = [block for part in answers for block in part["content"]]
     thoughts = [block["thinking"] for block in blocks if block.get("thinking")]
-    raw = [{**part, "content": [_unsigned(block) for block in part["content"]]} for part in parts]
+    raw = [{**part, "content": [_unsigned(block) for block in part["content"]]} for part in answers]
     kept: dict[str, Any] = {}
     if raw:
         kept["raw"] = raw[0] if len(raw) == 1 else raw
@@ -367,24 +369,24 @@ def _unsigned(block: Answer) -> Answer:
 def _refusal(last: Answer, progress: Progress, asked: Asked) -> AgentError:
     """The model's own refusal, with what it says of it."""
     details = last.get("stop_details") or {}
-    why = [details.get("category"), details.get("explanation")]
+    reason = [details.get("category"), details.get("explanation")]
     return AgentRefused(
         asked.agent_id,
         "it refuses to answer this",
         asked=asked.url,
-        came=": ".join(text for text in why if text),
+        came=": ".join(text for text in reason if text),
         mend="say it otherwise, or ask another model",
         metadata=metadata([last], progress),
     )
 
 
-def usage_of(parts: Sequence[Answer], settings: AnthropicSettings) -> Usage | None:
+def usage_of(answers: Sequence[Answer], settings: AnthropicSettings) -> Usage | None:
     """Tokens and money of all parts; None where the server counts nothing."""
     usage = Usage(
-        input_tokens=sum(_counted(part, "input_tokens") for part in parts),
-        output_tokens=sum(_counted(part, "output_tokens") for part in parts),
-        cache_read_tokens=sum(_counted(part, "cache_read_input_tokens") for part in parts),
-        cache_write_tokens=sum(_counted(part, "cache_creation_input_tokens") for part in parts),
+        input_tokens=sum(_counted(part, "input_tokens") for part in answers),
+        output_tokens=sum(_counted(part, "output_tokens") for part in answers),
+        cache_read_tokens=sum(_counted(part, "cache_read_input_tokens") for part in answers),
+        cache_write_tokens=sum(_counted(part, "cache_creation_input_tokens") for part in answers),
     )
     if usage == Usage():
         return None
@@ -392,8 +394,8 @@ def usage_of(parts: Sequence[Answer], settings: AnthropicSettings) -> Usage | No
     return usage.model_copy(update={"cost_usd": cost})
 
 
-def _counted(part: Answer, name: str) -> int:
-    count = (part.get("usage") or {}).get(name)
+def _counted(answer: Answer, name: str) -> int:
+    count = (answer.get("usage") or {}).get(name)
     return count if isinstance(count, int) else 0
 
 
@@ -453,31 +455,31 @@ class AnthropicAdapter:
         )
         emit(CallNote({"model": self._settings.model}))
         progress = Progress(emit)
-        parts: list[Answer] = []
+        answers: list[Answer] = []
         try:
-            return await self._whole(request, parts, progress)
+            return await self._whole(request, answers, progress)
         except (AgentError, asyncio.CancelledError):
-            came = [part for part in (*parts, progress.answer) if part is not None]
+            came = [part for part in (*answers, progress.answer) if part is not None]
             if usage := usage_of(came, self._settings):
                 emit(usage)
             raise
 
     async def _whole(
-        self, request: dict[str, Any], parts: list[Answer], progress: Progress
+        self, request: dict[str, Any], answers: list[Answer], progress: Progress
     ) -> AgentOutput:
         """The answer; its parts, each of one request, are added to `parts`."""
-        while len(parts) <= MOST_PAUSES:
-            parts.append(await self._part(request, progress))
+        while len(answers) <= MOST_PAUSES:
+            answers.append(await self._part(request, progress))
             progress.answer = None
-            if parts[-1]["stop_reason"] != "pause_turn":
-                output = build_output(parts, progress, self._asked, self._settings)
-                if len(parts) == 1 and is_all_text(request):
+            if answers[-1]["stop_reason"] != "pause_turn":
+                output = build_output(answers, progress, self._asked, self._settings)
+                if len(answers) == 1 and is_all_text(request):
                     output.metadata["input_counted"] = True
                 return output
-            said = {"role": "assistant", "content": parts[-1]["content"]}
+            said = {"role": "assistant", "content": answers[-1]["content"]}
             request["messages"] = [*request["messages"], said]
-        what = f"it paused {len(parts)} times and never ended"
-        raise not_whole(what, "try again", parts, progress, self._asked)
+        problem = f"it paused {len(answers)} times and never ended"
+        raise not_whole(problem, "try again", answers, progress, self._asked)
 
     async def health(self) -> Health:
         """Whether the package and a key are there; nothing is called."""
@@ -548,8 +550,8 @@ class AnthropicAdapter:
             raise self._noted(http.connection_failure(self._asked, error), progress) from error
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             # An event that is no JSON, or of another shape than it should be.
-            what = f"a piece of its answer cannot be read: {type(error).__name__}: {error}"
-            raise self._broken(what, progress) from error
+            problem = f"a piece of its answer cannot be read: {type(error).__name__}: {error}"
+            raise self._broken(problem, progress) from error
         if progress.answer is None:
             raise self._broken("its provider answered nothing", progress)
         if progress.answer.get("stop_reason") is None:
@@ -580,9 +582,9 @@ class AnthropicAdapter:
         failure = http.status_failure(self._asked, error.status_code, headers, body)
         return self._noted(failure, progress)
 
-    def _broken(self, what: str, progress: Progress) -> AgentError:
+    def _broken(self, problem: str, progress: Progress) -> AgentError:
         asked = self._asked
-        failure = AgentProtocolError(asked.agent_id, what, asked=asked.url, mend="try again")
+        failure = AgentProtocolError(asked.agent_id, problem, asked=asked.url, mend="try again")
         return self._noted(failure, progress)
 
     def _noted(self, failure: AgentError, progress: Progress) -> AgentError:

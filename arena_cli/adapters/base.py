@@ -188,8 +188,8 @@ def _found(kind: str) -> type[Adapter] | None:
     try:
         return cast("type[Adapter]", entry_point.load())
     except (ImportError, AttributeError) as error:
-        what = f"the kind of adapter `{kind}` cannot be imported: {error}"
-        raise UsageError(what, f"it comes from {entry_point.value}; install it anew") from error
+        problem = f"the kind of adapter `{kind}` cannot be imported: {error}"
+        raise UsageError(problem, f"it comes from {entry_point.value}; install it anew") from error
 
 
 def _entry_points() -> dict[str, Any]:

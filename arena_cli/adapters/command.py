@@ -226,8 +226,8 @@ class CliAdapter:
             metadata={**notes, **({"partial": partial} if partial else {})},
         )
 
-    def _unavailable(self, what: str, mend: str) -> AgentUnavailable:
-        return AgentUnavailable(self._setup.agent_id, what, asked=self._asked, mend=mend)
+    def _unavailable(self, problem: str, mend: str) -> AgentUnavailable:
+        return AgentUnavailable(self._setup.agent_id, problem, asked=self._asked, mend=mend)
 
 
 def _answer(read: ProgramOutput, end: ProgramEnd) -> AgentOutput:

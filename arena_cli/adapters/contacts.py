@@ -56,14 +56,14 @@ def of(
     dotenv = dotenv or {}
     by_key: dict[str, Contact] = {}
     for profile in profiles:
-        named = list_variables(profile.adapter)
-        for endpoint in _endpoints(profile, named, dotenv):
-            _add(by_key, endpoint, {*named, *endpoint.variables}, profile.agent_id)
+        variables = list_variables(profile.adapter)
+        for endpoint in _endpoints(profile, variables, dotenv):
+            _add(by_key, endpoint, {*variables, *endpoint.variables}, profile.agent_id)
     if embedding is not None and embedding.base_url:
         from arena_cli.adapters import http  # noqa: PLC0415 - most workspaces have none
 
-        named = list_variables({"api_key": embedding.api_key})
-        _add(by_key, http.endpoint(embedding.base_url), named, EMBEDDING)
+        variables = list_variables({"api_key": embedding.api_key})
+        _add(by_key, http.endpoint(embedding.base_url), variables, EMBEDDING)
     for target in functions:
         _add(by_key, Endpoint("function", target), {EVERYTHING}, "checks")
     if dotenv and any(contact.endpoint.type in ("program", "kind") for contact in by_key.values()):

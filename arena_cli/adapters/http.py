@@ -116,17 +116,17 @@ def status_failure(
     came = " ".join(part for part in (str(status), elsewhere, said) if part)
     metadata: dict[str, Any] = {"http_status": status, "raw": _json(body)}
     if status == 402 or (status in (400, 403, 429) and _NO_CREDIT.search(body)):
-        what = "its provider says that there is no credit left"
+        problem = "its provider says that there is no credit left"
         mend = "top up the account that its key belongs to"
-        return failure(AgentRefused, asked, what, came, mend, metadata)
+        return failure(AgentRefused, asked, problem, came, mend, metadata)
     wait = retry_after_s(headers, now=now)
     is_page = bool(_WEB_PAGE.match(body))
     if status in (429, 503, 529) and (wait is not None or not is_page):
         return _overloaded(asked, status, wait, came, metadata)
     if not is_page and is_too_long(status, said):
         return _overflow(asked, came, metadata)
-    kind, what, mend = _meaning(asked, status, is_page=is_page)
-    return failure(kind, asked, what, came, mend, metadata)
+    kind, problem, mend = _meaning(asked, status, is_page=is_page)
+    return failure(kind, asked, problem, came, mend, metadata)
 
 
 def is_too_long(status: int, said: str) -> bool:
@@ -153,14 +153,14 @@ def _meaning(asked: Asked, status: int, *, is_page: bool) -> tuple[type[AgentErr
         how = "does not accept the key" if status == 401 else "forbids it"
         found = (AgentRefused, f"its provider {how}", f"see {asked.key}")
     elif status == 404:
-        what = f"there is no model {asked.model}, or nothing at this address"
-        found = (AgentRefused, what, "see `model` and `base_url` in its profile")
+        problem = f"there is no model {asked.model}, or nothing at this address"
+        found = (AgentRefused, problem, "see `model` and `base_url` in its profile")
     elif status >= 500 or status in (408, 409):
-        who = "its provider, or a proxy in between, " if is_page else "its provider "
-        found = (AgentUnavailable, f"{who}failed (HTTP {status})", "try again later")
+        name = "its provider, or a proxy in between, " if is_page else "its provider "
+        found = (AgentUnavailable, f"{name}failed (HTTP {status})", "try again later")
     elif status >= 400:
-        what = f"its provider refused the request (HTTP {status})"
-        found = (AgentRefused, what, "see `model` and the other keys of its adapter")
+        problem = f"its provider refused the request (HTTP {status})"
+        found = (AgentRefused, problem, "see `model` and the other keys of its adapter")
     return found
 
 
@@ -180,12 +180,12 @@ def _overflow(asked: Asked, came: str, metadata: dict[str, Any]) -> AgentRefused
 def _overloaded(
     asked: Asked, status: int, wait: float | None, came: str, metadata: dict[str, Any]
 ) -> AgentOverloaded:
-    what = "asked too often (HTTP 429)" if status == 429 else f"it is overloaded (HTTP {status})"
+    problem = "asked too often (HTTP 429)" if status == 429 else f"it is overloaded (HTTP {status})"
     if wait is not None:
-        what += f": its provider asks to wait {wait:.10g} s"
+        problem += f": its provider asks to wait {wait:.10g} s"
     return AgentOverloaded(
         asked.agent_id,
-        what,
+        problem,
         retry_after=wait,
         asked=asked.url,
         came=came,
@@ -229,24 +229,27 @@ def connection_failure(asked: Asked, error: BaseException) -> AgentError:
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes) or (
         "CERTIFICATE_VERIFY_FAILED" in came
     ):
-        what = f"the certificate of {host} is not trusted"
+        problem = f"the certificate of {host} is not trusted"
         mend = "if it is your own, name its authority's file in SSL_CERT_FILE"
     elif "ProxyError" in names:
-        what = "the proxy does not let it through"
+        problem = "the proxy does not let it through"
         mend = "see HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment"
     elif any(isinstance(cause, socket.gaierror) for cause in causes) or _is_unknown_host(came):
-        what = f"there is no host {host}, or no network"
+        problem = f"there is no host {host}, or no network"
         mend = "see `base_url` in its profile, and whether there is a network"
     elif names & {"ConnectTimeout", "PoolTimeout", "ReadTimeout", "WriteTimeout", "TimeoutError"}:
-        kind, what, came = AgentTimeout, f"no answer came from {host} in time", ""
+        kind, problem, came = AgentTimeout, f"no answer came from {host} in time", ""
         mend = "try again later; see whether there is a network, or a proxy to be named"
     elif names & {"ConnectError", "ConnectionRefusedError"}:
-        what = f"nothing answers at {host}"
+        problem = f"nothing answers at {host}"
         mend = "start the server, or see `base_url` in its profile"
     else:
-        kind, what = AgentProtocolError, f"the connection to {host} was cut before the answer ended"
+        kind, problem = (
+            AgentProtocolError,
+            f"the connection to {host} was cut before the answer ended",
+        )
         mend = "try again"
-    return failure(kind, asked, what, came, mend, {})
+    return failure(kind, asked, problem, came, mend, {})
 
 
 def _is_unknown_host(said: str) -> bool:
@@ -303,12 +306,12 @@ def _json(body: str) -> Any:
 def failure(
     kind: type[AgentError],
     asked: Asked,
-    what: str,
+    problem: str,
     came: str,
     mend: str,
     metadata: dict[str, Any],
 ) -> AgentError:
-    return kind(asked.agent_id, what, asked=asked.url, came=came, mend=mend, metadata=metadata)
+    return kind(asked.agent_id, problem, asked=asked.url, came=came, mend=mend, metadata=metadata)
 
 
 class Reader:
@@ -404,33 +407,33 @@ class Attached(NamedTuple):
         return self.data.decode("utf-8") if self.media_type == "text/plain" else None
 
 
-def read(part: Attachment, workspace: Path) -> Attached | None:
+def read(attachment: Attachment, workspace: Path) -> Attached | None:
     """The file of an attachment in a transcript; None where it is gone, or too large to be sent.
 
     A path that leads out of the workspace, which arena never writes, is not followed.
     """
-    if part.path is None:
+    if attachment.path is None:
         return None
     try:
-        path = (workspace / part.path).resolve()
+        path = (workspace / attachment.path).resolve()
         if not path.is_relative_to(workspace.resolve()) or path.stat().st_size > MOST_BYTES:
             return None
         data = files.read_regular(path)
     except OSError:
         return None
-    found = Attached(part.name, _media_type(data), data)
-    is_long = found.media_type == "text/plain" and len(data) > MOST_TEXT_BYTES
-    return None if is_long else found
+    attached = Attached(attachment.name, _media_type(data), data)
+    is_long = attached.media_type == "text/plain" and len(data) > MOST_TEXT_BYTES
+    return None if is_long else attached
 
 
-def not_shown(part: Attachment, found: Attached | None) -> str:
+def not_shown(attachment: Attachment, attached: Attached | None) -> str:
     """What an agent is told instead of a file that it cannot be sent."""
-    why = "it is neither text in UTF-8 nor of a kind that you can be shown"
-    if found is None:
-        why = "it is gone, or too large"
-    elif found.text is not None:
-        why = "it is empty"
-    return f"The file {json.dumps(part.name, ensure_ascii=False)} cannot be shown: {why}."
+    reason = "it is neither text in UTF-8 nor of a kind that you can be shown"
+    if attached is None:
+        reason = "it is gone, or too large"
+    elif attached.text is not None:
+        reason = "it is empty"
+    return f"The file {json.dumps(attachment.name, ensure_ascii=False)} cannot be shown: {reason}."
 
 
 def _media_type(data: bytes) -> str:

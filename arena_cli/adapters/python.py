@@ -117,18 +117,18 @@ class PythonAdapter:
     async def _failed(self, error: dict[str, Any]) -> AgentUnavailable | AgentProtocolError:
         """What the user's code raised; without the function, the next call starts afresh."""
         error, _ = text.clean_value(error)
-        what = f"{error['what']} ({error['where']})" if error["where"] else error["what"]
+        problem = f"{error['what']} ({error['where']})" if error["where"] else error["what"]
         notes = self._worker.notes()
         if error["trace"]:
             notes["traceback"] = error["trace"]
         if error["found"]:
             return AgentProtocolError(
-                self._setup.agent_id, what, asked=self._target, metadata=notes
+                self._setup.agent_id, problem, asked=self._target, metadata=notes
             )
         await self._worker.end()
         return AgentUnavailable(
             self._setup.agent_id,
-            f"its function cannot be loaded: {what}",
+            f"its function cannot be loaded: {problem}",
             asked=self._target,
             mend="mend the file, or `target` in its profile",
             metadata=notes,

@@ -399,8 +399,8 @@ class Runtime:
         try:
             said = self._redacted_output(answer.output)
         except PatternTimeout as error:
-            what = f"its answer cannot be redacted, so it is not written: {error.what}"
-            raise AgentProtocolError(member.id, what, mend=error.mend, again=False) from error
+            problem = f"its answer cannot be redacted, so it is not written: {error.what}"
+            raise AgentProtocolError(member.id, problem, mend=error.mend, again=False) from error
         if answer.error:
             heard.usage = said.usage
             failure = AgentProtocolError(member.id, answer.error, metadata=said.metadata)
@@ -492,9 +492,9 @@ class Runtime:
         if isinstance(error, UsageError):  # a pattern of its profile that takes too long
             failure = AgentProtocolError(member.id, error.what, mend=error.mend, again=False)
             return self._redacted(failure)
-        what = f"its adapter failed: {type(error).__name__}: {error}"
+        problem = f"its adapter failed: {type(error).__name__}: {error}"
         mend = "this is a fault of the adapter"
-        return self._redacted(AgentProtocolError(member.id, what, mend=mend))
+        return self._redacted(AgentProtocolError(member.id, problem, mend=mend))
 
     def _redacted(self, error: AgentError) -> AgentError:
         for name in ("what", "asked", "came", "mend", "metadata"):

@@ -255,14 +255,14 @@ class ScriptedAdapter:
         )
 
     def _fail(self, failure: Failure) -> NoReturn:
-        what = "as scripted"
+        problem = "as scripted"
         if failure == "timeout":
-            raise AgentTimeout(self._agent_id, f"no answer in time, {what}")
+            raise AgentTimeout(self._agent_id, f"no answer in time, {problem}")
         if failure == "overloaded":
-            raise AgentOverloaded(self._agent_id, f"overloaded, {what}")
+            raise AgentOverloaded(self._agent_id, f"overloaded, {problem}")
         if failure == "refused":
-            raise AgentRefused(self._agent_id, f"refused to answer, {what}")
-        raise AgentProtocolError(self._agent_id, f"an error, {what}")
+            raise AgentRefused(self._agent_id, f"refused to answer, {problem}")
+        raise AgentProtocolError(self._agent_id, f"an error, {problem}")
 
 
 def _filled(say: str, input: AgentInput, text: str) -> str:

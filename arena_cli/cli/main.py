@@ -127,24 +127,24 @@ def run() -> None:
     # a tenth of the time of a long run.
     gc.set_threshold(50_000, 20, 20)
     streams.prepare()
-    asked = Options()
+    options = Options()
     try:
         common.install()
         try:
             # Also as `python -m arena_cli` it is called arena: completion goes by this name.
-            app(prog_name="arena", obj=asked)
+            app(prog_name="arena", obj=options)
         except Exception as error:  # noqa: BLE001 - a fault of arena is told in one line too
-            if asked.debug:
+            if options.debug:
                 trace = "".join(traceback.format_exception(error))
-                common.warn(common.redactor_of(asked).text_or_nothing(trace).rstrip("\n"))
-            sys.exit(_told(error, asked))
+                common.warn(common.redactor_of(options).text_or_nothing(trace).rstrip("\n"))
+            sys.exit(_told(error, options))
     except Interrupted as interrupted:
         process_signals.exit_at_once()
         common.warn(f"arena: {interrupted}")
         sys.exit(interrupted.exit_code)
 
 
-def _told(error: Exception, asked: Options) -> int:
+def _told(error: Exception, options: Options) -> int:
     """Tell an error on stderr; the exit code that it makes."""
     if isinstance(error, ArenaError):
         common.warn(f"arena: {error}")
@@ -155,8 +155,8 @@ def _told(error: Exception, asked: Options) -> int:
         place = f"{error.filename}: " if error.filename else ""
         common.warn(f"arena: {refused or f'{place}{error.strerror or error}'}")
         return errors.EXIT_REFUSED
-    what = common.redactor_of(asked).text_or_nothing(f"{type(error).__name__}: {error}")
-    common.warn(f"arena: a fault of arena itself: {what}")
+    problem = common.redactor_of(options).text_or_nothing(f"{type(error).__name__}: {error}")
+    common.warn(f"arena: a fault of arena itself: {problem}")
     common.warn("  Run it again with --debug before the command to see where.")
     return errors.EXIT_FAILED
 

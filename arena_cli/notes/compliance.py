@@ -112,13 +112,13 @@ class Ignored(NamedTuple):
 
 
 def ignored(
-    reply: str, new: str, shown: Sequence[Note], agent: str, *, language: str = "en"
+    reply: str, new: str, notes: Sequence[Note], agent: str, *, language: str = "en"
 ) -> list[Ignored]:
     """The notes that a reply did not heed, in the order in which they were shown.
 
     `new` is the text of the messages that it answers, `shown` the notes that its agent was shown.
     """
-    living = [note for note in shown if note.is_living]
+    living = [note for note in notes if note.is_living]
     said = _SAID.get(language, _SAID["en"])
     found: list[Ignored] = []
     if not living:
@@ -141,13 +141,13 @@ class _Text:
 
     def __init__(self, text: str) -> None:
         self.sentences = list(split(text))
-        self.words = [of(one.shown) for one in self.sentences]
+        self.words = [of(sentence.shown) for sentence in self.sentences]
         self.all_words = frozenset[str]().union(*self.words)
-        self.folded = visible_text.fold_text(" ".join(one.text for one in self.sentences))
+        self.folded = visible_text.fold_text(" ".join(sentence.text for sentence in self.sentences))
 
     def with_any(self, wanted: frozenset[str]) -> list[int]:
         """The places of the sentences that hold one of these words."""
-        return [place for place, words in enumerate(self.words) if words & wanted]
+        return [index for index, words in enumerate(self.words) if words & wanted]
 
 
 def _goes_ahead_over(note: Note, reply: _Text) -> Sentence | None:
@@ -179,10 +179,15 @@ def says_solved(notes: Sequence[Note], text: str) -> Iterator[tuple[Note, str]]:
 
 def _solved(note: Note, text: _Text) -> str | None:
     wanted = of(note.title)
-    for one, held in zip(text.sentences, text.words, strict=True):
-        bears = shared(wanted, held) >= BEARS or _names(note, visible_text.fold_text(one.text))
-        if bears and not one.asks and _finds(_SOLVED, one) and not _finds(_NOT_SOLVED, one):
-            return one.text.strip()
+    for sentence, held in zip(text.sentences, text.words, strict=True):
+        bears = shared(wanted, held) >= BEARS or _names(note, visible_text.fold_text(sentence.text))
+        if (
+            bears
+            and not sentence.asks
+            and _finds(_SOLVED, sentence)
+            and not _finds(_NOT_SOLVED, sentence)
+        ):
+            return sentence.text.strip()
     return None
 
 
@@ -214,8 +219,8 @@ def _is_for(note: Note, agent: str) -> bool:
     return not note.owner or visible_text.fold_text(note.owner) == visible_text.fold_text(agent)
 
 
-def _finds(pattern: str, one: Sentence) -> bool:
-    return _compiled(pattern).search(one.shown.replace("’", "'")) is not None
+def _finds(pattern: str, sentence: Sentence) -> bool:
+    return _compiled(pattern).search(sentence.shown.replace("’", "'")) is not None
 
 
 @cache

@@ -73,9 +73,9 @@ class Embedder:
         """The vectors of texts that questions are asked of; raises EmbeddingFailed."""
         return self._bounded(some, within_s, is_question=False)
 
-    def fail(self, what: str, mend: str = "") -> EmbeddingFailed:
+    def fail(self, problem: str, mend: str = "") -> EmbeddingFailed:
         """The failure after which it is asked no more."""
-        self.failed = EmbeddingFailed(self._redactor.text(what), mend)
+        self.failed = EmbeddingFailed(self._redactor.text(problem), mend)
         return self.failed
 
     def _bounded(
@@ -99,8 +99,8 @@ class Embedder:
         if came:
             return came[0]
         if not wrong:
-            what = f"{self.name}: no vectors came within {within_s:.3g} s"
-            raise self.fail(what, "raise memory.embedding.timeout_s, or see what keeps it busy")
+            problem = f"{self.name}: no vectors came within {within_s:.3g} s"
+            raise self.fail(problem, "raise memory.embedding.timeout_s, or see what keeps it busy")
         error = wrong[0]
         if isinstance(error, EmbeddingFailed):
             raise self.fail(error.what, error.mend) from error
@@ -119,15 +119,15 @@ def of(settings: Embedding, variables: Mapping[str, str], *, connects: bool = Tr
     try:
         filled, _ = agents.fill_settings({"api_key": settings.api_key}, variables, agent_id="")
     except AgentUnavailable as error:
-        what = error.what.replace("adapter.", "memory.embedding.", 1)
-        return _broken(what, error.mend)
+        problem = error.what.replace("adapter.", "memory.embedding.", 1)
+        return _broken(problem, error.mend)
     secrets = agents.collect_secrets(settings.model_dump(), variables)
     return _made(settings, filled["api_key"], frozenset(secrets))
 
 
-def _broken(what: str, mend: str) -> Embedder:
+def _broken(problem: str, mend: str) -> Embedder:
     embedder = Embedder("", lambda *_: [], batch=1, timeout_s=1)
-    embedder.fail(what, mend)
+    embedder.fail(problem, mend)
     return embedder
 
 
@@ -235,8 +235,10 @@ def _vectors(body: bytes, count: int, shown: str) -> list[Sequence[float]]:
     lengths = {len(vector) for vector in vectors}
     whole = all(math.isfinite(number) for vector in vectors for number in vector)
     if len(vectors) != count or len(lengths) != 1 or 0 in lengths or not whole:
-        what = f"{shown}: {count} texts were sent, and {len(vectors)} vectors came"
-        raise EmbeddingFailed(what if len(vectors) != count else f"{shown}: its vectors are broken")
+        problem = f"{shown}: {count} texts were sent, and {len(vectors)} vectors came"
+        raise EmbeddingFailed(
+            problem if len(vectors) != count else f"{shown}: its vectors are broken"
+        )
     return list(vectors)
 
 

@@ -102,7 +102,7 @@ def title_of(said: str) -> str:
 
 
 def _found(
-    text: str, own: set[Kind], theirs: Sequence[tuple[Kind, UserPattern]]
+    text: str, kinds: set[Kind], theirs: Sequence[tuple[Kind, UserPattern]]
 ) -> Iterator[_Found]:
     heading: Kind | None = None
     items = 0
@@ -114,7 +114,7 @@ def _found(
                 continue
         elif heading and not one.item:
             heading = heading if one.goes_on else None
-        kind, said = _kind_of(one, own, theirs)
+        kind, said = _kind_of(one, kinds, theirs)
         if kind and said:
             yield _Found(kind, said, one)
         elif kind:
@@ -122,35 +122,35 @@ def _found(
 
 
 def _kind_of(
-    one: Sentence, own: set[Kind], theirs: Sequence[tuple[Kind, UserPattern]]
+    sentence: Sentence, kinds: set[Kind], theirs: Sequence[tuple[Kind, UserPattern]]
 ) -> tuple[Kind | None, str]:
     """What a sentence holds, and the words that say it; none where it heads a list."""
     for kind, pattern in theirs:
         with contextlib.suppress(PatternTimeout):
-            if pattern.failed is None and pattern.search(one.shown):
-                return kind, one.text
-    if one.asks:
+            if pattern.failed is None and pattern.search(sentence.shown):
+                return kind, sentence.text
+    if sentence.asks:
         return None, ""
-    if one.box is not None:
-        return ("task", one.text) if one.box is False and "task" in own else (None, "")
-    shown = f"{one.shown.rstrip(_AROUND)}:" if one.heading else one.shown
+    if sentence.box is not None:
+        return ("task", sentence.text) if sentence.box is False and "task" in kinds else (None, "")
+    shown = f"{sentence.shown.rstrip(_AROUND)}:" if sentence.heading else sentence.shown
     for kind, marker in phrases.markers(shown):
-        marked = marker.match(shown) if kind in own else None
+        marked = marker.match(shown) if kind in kinds else None
         if marked and not marked["said"]:
             return kind, ""
         if marked:
             says_nothing = phrases.empty().match(marked["said"])
-            return (None, "") if says_nothing else (kind, one.text[marked.start("said") :])
-    return _said(one, own)
+            return (None, "") if says_nothing else (kind, sentence.text[marked.start("said") :])
+    return _said(sentence, kinds)
 
 
-def _said(one: Sentence, own: set[Kind]) -> tuple[Kind | None, str]:
-    for kind, says, unless in phrases.sayings(one.shown):
-        found = says.search(one.shown) if kind in own else None
-        if not found or unless.search(one.shown):
+def _said(sentence: Sentence, kinds: set[Kind]) -> tuple[Kind | None, str]:
+    for kind, says, unless in phrases.sayings(sentence.shown):
+        found = says.search(sentence.shown) if kind in kinds else None
+        if not found or unless.search(sentence.shown):
             continue
-        if not phrases.supposed().search(one.shown, 0, found.end()):
-            return kind, one.text
+        if not phrases.supposed().search(sentence.shown, 0, found.end()):
+            return kind, sentence.text
     return None, ""
 
 
@@ -348,8 +348,8 @@ def _draft(fields: Mapping[str, Any], by: str, source: str | None) -> tuple[Draf
     kind = str(fields.get("kind") or "").strip().casefold().replace(" ", "_").replace("-", "_")
     if kind not in KINDS:
         said = escape_line(cut_text(kind, 40))
-        what = f"has the unknown kind `{said}`" if kind else "has no kind"
-        raise _Wrong(f"the note {shown!r} {what}: {errors.suggest_nearest(kind, KINDS)}")
+        problem = f"has the unknown kind `{said}`" if kind else "has no kind"
+        raise _Wrong(f"the note {shown!r} {problem}: {errors.suggest_nearest(kind, KINDS)}")
     if len(title) > model.LONGEST_TITLE:
         title = cut_text(title, model.LONGEST_TITLE)
         told.append(f"the title of the note {shown!r} was cut at {model.LONGEST_TITLE} characters")
@@ -420,7 +420,7 @@ Answer with a JSON list and nothing else, at most {most} objects with these keys
 If there is nothing, answer []."""
 
 
-def question(messages: Sequence[tuple[str, str]], known: Iterable[Note]) -> str:
+def question(messages: Sequence[tuple[str, str]], notes: Iterable[Note]) -> str:
     """What the agent is asked, of messages as (id, text as agents are shown it).
 
     `known` are the notes that there are; the newest 40 are named.
@@ -428,7 +428,7 @@ def question(messages: Sequence[tuple[str, str]], known: Iterable[Note]) -> str:
     rule = "=" * 8
     example = messages[-1][0] if messages else "m1"
     parts = [_ASKED.format(most=MOST_EXTRACTING, kinds=", ".join(KINDS), example=example)]
-    newest = sorted(known, key=lambda note: note.created)[-_MOST_KNOWN:]
+    newest = sorted(notes, key=lambda note: note.created)[-_MOST_KNOWN:]
     titles = [f"- {note.kind}: {json.dumps(note.title, ensure_ascii=False)}" for note in newest]
     parts += ["Notes that there are already:", *titles] if titles else []
     parts.append(rule)
@@ -464,8 +464,8 @@ def drafts_of_extracting(answer: str, messages: Mapping[str, str], *, by: str) -
     return Written(drafts, problems)
 
 
-def _is_known(draft: Draft, others: Sequence[Draft]) -> bool:
-    return any((draft.kind, draft.title) == (one.kind, one.title) for one in others)
+def _is_known(draft: Draft, drafts: Sequence[Draft]) -> bool:
+    return any((draft.kind, draft.title) == (one.kind, one.title) for one in drafts)
 
 
 def _checked(one: Any, messages: Mapping[str, str], by: str) -> Written:
@@ -477,8 +477,8 @@ def _checked(one: Any, messages: Mapping[str, str], by: str) -> Written:
         title = repr(escape_line(cut_text(draft.title, _SHOWN)))
         if said is None:
             source = escape_line(cut_text(draft.source or "", _SHOWN))
-            what = f"{source!r} as its source, which is none of the messages"
-            return Written([], [f"the note {title} names {what if source else 'no source'}"])
+            problem = f"{source!r} as its source, which is none of the messages"
+            return Written([], [f"the note {title} names {problem if source else 'no source'}"])
         if not _is_grounded(draft, said):
             return Written([], [f"the note {title} shares no word with {draft.source}"])
     return found

@@ -383,20 +383,20 @@ class Index:
 
     def _nearness(
         self,
-        known: Vectors,
+        vectors: Vectors,
         connection: sqlite3.Connection,
         query: str,
         keys: Mapping[int, str],
     ) -> Mapping[int, float]:
         """How near notes are in meaning; none where there are no vectors, and `lack` says why."""
         try:
-            found = known.near(
+            found = vectors.near(
                 connection, query, keys, lambda some: search_module.passages(connection, some)
             )
         except EmbeddingFailed as error:
             self.lack = f"{error.what}; {error.mend}" if error.mend else error.what
             return {}
-        self.lack = known.lack
+        self.lack = vectors.lack
         return found
 
     def _notes(self, rest: str, places: Sequence[str], *values: str) -> list[Note]:

@@ -70,13 +70,13 @@ def stepping(step: Step, *, by: str, now: datetime, judge: Judge = lambda note: 
 
     What is returned raises UsageError where the step is not legal.
     """
-    at = clock.format_timestamp(now)
+    index = clock.format_timestamp(now)
 
     def stepped(note: Note, text: str) -> str:
         check(judge(note), step)
-        fields: dict[str, Any] = {"status": _AFTER[step], "updated": at}
+        fields: dict[str, Any] = {"status": _AFTER[step], "updated": index}
         if step == "approve":
-            fields |= {"approved_by": by, "approved_at": at}
+            fields |= {"approved_by": by, "approved_at": index}
         return markdown.changed(text, **fields)
 
     return stepped
@@ -87,8 +87,8 @@ def superseding(new: str, *, now: datetime, judge: Judge = lambda note: note) ->
 
     def superseded(note: Note, text: str) -> str:
         check(judge(note), "archive")
-        at = clock.format_timestamp(now)
-        return markdown.changed(text, status="archived", updated=at, superseded_by=new)
+        index = clock.format_timestamp(now)
+        return markdown.changed(text, status="archived", updated=index, superseded_by=new)
 
     return superseded
 
@@ -186,7 +186,7 @@ class Taken(NamedTuple):
 
 def take_taking(  # noqa: PLR0913 - each of them decides where a note goes
     draft: Draft,
-    known: Iterable[Note],
+    notes: Iterable[Note],
     folder: Folder,
     *,
     session: str,
@@ -203,7 +203,7 @@ def take_taking(  # noqa: PLR0913 - each of them decides where a note goes
     its text stays. `carry` writes it. Raises as `Folder.add`, UsageError where there is no title.
     """
     draft = titled(draft)
-    alike = [note for note in known if same(note, draft)]
+    alike = [note for note in notes if same(note, draft)]
     before = next((note for note in alike if _came_from(note, draft, session)), None)
     if before is not None:
         return Taken(before, None)
@@ -264,7 +264,7 @@ def _seen(
     carry: Carry | None,
 ) -> Taken:
     """Count the note as seen again, with what the draft says beyond it."""
-    at = clock.format_timestamp(now)
+    index = clock.format_timestamp(now)
     grown = False
 
     def more(current: Note, text: str) -> str:
@@ -277,9 +277,9 @@ def _seen(
             return markdown.changed(text, **fields)
         grown = draft.by != RULES and _is_new(draft.body, text)
         if grown:
-            heading = model.added(at[:10], model.line(draft.by), language)
+            heading = model.added(index[:10], model.line(draft.by), language)
             text = markdown.appended(text, heading, model.valid(draft.body))
-        return markdown.changed(text, **fields, updated=at)
+        return markdown.changed(text, **fields, updated=index)
 
     def put(changes: Sequence[Change]) -> None:
         assert carry is not None

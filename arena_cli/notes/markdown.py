@@ -152,8 +152,8 @@ def changed(text: str, **fields: Any) -> str:
     said = _front(front, "note").model_dump()
     wrong = [key for key, value in fields.items() if said[key] != value and (said[key] or value)]
     if wrong:
-        what = f"its front matter is written in a way in which `{wrong[0]}` cannot be set"
-        raise NoteFault([Fault("note", 1, wrong[0], what, "write one `key: value` a line")])
+        problem = f"its front matter is written in a way in which `{wrong[0]}` cannot be set"
+        raise NoteFault([Fault("note", 1, wrong[0], problem, "write one `key: value` a line")])
     return result
 
 
@@ -189,9 +189,9 @@ def _split(text: str, file: str) -> _Parts:
         return _Parts(bom, None, text[len(bom) :], text[len(bom) :], newline)
     closed = _closing(text, opened.end())
     if closed is None:
-        what = "the front matter that begins here is never closed"
+        problem = "the front matter that begins here is never closed"
         mend = "close it with a line `---`, or take the first line away"
-        raise NoteFault([Fault(file, 1, "", what, mend)])
+        raise NoteFault([Fault(file, 1, "", problem, mend)])
     start, end = closed
     body = text[end:]
     # The empty line that parts the two is no part of the text.
@@ -201,13 +201,13 @@ def _split(text: str, file: str) -> _Parts:
 
 def _closing(text: str, start: int) -> tuple[int, int] | None:
     """Where the line `---` begins and ends that closes the front matter."""
-    at = start
-    while at < len(text):
-        found = _RULE.match(text, at)
+    index = start
+    while index < len(text):
+        found = _RULE.match(text, index)
         if found:
-            return at, found.end()
-        line = _LINE.match(text, at)
-        at = line.end() if line else len(text)
+            return index, found.end()
+        line = _LINE.match(text, index)
+        index = line.end() if line else len(text)
     return None
 
 
@@ -283,15 +283,15 @@ def _place(root: yaml.Node | None, key: str) -> tuple[tuple[int, int], tuple[int
                 last = item[1] if isinstance(item, tuple) else item
             begins = node.start_mark
             is_block = isinstance(node, yaml.CollectionNode) and not node.flow_style
-            at = name.end_mark if is_block else begins
-            column = at.column + 1 if is_block else at.column  # after its colon
-            return (at.line, column), (last.end_mark.line, last.end_mark.column)
+            index = name.end_mark if is_block else begins
+            column = index.column + 1 if is_block else index.column  # after its colon
+            return (index.line, column), (last.end_mark.line, last.end_mark.column)
     return None
 
 
 def _offset(text: str, line: int, column: int) -> int:
-    at = 0
+    index = 0
     for _ in range(line):
-        found = _LINE.match(text, at)
-        at = found.end() if found else len(text)
-    return min(at + column, len(text))
+        found = _LINE.match(text, index)
+        index = found.end() if found else len(text)
+    return min(index + column, len(text))

@@ -150,9 +150,9 @@ def body(kind: Kind, text: str, language: str = "en") -> str:
     return "\n\n".join([first, *([text] if text.strip() else []), *others])
 
 
-def added(date: str, who: str, language: str = "en") -> str:
+def added(date: str, name: str, language: str = "en") -> str:
     """The heading under which more is added to a note that is there."""
-    return _ADDED.get(language, _ADDED["en"]).format(date=date, who=who)
+    return _ADDED.get(language, _ADDED["en"]).format(date=date, who=name)
 
 
 MOST_BYTES = 120  # of UTF-8: 40 Chinese characters; leaves room for the kind and a number

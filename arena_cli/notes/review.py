@@ -111,12 +111,12 @@ def _pairs_about_the_same(claims: Sequence[_Claim]) -> Iterator[tuple[_Claim, _C
     """The pairs that share a word, the earlier one first."""
     ordered = sorted(claims, key=lambda claim: (claim.note.created, claim.note.id))
     holding: defaultdict[str, list[int]] = defaultdict(list)
-    for place, claim in enumerate(ordered):
+    for index, claim in enumerate(ordered):
         near: set[int] = set()
         for word in claim.about:
             if len(holding[word]) < _MOST_ALIKE:
                 near.update(holding[word])
-            holding[word].append(place)
+            holding[word].append(index)
         for other in sorted(near):
             yield ordered[other], claim
 
@@ -234,27 +234,27 @@ def inspect(
     that each note, by its id, was taken from. A note of which one thing is found that can be
     applied is not looked at for another.
     """
-    why = _WHY.get(language, _WHY["en"])
+    reason = _WHY.get(language, _WHY["en"])
     living = [note for note in notes if note.is_living]
-    claims = [Finding("approval", note, _claim(note, why)) for note in living if note.approval]
-    found = [*_solved(living, messages, seen or {}, why), *_stale(living, now, why)]
+    claims = [Finding("approval", note, _claim(note, reason)) for note in living if note.approval]
+    found = [*_solved(living, messages, seen or {}, reason), *_stale(living, now, reason)]
     done = {one.note.id for one in found}
     left = [note for note in living if note.id not in done]
-    found += _duplicates(left, why)
+    found += _duplicates(left, reason)
     done = {one.note.id for one in found}
-    found += _contradictions([note for note in left if note.id not in done], why)
+    found += _contradictions([note for note in left if note.id not in done], reason)
     return [*claims, *found]
 
 
-def _claim(note: Note, why: Mapping[str, str]) -> str:
-    return why["changed"] if note.approval == staging.CHANGED else why["untold"]
+def _claim(note: Note, reason: Mapping[str, str]) -> str:
+    return reason["changed"] if note.approval == staging.CHANGED else reason["untold"]
 
 
 def _solved(
     notes: Sequence[Note],
     messages: Iterable[Message],
     seen: Mapping[str, int],
-    why: Mapping[str, str],
+    reason: Mapping[str, str],
 ) -> Iterator[Finding]:
     blockers = [note for note in notes if note.kind == "blocker"]
     solved: dict[str, Finding] = {}
@@ -266,7 +266,7 @@ def _solved(
                 Finding(
                     "solved",
                     note,
-                    why["solved"].format(message=message.id, said=extraction.title_of(said)),
+                    reason["solved"].format(message=message.id, said=extraction.title_of(said)),
                     message=message.id,
                     conclusion=extraction.title_of(said),
                 ),
@@ -283,11 +283,11 @@ def _is_later(message: Message, note: Note, seen: Mapping[str, int]) -> bool:
     return written is not None and came is not None and came > written
 
 
-def _stale(notes: Sequence[Note], now: datetime, why: Mapping[str, str]) -> Iterator[Finding]:
+def _stale(notes: Sequence[Note], now: datetime, reason: Mapping[str, str]) -> Iterator[Finding]:
     for note in notes:
         touched = _time(note.updated) or _time(note.created)
         if note.kind == "next_action" and touched and now - touched > STALE_AFTER:
-            yield Finding("stale", note, why["stale"].format(days=(now - touched).days))
+            yield Finding("stale", note, reason["stale"].format(days=(now - touched).days))
 
 
 def _time(text: str) -> datetime | None:

@@ -203,9 +203,9 @@ def hits(
         # Another process may have taken it out meanwhile.
         if one.note not in notes or one.note in copies:
             continue
-        why = [*named.get(one.note, _Found()).words]
-        why += ["meaning"] if near.get(one.note) else []
-        found.append(Hit(notes[one.note], round(one.score, 4), ", ".join(why)))
+        reason = [*named.get(one.note, _Found()).words]
+        reason += ["meaning"] if near.get(one.note) else []
+        found.append(Hit(notes[one.note], round(one.score, 4), ", ".join(reason)))
     return found[:limit]
 
 
@@ -220,7 +220,10 @@ def _copies(notes: Mapping[int, Note]) -> frozenset[int]:
         number
         for number, note in notes.items()
         if note.is_shared
-        and any((one, note.kind, note.title) in own for one in note.related_sessions)
+        and any(
+            (related_session, note.kind, note.title) in own
+            for related_session in note.related_sessions
+        )
     )
 
 

@@ -136,9 +136,9 @@ def held(folder: Path, shown: str, *, below: Path) -> Iterator[None]:
 
 def refused(shown: str, error: Exception) -> DiskRefused:
     """What is told where the disk does not take a write."""
-    what = getattr(error, "strerror", None) or error
+    problem = getattr(error, "strerror", None) or error
     hint = suggest_fix(error, "Free space or rights there.")
-    return DiskRefused(f"{shown}: could not write: {what}", hint)
+    return DiskRefused(f"{shown}: could not write: {problem}", hint)
 
 
 SUFFIX = ".md"
@@ -236,7 +236,7 @@ class Folder:
         with self._held():
             name = self._names.unused(stem, SUFFIX, folder)
             path = folder / f"{name}{SUFFIX}"
-            at = clock.format_timestamp(now)
+            index = clock.format_timestamp(now)
             note = Note(
                 id=prefix + name,
                 file=self.shown(path),
@@ -245,8 +245,8 @@ class Folder:
                 importance=_within(draft.importance),
                 tags=list(dict.fromkeys(filter(None, map(model.line, draft.tags)))),
                 owner=model.line(draft.owner),
-                created=at,
-                updated=at,
+                created=index,
+                updated=index,
                 source=draft.source,
                 related_sessions=[session] if session else [],
                 supersedes=draft.supersedes,
@@ -367,14 +367,14 @@ class Folder:
             path = folder / entry.name
             if entry.is_symlink():
                 mend = "put the notes themselves there"
-                what = "is a link to a folder, which is not followed"
-                self.problems.append(Fault(self.shown(path), 0, "", what, mend))
+                problem = "is a link to a folder, which is not followed"
+                self.problems.append(Fault(self.shown(path), 0, "", problem, mend))
             elif depth > 0:
                 yield f"{prefix}{entry.name}/", path
                 yield from self._below(f"{prefix}{entry.name}/", path, depth - 1)
             else:
-                what, mend = "lies too deep for notes to be read", "move it further up"
-                self.problems.append(Fault(self.shown(path), 0, "", what, mend))
+                problem, mend = "lies too deep for notes to be read", "move it further up"
+                self.problems.append(Fault(self.shown(path), 0, "", problem, mend))
 
     def _may_hold(self, file: str) -> bool:
         """Whether a path below it may be that of a note, by its names."""
@@ -412,8 +412,8 @@ class Folder:
         """Whether a path leads to a place in the workspace; else a problem tells it."""
         if path.resolve().is_relative_to(self.workspace.resolve()):
             return True
-        what = "is a link that leads out of the workspace"
-        fault = Fault(self.shown(path), 0, "", what, "put the notes themselves there")
+        problem = "is a link that leads out of the workspace"
+        fault = Fault(self.shown(path), 0, "", problem, "put the notes themselves there")
         self.problems.append(fault)
         return False
 
@@ -474,15 +474,17 @@ class Folder:
         for fold, entry in zip(model.all_folded(names), entries, strict=True):
             other = folded.setdefault(fold, entry)
             if other is not entry:
-                what = f"has the name of {self.shown(other.path)}, but for letters that look alike"
+                problem = (
+                    f"has the name of {self.shown(other.path)}, but for letters that look alike"
+                )
                 mend = "both are read; rename one of them"
-                self.problems.append(Fault(self.shown(entry.path), 0, "", what, mend))
+                self.problems.append(Fault(self.shown(entry.path), 0, "", problem, mend))
 
     def _tell_huge(self, entries: list[Entry]) -> None:
-        what = f"is more than is read of a note: its first {markdown.LONGEST_BODY:,} characters"
+        problem = f"is more than is read of a note: its first {markdown.LONGEST_BODY:,} characters"
         mend = "part it into several notes, or keep only what matters"
         self.problems += [
-            Fault(self.shown(entry.path), 0, "", what, mend)
+            Fault(self.shown(entry.path), 0, "", problem, mend)
             for entry in entries
             if entry.size > MOST_BYTES
         ]
@@ -518,7 +520,7 @@ class Folder:
 
     def _write(self, path: Path, text: str) -> None:
         try:
-            made = make_own_folder(path.parent, below=self.workspace)
+            own_folder = make_own_folder(path.parent, below=self.workspace)
             if path.parent not in self._swept:
                 self._swept.add(path.parent)
                 remove_leftovers(path.parent, SUFFIX)
@@ -526,7 +528,7 @@ class Folder:
         except OSError as error:
             raise refused(self.shown(path), error) from error
         if self.sync:
-            self._unsettled |= dict.fromkeys([path.parent, *made])
+            self._unsettled |= dict.fromkeys([path.parent, *own_folder])
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

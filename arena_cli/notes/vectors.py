@@ -193,7 +193,7 @@ class Vectors:
             kept = zip(names, (row.tobytes() for row in made), strict=True)
             connection.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", kept)
         first = len(self._raw)
-        self._rows.update((name, first + place) for place, name in enumerate(names))
+        self._rows.update((name, first + index) for index, name in enumerate(names))
         self._raw = embeddings.library("numpy").vstack([self._raw, made])
 
     def _array(self, vectors: Sequence[Sequence[float]]) -> Any:

@@ -22,7 +22,7 @@ _HANGING = 2  # columns that a closing mark may take beyond the end of a row
 
 
 def drawn(
-    expected: str, actual: str, say: Words, *, width: int, indent: str, at: int | None = None
+    expected: str, actual: str, say: Words, *, width: int, indent: str, index: int | None = None
 ) -> Iterator[Line]:
     """Lines for both texts, in `width` columns. With several lines, that of index `at` is marked.
 
@@ -36,15 +36,15 @@ def drawn(
     if there[-1:] and there[-1].startswith("(") and there[-1].endswith(")"):
         note = there.pop()
     numbered = [
-        [f"{number}. {escape_line(one)}" for number, one in enumerate(texts, 1)]
+        [f"{number}. {escape_line(text)}" for number, text in enumerate(texts, 1)]
         for texts in (wanted, there)
     ]
     column = (width - len(indent) - len(_MARK) - len(_BETWEEN)) // 2
-    cells = [[_rows(one, column - _HANGING) for one in texts] for texts in numbered]
+    cells = [[_rows(text, column - _HANGING) for text in texts] for texts in numbered]
     if column < NARROWEST or any(len(rows) > MOST_ROWS for texts in cells for rows in texts):
-        yield from _stacked(numbered, say, indent, at)
+        yield from _stacked(numbered, say, indent, index)
     else:
-        yield from _beside(cells, column, say, indent, at)
+        yield from _beside(cells, column, say, indent, index)
     if note:
         yield line(indent, _NO_MARK, Span(escape_line(note), ACTUAL), hang=len(indent) + 3)
 
@@ -55,29 +55,33 @@ def _one_above_the_other(expected: str, actual: str, say: Words, indent: str) ->
         (say("actual:   "), actual, ACTUAL),
     ):
         if text:
-            told = Span(escape_line(text), style)
-            yield line(indent, Span(label, "dim"), told, hang=len(indent) + len("expected: "))
+            span = Span(escape_line(text), style)
+            yield line(indent, Span(label, "dim"), span, hang=len(indent) + len("expected: "))
 
 
 def _stacked(
-    numbered: Sequence[Sequence[str]], say: Words, indent: str, at: int | None
+    numbered: Sequence[Sequence[str]], say: Words, indent: str, index: int | None
 ) -> Iterator[Line]:
     labels = ((say("expected: "), EXPECTED), (say("actual:   "), ACTUAL))
     for (label, style), texts in zip(labels, numbered, strict=True):
         yield line(indent, Span(label.rstrip(), "dim"))
         for number, text in enumerate(texts):
-            marked = number == at
+            marked = number == index
             mark = _MARK if marked else _NO_MARK
             yield line(indent, mark, Span(text, style if marked else ""), hang=len(indent) + 5)
 
 
 def _beside(
-    cells: Sequence[Sequence[Sequence[str]]], column: int, say: Words, indent: str, at: int | None
+    cells: Sequence[Sequence[Sequence[str]]],
+    column: int,
+    say: Words,
+    indent: str,
+    index: int | None,
 ) -> Iterator[Line]:
     labels = [say("expected: ").rstrip(" :："), say("actual:   ").rstrip(" :：")]
     yield _row(indent, _NO_MARK, labels, column, ("dim", "dim"))
     for number, (left, right) in enumerate(zip_longest(*cells, fillvalue=())):
-        marked = number == at
+        marked = number == index
         styles = (EXPECTED, ACTUAL) if marked else ("", "")
         for place, texts in enumerate(zip_longest(left, right, fillvalue="")):
             mark = _MARK if marked and not place else _NO_MARK

@@ -52,12 +52,12 @@ def text(said: str, *, style: str = "") -> Iterator[Line]:
         yield Line((Span(INDENT + row, style),), whole=inside) if row else EMPTY
 
 
-def structured(part: StructuredContent, say: Words) -> Iterator[Line]:
+def structured(structured_content: StructuredContent, say: Words) -> Iterator[Line]:
     """A structured part: a line that says what it is, and its data below, further in."""
-    draw = _DRAWERS.get(part.type)
-    found = draw(part.data) if draw else None
-    title, body = found or ("", _as_json(part.data))
-    yield line(INDENT, Span(f"[{say.enum(part.type)}{title}]", "dim"))
+    draw = _DRAWERS.get(structured_content.type)
+    found = draw(structured_content.data) if draw else None
+    title, body = found or ("", _as_json(structured_content.data))
+    yield line(INDENT, Span(f"[{say.enum(structured_content.type)}{title}]", "dim"))
     yield from body
 
 
@@ -221,8 +221,8 @@ def _fields(rest: dict[str, Any], strong: tuple[str, ...] = ()) -> Iterator[Line
             for row in _whole(value):
                 yield Line((Span(INDENT), *row.spans), whole=True) if row.spans else row
         else:
-            said = Span(_compact(value), "strong" if key in strong else "")
-            yield line(INDENT * 2, name, " ", said, hang=6)
+            span = Span(_compact(value), "strong" if key in strong else "")
+            yield line(INDENT * 2, name, " ", span, hang=6)
 
 
 def _compact(value: Any) -> str:

@@ -42,10 +42,10 @@ def word(result: ScenarioResult) -> str:
     return _KEPT["replay" if nothing_new else result.mode]
 
 
-def counted(whole: RunResult) -> dict[str, int]:
+def counted(run_result: RunResult) -> dict[str, int]:
     """How many scenarios were played how."""
-    found = Counter(map(word, whole.scenarios))
-    return {one: found[one] for one in (*_KEPT.values(), *_UNKEPT.values()) if found[one]}
+    counter = Counter(map(word, run_result.scenarios))
+    return {one: counter[one] for one in (*_KEPT.values(), *_UNKEPT.values()) if counter[one]}
 
 
 def why_unkept(result: ScenarioResult, say: Words) -> str:
@@ -87,31 +87,31 @@ def where(drift: Drift, say: Words) -> str:
 def describe_drift(drift: Drift | Cause, say: Words) -> str:
     """What differs, in one line; with both values where they are short."""
     agents = drift.agents if isinstance(drift, Cause) else [drift.agent] if drift.agent else []
-    who = _listed([escape_line(agent) for agent in agents], say)
+    name = _listed([escape_line(agent) for agent in agents], say)
     field = escape_line(drift.field)
     match drift.kind:
         case "left_over" if drift.field == "case":
             return say("the file has no case {case} any more", case=escape_line(drift.before))
         case "left_over":
-            return say("{who} is not called any more", who=who)
+            return say("{who} is not called any more", who=name)
         case "miss" if drift.field == "case":
             case_id = escape_line(drift.after)
             return say("the file has a case {case} that was not recorded", case=case_id)
         case "miss":
-            return say("{who} is called, and no record is left for it", who=who)
-        case "input" if who and drift.field == "rubric":
-            told = say("the judge {who} is asked by another rubric", who=who)
+            return say("{who} is called, and no record is left for it", who=name)
+        case "input" if name and drift.field == "rubric":
+            told = say("the judge {who} is asked by another rubric", who=name)
         case "input" if len(agents) > 1:
-            told = say("{who} are shown another {field}", who=who, field=field)
-        case "input" if who:
-            told = say("{who} is shown another {field}", who=who, field=field)
+            told = say("{who} are shown another {field}", who=name, field=field)
+        case "input" if name:
+            told = say("{who} is shown another {field}", who=name, field=field)
         case "input":
             told = say("another message is sent")
         case "settings":
-            told = _setting(drift.field, field, who, len(agents), say)
+            told = _setting(drift.field, field, name, len(agents), say)
         case _:
             told = say(
-                "{field} is not what it was", field=f"{who}{say(': ')}{field}" if who else field
+                "{field} is not what it was", field=f"{name}{say(': ')}{field}" if name else field
             )
     return f"{told}{say(': ')}{_values(drift, say)}" if _is_short(drift) else told
 
@@ -131,7 +131,7 @@ def _setting(name: str, field: str, who: str, agents: int, say: Words) -> str:
 
 def _is_short(drift: Drift | Cause) -> bool:
     texts = drift.before, drift.after
-    return any(texts) and sum(map(len, texts)) <= SHORT and not any("\n" in one for one in texts)
+    return any(texts) and sum(map(len, texts)) <= SHORT and not any("\n" in text for text in texts)
 
 
 def _values(drift: Drift | Cause, say: Words) -> str:
@@ -161,18 +161,20 @@ def updated(result: ScenarioResult) -> bool:
 class Causes:
     """What the drift of a run comes from, each told once for all scenarios that it touches."""
 
-    def __init__(self, whole: RunResult, say: Words) -> None:
-        self._whole = whole
+    def __init__(self, run_result: RunResult, say: Words) -> None:
+        self._whole = run_result
         self._say = say
-        self._results = {(one.file, one.title): one for one in whole.scenarios}
+        self._results = {
+            (scenario.file, scenario.title): scenario for scenario in run_result.scenarios
+        }
 
     def lines(self) -> Iterator[Line]:
         """What differs, where, and what to do about it; of those that touch most."""
         for cause in self.ordered()[:MOST_CAUSES]:
             yield EMPTY
             style = "failed" if self.is_wrong(cause) else "warned"
-            told = Span(describe_drift(cause, self._say), "strong")
-            yield lines_line(Span(self._say("drift: "), style), told, hang=4)
+            span = Span(describe_drift(cause, self._say), "strong")
+            yield lines_line(Span(self._say("drift: "), style), span, hang=4)
             yield from self.below(cause)
         more = len(self._whole.drift) - MOST_CAUSES
         if more > 0:
@@ -215,8 +217,8 @@ class Causes:
             # A command is copied: it is never broken.
             return lines_line(INDENT, told)._replace(whole=True)
         if left:
-            why = why_unkept(left[0], say)
-            return lines_line(INDENT, say("not accepted: {why}", why=why), hang=4)
+            reason = why_unkept(left[0], say)
+            return lines_line(INDENT, say("not accepted: {why}", why=reason), hang=4)
         told = say("accepted: it was written into the recording")
         return lines_line(INDENT, Span(told, "dim"), hang=4)
 
@@ -258,10 +260,10 @@ def _places(cause: Cause, say: Words) -> Iterator[Line]:
         yield lines_line(INDENT * 2, Span(say("and {count} more", count=more), "dim"))
 
 
-def _commands(left: Iterable[ScenarioResult]) -> list[str]:
+def _commands(scenario_results: Iterable[ScenarioResult]) -> list[str]:
     """What to do where it is meant to be so; nothing where an update did not keep it."""
     names: dict[str, dict[str, None]] = {option: {} for option in _OPTIONS}
-    for result in left:
+    for result in scenario_results:
         option = _option(result)
         if option:
             names[option][select.run_name(result.file)] = None
@@ -357,8 +359,8 @@ def of(result: ScenarioResult, say: Words) -> Iterator[Finding]:
         yield Finding("interrupted", result.file, result.line, None, title)
     for one in ordered(result):
         line = result.line_of(one.step)
-        what = f"{where(one, say)}{describe_drift(one, say)}"
-        yield Finding("drift", result.file, line, one.step, what)
+        problem = f"{where(one, say)}{describe_drift(one, say)}"
+        yield Finding("drift", result.file, line, one.step, problem)
 
 
 def _of_fault(fault: FileProblem) -> str:

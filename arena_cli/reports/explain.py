@@ -224,10 +224,10 @@ def _which_name(written: str, one: str, team: Team) -> str:
 
 def _reasons_called(event: TurnStarted, chain: ChainState, team: Team) -> Called:
     must = {agent: event.mentioned_by.get(agent, []) for agent in event.must}
-    why = ""
+    reason = ""
     if must and not chain.opening.message.mentions and event.depth == 0:
-        why = "default_responders" if team.config.default_responders else "the only member"
-    return Called(event.depth + 1, must, why, event.deferred)
+        reason = "default_responders" if team.config.default_responders else "the only member"
+    return Called(event.depth + 1, must, reason, event.deferred)
 
 
 def _reasons_others(event: Candidates, chain: ChainState, team: Team) -> Others:
@@ -235,11 +235,11 @@ def _reasons_others(event: Candidates, chain: ChainState, team: Team) -> Others:
     turn = chain.turns[-1]
     names = mentions.build_roster(team)
     messages = chain.new_messages(turn)
-    whole = Haystack([one.content for one in messages], names)
+    haystack = Haystack([one.content for one in messages], names)
     parts = {one.id: Haystack([one.content], names) for one in messages}
-    order = {agent: place for place, agent in enumerate((*event.asked, *event.passed_over))}
+    order = {agent: index for index, agent in enumerate((*event.asked, *event.passed_over))}
     judged = [
-        _reasons_judged(member, event, whole, parts)
+        _reasons_judged(member, event, haystack, parts)
         if member.id in order
         else Other(member.id, "no candidate", _why_none(member, chain, team))
         for member in team.members
@@ -250,11 +250,11 @@ def _reasons_others(event: Candidates, chain: ChainState, team: Team) -> Others:
 
 
 def _reasons_judged(
-    member: Member, event: Candidates, whole: Haystack, parts: dict[str, Haystack]
+    member: Member, event: Candidates, haystack: Haystack, parts: dict[str, Haystack]
 ) -> Other:
     found = [
         FoundWord(hit.word, hit.kind, [name for name, part in parts.items() if hit.is_in(part)])
-        for hit in find_hits(whole, member)
+        for hit in find_hits(haystack, member)
     ]
     over = event.passed_over.get(member.id)
     return Other(
@@ -318,36 +318,36 @@ def _naming(said: Naming, team: Team, say: Words) -> Iterator[Line]:
 
 def _named(one: Named, say: Words) -> Line:
     times = f" ×{one.count}" if one.count > 1 else ""
-    why = f"{say(': ')}{say(one.why)}" if one.why else f" ({say(one.by)})"
-    at = f"@{escape_line(one.written)}{times} "
-    spans = (Span("→ ", "dim"), Span(_listed(one.ids, say)), Span(why, "dim"))
-    return line(INDENT * 3, at, spans, hang=8)
+    reason = f"{say(': ')}{say(one.why)}" if one.why else f" ({say(one.by)})"
+    index = f"@{escape_line(one.written)}{times} "
+    spans = (Span("→ ", "dim"), Span(_listed(one.ids, say)), Span(reason, "dim"))
+    return line(INDENT * 3, index, spans, hang=8)
 
 
 def _added(one: Named, say: Words) -> Line:
     written = f"{escape_line(one.written)} " if one.written else ""
-    why = f"{say(': ')}{say(one.why)}" if one.why else ""
+    reason = f"{say(': ')}{say(one.why)}" if one.why else ""
     spans = (
         Span("→ ", "dim"),
         Span(_listed(one.ids, say)),
-        Span(f"{why} ({say(one.by)})", "dim"),
+        Span(f"{reason} ({say(one.by)})", "dim"),
     )
     return line(INDENT * 3, written, spans, hang=8)
 
 
 def _called(called: Called, say: Words) -> Iterator[Line]:
-    who = say(", ").join(
+    name = say(", ").join(
         _must(agent, by, called.why, say) for agent, by in called.must.items()
     ) or say("nobody")
-    told = say("must reply: {who}", who=who)
+    told = say("must reply: {who}", who=name)
     yield line(INDENT * 2, _turn(called.turn, say), f" · {told}", hang=6)
     if called.deferred:
         deferred = _listed(called.deferred, say)
         yield line(INDENT * 3, say("deferred to the next turn: {who}", who=deferred), hang=8)
 
 
-def _must(agent: str, by: Sequence[str], why: str, say: Words) -> str:
-    named = say("named by {who}", who=_listed(by, say)) if by else say(why)
+def _must(agent: str, by: Sequence[str], reason: str, say: Words) -> str:
+    named = say("named by {who}", who=_listed(by, say)) if by else say(reason)
     return f"{escape_line(agent)} ({named})" if named else escape_line(agent)
 
 
@@ -364,11 +364,11 @@ def _others(others: Others, say: Words) -> Iterator[Line]:
         yield _judged(one, one.relevance, others.selection, say)
         for found in one.found:
             where = say("in {messages}", messages=say(", ").join(found.messages))
-            told = Span(f"({say(found.kind)}) {where}", "dim")
-            yield line(INDENT * 4, f"{escape_line(found.word)} ", told, hang=10)
+            span = Span(f"({say(found.kind)}) {where}", "dim")
+            yield line(INDENT * 4, f"{escape_line(found.word)} ", span, hang=10)
     for why, agents in not_asked.items():
-        told = Span(f"{say('no candidate')} · {say(why)}", "dim")
-        yield line(INDENT * 3, f"{_listed(agents, say)}{say(': ')}", told, hang=8)
+        span = Span(f"{say('no candidate')} · {say(why)}", "dim")
+        yield line(INDENT * 3, f"{_listed(agents, say)}{say(': ')}", span, hang=8)
 
 
 def _judged(one: Other, relevance: float, selection: str, say: Words) -> Line:

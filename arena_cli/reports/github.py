@@ -43,14 +43,14 @@ class Note(NamedTuple):
 
 
 def commands(
-    whole: RunResult, say: Words, path: Callable[[str], str], error: str = ""
+    run_result: RunResult, say: Words, path: Callable[[str], str], error: str = ""
 ) -> list[str]:
     """The annotations, a line each. `path` gives a file as its repository knows it.
 
     `error` is why the run ended before it was over, if it did.
     """
     notes = [Note("error", "", 0, "arena", error)] if error else []
-    notes += [*_of_causes(whole, say), *_of_scenarios(whole, say), *_of_files(whole)]
+    notes += [*_of_causes(run_result, say), *_of_scenarios(run_result, say), *_of_files(run_result)]
     lines: list[str] = []
     for level in ("error", "warning"):
         found = [note for note in notes if note.level == level]
@@ -62,9 +62,9 @@ def commands(
     return lines
 
 
-def _of_causes(whole: RunResult, say: Words) -> Iterator[Note]:
+def _of_causes(run_result: RunResult, say: Words) -> Iterator[Note]:
     """One for each cause of drift, those that touch most first."""
-    causes = drift.Causes(whole, say)
+    causes = drift.Causes(run_result, say)
     for cause in causes.ordered():
         if causes.is_accepted(cause):
             continue
@@ -75,30 +75,30 @@ def _of_causes(whole: RunResult, say: Words) -> Iterator[Note]:
         yield Note(level, first.file, first.line, title, text)
 
 
-def _of_scenarios(whole: RunResult, say: Words) -> Iterator[Note]:
+def _of_scenarios(run_result: RunResult, say: Words) -> Iterator[Note]:
     """The first of each scenario, then the second of each, and so on."""
     each = [
         [note for one in drift.of(result, say) if (note := _note(one, result))]
-        for result in whole.scenarios
+        for result in run_result.scenarios
         if result.status not in ("xfailed", "skipped")
     ]
     for rank in zip_longest(*each):
         yield from (note for note in rank if note)
 
 
-def _of_files(whole: RunResult) -> Iterator[Note]:
+def _of_files(run_result: RunResult) -> Iterator[Note]:
     """One for each warning of a file."""
-    for one in whole.warnings:
-        title = f"{one.field}: {one.what}" if one.field else one.what
-        yield Note("warning", one.file, one.line, title, f"{title}\n{one.hint}".strip())
+    for warning in run_result.warnings:
+        title = f"{warning.field}: {warning.what}" if warning.field else warning.what
+        yield Note("warning", warning.file, warning.line, title, f"{title}\n{warning.hint}".strip())
 
 
-def _note(one: drift.Finding, result: ScenarioResult) -> Note | None:
-    if one.kind == "drift" or one.aside:
+def _note(finding: drift.Finding, result: ScenarioResult) -> Note | None:
+    if finding.kind == "drift" or finding.aside:
         return None
-    level = "warning" if one.kind == "warning" else "error"
-    text = f"{one.title}\n{one.text}" if one.text else one.title
-    return Note(level, one.file, one.line, result.title, text)
+    level = "warning" if finding.kind == "warning" else "error"
+    text = f"{finding.title}\n{finding.text}" if finding.text else finding.title
+    return Note(level, finding.file, finding.line, result.title, text)
 
 
 def _command(note: Note, path: Callable[[str], str]) -> str:
@@ -117,15 +117,15 @@ def _property(text: str) -> str:
     return _data(escape_line(text)).replace(":", "%3A").replace(",", "%2C")
 
 
-def summary(whole: RunResult, say: Words, room: int = MOST_BYTES, error: str = "") -> str:
+def summary(run_result: RunResult, say: Words, room: int = MOST_BYTES, error: str = "") -> str:
     """The step's summary, in at most so many bytes of UTF-8; empty where there is no room."""
-    wrong = [one for one in whole.scenarios if one.status in WRONG]
-    parts = [_head(whole, say)]
+    wrong = [one for one in run_result.scenarios if one.status in WRONG]
+    parts = [_head(run_result, say)]
     if error:
         parts.append(_pre(error))
     if wrong:
         parts.append(_table(wrong, say))
-    causes = drift.Causes(whole, say)
+    causes = drift.Causes(run_result, say)
     parts += [_cause(cause, causes, say) for cause in causes.ordered()]
     parts += [_details(one, say) for one in wrong]
     return _fitting(parts, say, room)
@@ -135,18 +135,18 @@ def _fitting(parts: Sequence[str], say: Words, room: int) -> str:
     """Those of the parts that fit, whole, and how many do not."""
     kept: list[str] = []
     left = room - _LEFT
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         left -= len(part.encode()) + 2
         if left < 0:
-            rest = len(parts) - place
+            rest = len(parts) - index
             kept.append(_text(say("and {count} more, which the log tells", count=rest)))
             break
         kept.append(part)
     return "\n\n".join(kept) + "\n" if room > _LEFT else ""
 
 
-def _head(whole: RunResult, say: Words) -> str:
-    return f"### arena: {_text(results.summary(whole, say))}"
+def _head(run_result: RunResult, say: Words) -> str:
+    return f"### arena: {_text(results.summary(run_result, say))}"
 
 
 def _table(wrong: Sequence[ScenarioResult], say: Words) -> str:
@@ -161,8 +161,8 @@ def _row(result: ScenarioResult, say: Words) -> str:
     cells = [f"<td><b>{results.LABELS[result.status]}</b></td>"]
     found = drift.wrong(result, say)
     place = found[0].place if found else result.file
-    what = found[0].title if found else ""
-    cells += [f"<td><code>{_text(one)}</code></td>" for one in (result.title, place, what)]
+    problem = found[0].title if found else ""
+    cells += [f"<td><code>{_text(one)}</code></td>" for one in (result.title, place, problem)]
     return f"<tr>{''.join(cells)}</tr>"
 
 

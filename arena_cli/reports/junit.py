@@ -43,22 +43,22 @@ _ENGLISH = Words()
 _MARK = re.compile(r"\[(?=\[\s*[A-Za-z]+\s*\|)")
 
 
-def document(whole: RunResult, say: Words | None = None, error: str = "") -> bytes:
+def document(run_result: RunResult, say: Words | None = None, error: str = "") -> bytes:
     """The XML, UTF-8. `error` is why the run ended before it was over, if it did."""
     from junitparser.xunit2 import JUnitXml  # noqa: PLC0415 - for this report only
 
     say = say or _ENGLISH
     xml = JUnitXml(NAME)
-    suites = [_suite(result, say) for result in whole.scenarios]
+    suites = [_suite(result, say) for result in run_result.scenarios]
     if error:
         suites.append(_ended(error))
-    if whole.warnings:
-        suites.append(_warnings(whole.warnings))
+    if run_result.warnings:
+        suites.append(_warnings(run_result.warnings))
     xml.extend(suites)  # type: ignore[no-untyped-call]  # it has no types there
     xml.update_statistics()  # type: ignore[no-untyped-call]  # as above
-    for suite, result in zip(suites, whole.scenarios, strict=False):
+    for suite, result in zip(suites, run_result.scenarios, strict=False):
         suite.time = result.seconds
-    xml.time = whole.seconds
+    xml.time = run_result.seconds
     written = io.BytesIO()
     xml.write(written)
     return written.getvalue()
@@ -117,35 +117,37 @@ def _cases(result: ScenarioResult, say: Words) -> Iterator[TestCase]:
 
 
 def _of_step(
-    step: StepResult, result: ScenarioResult, report: results.Report, found: Sequence[Finding]
+    step: StepResult, result: ScenarioResult, report: results.Report, findings: Sequence[Finding]
 ) -> TestCase:
     name = results.step_title(step, _ENGLISH)
     if step.status == "not_run":
         return _case(result, name, skipped="not run: a step before it did not pass")
-    why = _text(report.reasons(step))
+    reason = _text(report.reasons(step))
     if step.status not in WRONG:
-        return _case(result, name, time=_seconds(step), output=why)
-    own = [one for one in found if one.step == step.number and one.kind not in ("drift", "warning")]
+        return _case(result, name, time=_seconds(step), output=reason)
+    own = [
+        one for one in findings if one.step == step.number and one.kind not in ("drift", "warning")
+    ]
     return _case(
         result,
         name,
         time=_seconds(step),
         wrong=own,
         is_error=step.status == "error",
-        text=why,
+        text=reason,
         output=_text(report.timelines(step)),
     )
 
 
-def _of_drift(result: ScenarioResult, say: Words, found: Sequence[Finding]) -> TestCase:
-    told: list[Line] = []
+def _of_drift(result: ScenarioResult, say: Words, findings: Sequence[Finding]) -> TestCase:
+    lines: list[Line] = []
     for one in drift.ordered(result):
-        told.append(drift.row(one, result, say))
-        told += () if one.follows else drift.difference(one, say)
+        lines.append(drift.row(one, result, say))
+        lines += () if one.follows else drift.difference(one, say)
     if not result.drift_fails:
-        return _case(result, DRIFT, output=_text(told))
+        return _case(result, DRIFT, output=_text(lines))
     return _case(
-        result, DRIFT, wrong=[one for one in found if one.kind == "drift"], text=_text(told)
+        result, DRIFT, wrong=[one for one in findings if one.kind == "drift"], text=_text(lines)
     )
 
 
@@ -215,8 +217,8 @@ def _message(wrong: Sequence[Finding]) -> str:
     first = wrong[0]
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
     told = ", ".join(one for one in first.text.split("\n")[:2] if one)
-    what = f"{first.title}: {told}" if told else first.title
-    return _line(cut_text(f"{first.place}: {what}", LONGEST_MESSAGE)) + more
+    problem = f"{first.title}: {told}" if told else first.title
+    return _line(cut_text(f"{first.place}: {problem}", LONGEST_MESSAGE)) + more
 
 
 def _ended(error: str) -> TestSuite:
@@ -238,7 +240,7 @@ def _warnings(warnings: Sequence[FileProblem]) -> TestSuite:
     from junitparser import TestCase, TestSuite  # noqa: PLC0415 - for this report only
 
     case = TestCase("warnings", NAME, 0.0)
-    case.system_out = _defused(escape_text("\n".join(one.text for one in warnings)))
+    case.system_out = _defused(escape_text("\n".join(warning.text for warning in warnings)))
     suite = TestSuite(f"{NAME} warnings")
     suite.add_testcases([case])
     return suite
@@ -254,7 +256,7 @@ def _seconds(step: StepResult) -> float:
 
 
 def _text(lines: Iterable[Line]) -> str:
-    return textwrap.dedent("\n".join(one.text for one in lines))
+    return textwrap.dedent("\n".join(line.text for line in lines))
 
 
 def _shortened(text: str) -> str:

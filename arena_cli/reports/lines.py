@@ -158,13 +158,13 @@ def cost_not_taken(metadata: Mapping[str, Any], say: Words) -> str:
     return "" if cost is None else say("cost not counted: {cost} USD", cost=escape_line(str(cost)))
 
 
-def passed_over(why: PassedOver, say: Words) -> str:
+def passed_over(passed_over: PassedOver, say: Words) -> str:
     """Why a candidate was not asked."""
-    relevance = f"{why.relevance:g}"
-    if why.threshold is not None:
-        threshold = f"{why.threshold:g}"
+    relevance = f"{passed_over.relevance:g}"
+    if passed_over.threshold is not None:
+        threshold = f"{passed_over.threshold:g}"
         return say("relevance {relevance} < {threshold}", relevance=relevance, threshold=threshold)
-    reason = escape_line(why.reason or "")
+    reason = escape_line(passed_over.reason or "")
     return say("relevance {relevance}, {reason}", relevance=relevance, reason=reason)
 
 

@@ -120,8 +120,8 @@ class Report:
         if warned and result.status != "xfailed":
             told.append(count_results(say, warned, "1 warning", "{count} warnings"))
         if result.mode and result.mode != "live":
-            why = drift.why_unkept(result, say)
-            told.append(f"{say.enum(drift.word(result))}{say(': ') if why else ''}{why}")
+            reason = drift.why_unkept(result, say)
+            told.append(f"{say.enum(drift.word(result))}{say(': ') if reason else ''}{reason}")
         if result.drift and result.status == "xfailed":
             told.append(say.enum("drifted"))
         title = Span(escape_line(result.title), "strong" if result.status in WRONG else "")
@@ -140,8 +140,8 @@ class Report:
             yield Line(spans, len(INDENT) + LABEL_WIDTH)
         more = len(found) - MOST_DRIFTS
         if more > 0:
-            told = Span(self._say("and {count} more", count=more), "dim")
-            yield line(INDENT, " " * LABEL_WIDTH, told)
+            span = Span(self._say("and {count} more", count=more), "dim")
+            yield line(INDENT, " " * LABEL_WIDTH, span)
 
     def _step(self, step: StepResult) -> Iterator[Line]:
         """A step that did not pass, or that warned."""
@@ -190,13 +190,13 @@ class Report:
 
     def _failure(self, failure: Failure, step: StepResult) -> Iterator[Line]:
         agent = escape_line(failure.agent)
-        what = self._say(
+        problem = self._say(
             "{who} in turn {turn}: {status}",
             who=agent,
             turn=failure.turn,
             status=self._say.enum(failure.status),
         )
-        yield line(INDENT * 2, Span(what, "strong"), hang=6)
+        yield line(INDENT * 2, Span(problem, "strong"), hang=6)
         yield from _block(failure.error, INDENT * 3)
         if (step.number, failure.agent) not in drift.missed(self._result):
             expect = f"expect outcome: {{{agent}: {failure.status}}}"
@@ -219,7 +219,7 @@ class Report:
             self._say,
             width=self._width,
             indent=INDENT * 3,
-            at=_row_of(check),
+            index=_row_of(check),
         )
 
     def timelines(self, step: StepResult) -> Iterator[Line]:
@@ -313,50 +313,50 @@ def listed(scenario: Scenario, say: Words) -> Line:
     return Line(tuple(spans), 4)
 
 
-def closing(whole: RunResult, say: Words | None = None) -> Iterator[Line]:
+def closing(run_result: RunResult, say: Words | None = None) -> Iterator[Line]:
     """The end of a run: of several scenarios those that went wrong, a line each; the counts.
 
     Each cause of drift stands between them, once for all scenarios, in place of those that do
     nothing but drift.
     """
     say = say or Words()
-    wrong = [result for result in whole.scenarios if result.status in ("failed", "error")]
-    listed = [(result, why) for result in wrong if (why := _why(result, say))]
-    if listed and len(whole.scenarios) > 1:
+    wrong = [result for result in run_result.scenarios if result.status in ("failed", "error")]
+    listed = [(result, reason) for result in wrong if (reason := _why(result, say))]
+    if listed and len(run_result.scenarios) > 1:
         yield EMPTY
-        for result, why in listed:
+        for result, reason in listed:
             title = Span(escape_line(result.title), "dim")
-            told = [*label(result.status), Span(why), BETWEEN, title]
+            told = [*label(result.status), Span(reason), BETWEEN, title]
             yield Line(tuple(told), LABEL_WIDTH)
-    if whole.drift:
-        yield from drift.Causes(whole, say).lines()
+    if run_result.drift:
+        yield from drift.Causes(run_result, say).lines()
         yield EMPTY
-    yield line(Span(summary(whole, say), "failed" if whole.exit_code else "strong"))
+    yield line(Span(summary(run_result, say), "failed" if run_result.exit_code else "strong"))
 
 
-def summary(whole: RunResult, say: Words | None = None) -> str:
+def summary(run_result: RunResult, say: Words | None = None) -> str:
     """`2 passed, 1 failed, 1 error, 1 drifted in 0.3 s · 3 replayed, 1 live`."""
     say = say or Words()
     counts = {
-        "passed": whole.passed,
-        "failed": whole.failed,
-        "error": whole.error,
-        "interrupted": whole.interrupted,
-        "skipped": whole.skipped,
-        "xfailed": whole.xfailed,
-        "not run": whole.not_run,
+        "passed": run_result.passed,
+        "failed": run_result.failed,
+        "error": run_result.error,
+        "interrupted": run_result.interrupted,
+        "skipped": run_result.skipped,
+        "xfailed": run_result.xfailed,
+        "not run": run_result.not_run,
     }
     told = [f"{count} {say.enum(_plural(what, count))}" for what, count in counts.items() if count]
-    if whole.warned:
-        told.append(count_results(say, whole.warned, "1 warning", "{count} warnings"))
-    if whole.drifted:
-        told.append(f"{whole.drifted} {say.enum('drifted')}")
-    if whole.judge_errors:
+    if run_result.warned:
+        told.append(count_results(say, run_result.warned, "1 warning", "{count} warnings"))
+    if run_result.drifted:
+        told.append(f"{run_result.drifted} {say.enum('drifted')}")
+    if run_result.judge_errors:
         one, many = "1 judge error", "{count} judge errors"
-        told.append(count_results(say, whole.judge_errors, one, many))
+        told.append(count_results(say, run_result.judge_errors, one, many))
     counts_told = say(", ").join(told)
-    text = say("{counts} in {seconds} s", counts=counts_told, seconds=f"{whole.seconds:.1f}")
-    counted = drift.counted(whole)
+    text = say("{counts} in {seconds} s", counts=counts_told, seconds=f"{run_result.seconds:.1f}")
+    counted = drift.counted(run_result)
     if set(counted) <= {drift.LIVE}:
         return text
     return f"{text} · {say(', ').join(f'{counted[word]} {say.enum(word)}' for word in counted)}"
@@ -371,5 +371,5 @@ def _why(result: ScenarioResult, say: Words) -> str:
     return "" if first.kind == "drift" else escape_line(f"{first.place}: {first.title}")
 
 
-def _plural(what: str, count: int) -> str:
-    return "errors" if what == "error" and count > 1 else what
+def _plural(problem: str, count: int) -> str:
+    return "errors" if problem == "error" and count > 1 else problem

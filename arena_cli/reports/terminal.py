@@ -348,12 +348,12 @@ def _joined(rows: list[list[Segment]]) -> Iterator[Segment]:
 
 def _between(spans: tuple[Span, ...], start: int, end: int) -> Iterator[Span]:
     """The pieces of a line from one place in its text to another."""
-    at = 0
+    index = 0
     for text, style in spans:
-        piece = text[max(start - at, 0) : max(end - at, 0)]
+        piece = text[max(start - index, 0) : max(end - index, 0)]
         if piece:
             yield Span(piece, style)
-        at += len(text)
+        index += len(text)
 
 
 _ERASE = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))

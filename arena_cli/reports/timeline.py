@@ -119,7 +119,7 @@ class Timeline:
 
     def __init__(self, say: Words | None = None, avatars: Mapping[str, str] | None = None) -> None:
         self._say = say or Words()
-        self._avatars = {agent: lines.avatar(one) for agent, one in (avatars or {}).items()}
+        self._avatars = {agent: lines.avatar(avatar) for agent, avatar in (avatars or {}).items()}
         self._names: dict[str, str] = {}
         self._styles: dict[str, str] = {}
         self._config: dict[str, object] = {}
@@ -188,7 +188,7 @@ class Timeline:
             self._new_chain()
         self._names = {member.id: member.name for member in event.members}
         self._styles = {
-            member.id: f"agent{place % AGENT_STYLES}" for place, member in enumerate(event.members)
+            member.id: f"agent{index % AGENT_STYLES}" for index, member in enumerate(event.members)
         }
         self._config = event.config
         team = (
@@ -216,27 +216,27 @@ class Timeline:
         must = lines.joined((self._called(agent, event) for agent in event.must), self._say(", "))
         yield self._phase("must reply: {who}", must or [Span(self._say("nobody"))])
         if event.deferred:
-            who = self._list(event.deferred)
-            yield line(INDENT, self._say.spans("deferred to the next turn: {who}", who=who))
+            name = self._list(event.deferred)
+            yield line(INDENT, self._say.spans("deferred to the next turn: {who}", who=name))
 
-    def _phase(self, what: str, who: list[Span]) -> Line:
+    def _phase(self, problem: str, spans: list[Span]) -> Line:
         turn = self._say("turn {turn}", turn=self._chain_turn)
         if self._turn != self._chain_turn:
             turn = f"{turn} (t{self._turn})"
-        said = self._say.spans(what, who=who)
+        said = self._say.spans(problem, who=spans)
         return line(Span("── ", "rule"), Span(turn, "strong"), BETWEEN, said, hang=_HEADING)
 
     def _called(self, agent: str, event: TurnStarted) -> list[Span]:
         by = event.mentioned_by.get(agent)
-        who = [self._short(agent)]
+        name = [self._short(agent)]
         if not by or event.depth == 0:
-            return who
-        return [*self._say.spans("{who} (mentioned by {by})", "dim", who=who, by=self._list(by))]
+            return name
+        return [*self._say.spans("{who} (mentioned by {by})", "dim", who=name, by=self._list(by))]
 
     def _reply_started(self, event: ReplyStarted) -> Iterator[Line]:
         if event.reply in self._tried_before:
-            who = [self._name(event.agent)]
-            said = self._say.spans("{who}: attempt {count}", "dim", who=who, count=event.attempt)
+            name = [self._name(event.agent)]
+            said = self._say.spans("{who}: attempt {count}", "dim", who=name, count=event.attempt)
             yield line(INDENT, said)
         self._tried_before.add(event.reply)
 
@@ -279,8 +279,8 @@ class Timeline:
             self._why[agent] = lines.passed_over(why, self._say)
             told.append([self._short(agent), Span(f" ({self._why[agent]})", "dim")])
         if told:
-            who = lines.joined(told, self._say(", "))
-            yield line(INDENT, self._say.spans("passed over: {who}", "dim", who=who))
+            name = lines.joined(told, self._say(", "))
+            yield line(INDENT, self._say.spans("passed over: {who}", "dim", who=name))
         if event.asked:
             yield EMPTY
             yield self._phase("may reply: {who}", self._list(event.asked))
@@ -295,8 +295,8 @@ class Timeline:
         yield line(Span("══ ", "rule"), ended, BETWEEN, counts, BETWEEN, tokens, hang=_HEADING)
         if event.end == "no_reply":
             for agent in self._names:
-                why = f"{say(': ')}{self._why.get(agent) or self._unasked()}"
-                yield line(INDENT, self._name(agent), why, hang=4)
+                reason = f"{say(': ')}{self._why.get(agent) or self._unasked()}"
+                yield line(INDENT, self._name(agent), reason, hang=4)
             first = f"@{escape_line(next(iter(self._names), 'id'))}"
             yield line(INDENT, say("To call one, name it in the message: {name}", name=first))
         yield EMPTY
@@ -319,7 +319,7 @@ class Timeline:
 
     def _recovered(self, event: Recovered) -> Iterator[Line]:
         told: dict[str, object] = {"what": escape_line(event.what), "bytes": event.bytes}
-        what = (
+        problem = (
             self._say(
                 "{what} ({bytes} bytes set aside, kept in {place})",
                 **told,
@@ -328,7 +328,7 @@ class Timeline:
             if event.kept_in
             else self._say("{what} ({bytes} bytes set aside)", **told)
         )
-        yield line(self._say("recovered: {what}", what=what))
+        yield line(self._say("recovered: {what}", what=problem))
 
     def _unresolved(self, names: list[str]) -> Iterator[Line]:
         if names:

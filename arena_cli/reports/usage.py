@@ -205,12 +205,12 @@ def drawn(ledger: Ledger, say: Words, width: int) -> Iterator[Line]:
         head = say(ledger.by)
         name_width = min(room, max(map(width_of, (head, *names))))
         table = zip((head, *names), (heads, *figures), strict=True)
-        for at, (name, row) in enumerate(table):
+        for index, (name, row) in enumerate(table):
             cut = fit(name, name_width)
             padded = cut + " " * (name_width - width_of(cut))
             told = [" " * (w - width_of(one)) + one for w, one in zip(widths, row, strict=True)]
             text = _GAP.join((padded, *told)).rstrip()
-            yield line(Span(text, "" if at else "dim"))._replace(whole=True)
+            yield line(Span(text, "" if index else "dim"))._replace(whole=True)
     yield from _remarks(total, say)
 
 

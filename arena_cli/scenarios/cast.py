@@ -1,4 +1,4 @@
-"""Who plays: the team of a scenario."""
+"""Choose who plays: the team of a scenario, and its judges."""
 
 from __future__ import annotations
 
@@ -22,64 +22,67 @@ from arena_cli.yamlio.nodes import Loc
 
 
 def team_of(
-    keys: Mapping[str, Any], parts: Sequence[Fragment], workspace: Workspace
+    keys: Mapping[str, Any], fragments: Sequence[Fragment], workspace: Workspace
 ) -> tuple[Team | None, Workspace, list[Fault]]:
     """The team, the workspace with the profiles it is made of, and what is wrong.
 
     `keys` are those of `TeamPart`, as they stand in `parts`. Without a team and a fault, the
     shape's faults tell why.
     """
-    part, _ = loader.validate_merged(keys, TeamPart, parts)
+    part, _ = loader.validate_merged(keys, TeamPart, fragments)
     if part is None:
         return None, workspace, []
     faults: list[Fault] = []
     if part.team is not None and part.agents is not None:
-        place = find_holder(parts, ("agents",))
+        holder = find_holder(fragments, ("agents",))
         what, mend = "`team` and `agents` are both given", "take one of them out"
-        return None, workspace, [place.fault(("agents",), what, mend)]
+        return None, workspace, [holder.fault(("agents",), what, mend)]
     changed = workspace
     if part.profiles:
-        places = below_all(parts, ("profiles",))
+        places = below_all(fragments, ("profiles",))
         changed = (
             tried(
-                lambda: workspace.with_profiles(part.profiles, places), parts, ("profiles",), faults
+                lambda: workspace.with_profiles(part.profiles, places),
+                fragments,
+                ("profiles",),
+                faults,
             )
             or workspace
         )
     # The nearest has the last word.
-    rules = [below(one, ("config",)) for one in reversed(parts) if one.holds(("config",))]
+    rules = [below(one, ("config",)) for one in reversed(fragments) if one.holds(("config",))]
     agents, humans, name = part.agents, part.humans, part.team or workspace.file.team
-    their_part = None if humans is None else find_holder(parts, ("humans",))
+    their_part = None if humans is None else find_holder(fragments, ("humans",))
 
     def made() -> Team:
         if agents is None:
             return changed.team(name, overrides=rules, humans=humans, humans_part=their_part)
-        members = below(find_holder(parts, ("agents",)), ("agents",))
+        members = below(find_holder(fragments, ("agents",)), ("agents",))
         return changed.team_of(
             agents, members, overrides=rules, humans=humans, humans_part=their_part
         )
 
-    team = tried(made, parts, ("team",) if agents is None else ("agents",), faults)
+    team = tried(made, fragments, ("team",) if agents is None else ("agents",), faults)
     if team is not None:
-        faults += _strangers(part, team, workspace, parts)
+        faults += _strangers(part, team, workspace, fragments)
     return team, changed, faults
 
 
 def _strangers(
-    part: TeamPart, team: Team, workspace: Workspace, parts: Sequence[Fragment]
+    team_part: TeamPart, team: Team, workspace: Workspace, fragments: Sequence[Fragment]
 ) -> Iterator[Fault]:
     """New agents that nobody plays: most likely a wrong id of one that somebody does."""
-    extended = {keys.get("extends") for keys in part.profiles.values()}
-    for agent_id, keys in part.profiles.items():
+    extended = {keys.get("extends") for keys in team_part.profiles.values()}
+    for agent_id, keys in team_part.profiles.items():
         known = models.normalize_id(agent_id) in workspace.loaded or agent_id in extended
         if known or team.member(models.normalize_id(agent_id)) or keys.get("member") is False:
             continue
         members = [member.id for member in team.members]
         near = errors.find_nearest(agent_id, members)
         mend = f"did you mean `{near}`?" if near else "a new agent plays if `agents:` names it"
-        place = find_holder(parts, ("profiles", agent_id))
-        what = f"`{agent_id}` is no agent of the workspace, and not in the team"
-        yield place.fault(("profiles", agent_id), what, mend)
+        holder = find_holder(fragments, ("profiles", agent_id))
+        problem = f"`{agent_id}` is no agent of the workspace, and not in the team"
+        yield holder.fault(("profiles", agent_id), problem, mend)
 
 
 DEFAULT = "defaults: {judge: ID}"
@@ -127,10 +130,15 @@ def _fault(
         others = [name for name in profiles if team.member(name) is None]
         return f"there is no agent `{agent}`", errors.suggest_nearest(agent, others)
     if team.member(agent) is not None:
-        what = f"`{agent}` is a member of the team that is judged"
-        return what, "name an agent that is none, with `member: false` in its profile"
+        problem = f"`{agent}` is a member of the team that is judged"
+        return problem, "name an agent that is none, with `member: false` in its profile"
     return None
 
 
-def _member(one: LoadedProfile) -> Member:
-    return Member(one.profile, one.profile.name or one.profile.agent_id, "", one.role_prompt)
+def _member(loaded_profile: LoadedProfile) -> Member:
+    return Member(
+        loaded_profile.profile,
+        loaded_profile.profile.name or loaded_profile.profile.agent_id,
+        "",
+        loaded_profile.role_prompt,
+    )

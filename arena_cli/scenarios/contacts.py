@@ -1,4 +1,4 @@
-"""What scenarios would start or contact: their agents, their judges and the functions in checks."""
+"""List what scenarios would start or contact: agents, judges, functions in checks."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Unread(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What was read of a transcript: its events in order, and each line that could not be."""
+    """A transcript as read: its events in order, and each line that could not be read."""
 
     path: Path
     events: tuple[Event, ...]
@@ -64,14 +64,14 @@ def of(path: Path, until: int | None = None) -> Past:
     except OSError as error:
         raise UsageError(f"cannot read {path.name}: {error.strerror or error}") from error
     if rest.strip():
-        found, what = parsed(rest)  # an editor may have taken the last line end
+        found, problem = parsed(rest)  # an editor may have taken the last line end
         events += found
-        unread += [Unread(number + 1, what, last)] if what and not found else []
+        unread += [Unread(number + 1, problem, last)] if problem and not found else []
     versions = [event.version for event in events if isinstance(event, SessionEvent)]
     if not versions:
         is_empty = not number and not rest.strip()
-        what = "is empty" if is_empty else "is no transcript of a session"
-        raise UsageError(f"{path.name} {what}", _MEND)
+        problem = "is empty" if is_empty else "is no transcript of a session"
+        raise UsageError(f"{path.name} {problem}", _MEND)
     if max(versions) > VERSION:
         raise UsageError(
             f"{path.name} is of version {max(versions)}; this arena reads version {VERSION}",
@@ -100,19 +100,19 @@ def upto(past: Past, seq: int | None) -> list[Event]:
 
 
 def messages(events: Iterable[Event]) -> list[Message]:
-    """What agents are shown of these events, in the order in which they see it.
+    """Return the messages of these events, in the order in which agents see them.
 
     Of a phase that is not over it is what was answered so far.
     """
-    found: list[Message] = []
-    fold = Fold(found.append)
+    messages: list[Message] = []
+    fold = Fold(messages.append)
     for event in events:
         fold.apply(event)
     if fold.open and fold.open.turns:
-        told = {message.id for message in found}
+        told = {message.id for message in messages}
         ended = [done.message for done in fold.open.turns[-1].successes()]
-        found += [one for one in ended if one is not None and one.id not in told]
-    return found
+        messages += [one for one in ended if one is not None and one.id not in told]
+    return messages
 
 
 def planted(past: Past, until: int | None, root: Path) -> list[PastPart]:
@@ -127,7 +127,7 @@ def planted(past: Past, until: int | None, root: Path) -> list[PastPart]:
     if not said:
         where = "" if until is None else f" up to event {until}"
         raise UsageError(f"nothing is said in {past.path.name}{where}")
-    found: list[PastPart] = [
+    past_parts: list[PastPart] = [
         Planted(
             author_id=message.author_id,
             author_name=message.author_name,
@@ -136,8 +136,8 @@ def planted(past: Past, until: int | None, root: Path) -> list[PastPart]:
             mentions=tuple(message.mentions),
             kind=message.kind,
             attachments=tuple(
-                with_content(part, message.id, (past.path.parent, root))
-                for part in message.attachments
+                with_content(attachment, message.id, (past.path.parent, root))
+                for attachment in message.attachments
             ),
             structured=tuple(message.structured),
         )
@@ -147,13 +147,13 @@ def planted(past: Past, until: int | None, root: Path) -> list[PastPart]:
     count = sum(message.seq <= parse_seq(last.upto) for message in said) if last else 0
     if last and count:
         place = sum(message.seq < last.seq for message in said)
-        found.insert(place, _planted_summary(last, count))
-    return found
+        past_parts.insert(place, _planted_summary(last, count))
+    return past_parts
 
 
 def summary(events: Iterable[Event]) -> Compacted | None:
     """The last summary that counts; None where there is none."""
-    held = [one for one in events if isinstance(one, Compacted) and not one.rolled_back]
+    held = [event for event in events if isinstance(event, Compacted) and not event.rolled_back]
     return held[-1] if held else None
 
 
@@ -162,30 +162,32 @@ def _planted_summary(event: Compacted, messages: int) -> PlantedSummary:
     return PlantedSummary(messages, by, event.summary, event.tokens_before, event.tokens_after)
 
 
-def with_content(part: Attachment, message_id: str, folders: Sequence[Path]) -> Attachment:
+def with_content(attachment: Attachment, message_id: str, folders: Sequence[Path]) -> Attachment:
     """An attachment of a transcript with its content; without a place where that is gone.
 
     It is looked for in the first of `folders` as `attachments/<message id>/<file>`, in the others
     by its path. Raises UsageError where it is not what was attached.
     """
     beside, *others = folders
-    name = PurePosixPath(part.path or "").name
+    name = PurePosixPath(attachment.path or "").name
     places = [(beside, PurePosixPath("attachments", message_id, name))]
-    places += [(folder, PurePosixPath(part.path or "")) for folder in others]
+    places += [(folder, PurePosixPath(attachment.path or "")) for folder in others]
     for folder, place in places:
         path = (folder / place).resolve()
         # A transcript may have come from anywhere: what it names is no way out of the folder.
         if not name or not path.is_relative_to(folder.resolve()) or not path.is_file():
             continue
         content = files.read_regular(path)
-        if part.sha256 and hashlib.sha256(content).hexdigest() != part.sha256:
-            shown = text.escape_line(part.name)
+        if attachment.sha256 and hashlib.sha256(content).hexdigest() != attachment.sha256:
+            shown = text.escape_line(attachment.name)
             raise UsageError(
                 f"{path}: is not what was attached to {message_id} as {shown}",
                 "put back what it was, or take it away: agents are then told that it is gone",
             )
-        return part.model_copy(update={"data": data_of(part.type, content), "path": None})
-    return part.model_copy(update={"data": None, "path": None})
+        return attachment.model_copy(
+            update={"data": data_of(attachment.type, content), "path": None}
+        )
+    return attachment.model_copy(update={"data": None, "path": None})
 
 
 def data_of(kind: str, content: bytes) -> str | bytes:
@@ -209,33 +211,35 @@ class Pasts:
         self._read: dict[tuple[str, int | None], tuple[list[PastPart], list[Fault]]] = {}
 
     def of(
-        self, given: Given, team: Team, parts: Sequence[Fragment], faults: list[Fault]
+        self, given: Given, team: Team, fragments: Sequence[Fragment], faults: list[Fault]
     ) -> list[PastPart]:
-        """What is planted: what was said in a transcript, then the messages of the file itself."""
-        found: list[PastPart] = []
+        """Return what is planted: the messages of a transcript, then those of the file itself."""
+        past_parts: list[PastPart] = []
         if given.transcript is not None:
             key = (given.transcript, given.until)
             if key not in self._read:
-                self._read[key] = self._said(*key, parts)
-            found += self._read[key][0]
+                self._read[key] = self._said(*key, fragments)
+            past_parts += self._read[key][0]
             faults += self._read[key][1]
-        for index, said in enumerate(given.messages):
-            author, content = next(iter(said.items()))
+        for index, message in enumerate(given.messages):
+            author, content = next(iter(message.items()))
             make = partial(outgoing.planted, team, author, content)
-            one = tried(make, parts, ("given", "messages", index), faults)
-            found += [one] if one is not None else []
-        return found
+            one = tried(make, fragments, ("given", "messages", index), faults)
+            past_parts += [one] if one is not None else []
+        return past_parts
 
     def _said(
-        self, name: str, until: int | None, parts: Sequence[Fragment]
+        self, name: str, until: int | None, fragments: Sequence[Fragment]
     ) -> tuple[list[PastPart], list[Fault]]:
         faults: list[Fault] = []
         loc = ("given", "transcript")
-        read = tried(lambda: of(there(name, self._path, self._reader), until), parts, loc, faults)
+        read = tried(
+            lambda: of(there(name, self._path, self._reader), until), fragments, loc, faults
+        )
         if read is None:
             return [], faults
         place = loc if until is None else ("given", "until")
-        said = tried(lambda: planted(read, until, self._reader.root), parts, place, faults)
+        said = tried(lambda: planted(read, until, self._reader.root), fragments, place, faults)
         return said or [], faults
 
 

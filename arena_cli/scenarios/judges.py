@@ -39,10 +39,10 @@ Answer with exactly one JSON object and nothing else:
 
 
 def message(question: Question) -> str:
-    """What the judge is sent: the rubric, what is to be judged, and how to answer.
+    """Return the message to a judge: the rubric, the matter, and how to answer.
 
-    What agents said stands after `> ` in all its lines, and the rubric, in which something that was
-    saved may stand, is numbered and indented: no line of either can look like one of arena's own.
+    Every line of the matter begins with `> `, and the rubric, which may hold saved texts, is
+    numbered and indented: no line of either can look like one of arena's own.
     """
     points = [
         f"{number}. " + "\n   ".join(point.strip().splitlines())
@@ -52,7 +52,7 @@ def message(question: Question) -> str:
 
 
 def read(answer: str) -> Vote:
-    """What a judge's answer says: the verdict of the JSON object that it is, or that stands in it.
+    """Read the verdict in a judge's answer: the JSON object that it is or holds.
 
     Verdicts are read by a table (`PASS`, `FAIL`), upper and lower case alike. Any other, none, or
     several that differ are no verdict, and so is JSON that is broken, or that stands between words:
@@ -102,8 +102,8 @@ def _vote(verdict: object, reason: object) -> Vote:
     return Vote(holds, " ".join(reason.split()) if isinstance(reason, str) else "")
 
 
-def _none(why: str, answer: str) -> Vote:
-    return Vote(None, f"{why}: {text_checks.excerpt(answer.strip())}")
+def _none(reason: str, answer: str) -> Vote:
+    return Vote(None, f"{reason}: {text_checks.excerpt(answer.strip())}")
 
 
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_folded)
@@ -158,11 +158,11 @@ class Judges:
     ) -> None:
         await self._aside.__aexit__(kind, error, trace)
 
-    async def _answers(self, asked: Sequence[Question]) -> dict[Hashable, Answered]:
+    async def _answers(self, questions: Sequence[Question]) -> dict[Hashable, Answered]:
         """All votes on all questions, asked at once, begun in their order."""
         calls = [
             self._vote(self._judges[question.judge], message(question))
-            for question in asked
+            for question in questions
             for _ in range(question.votes)
         ]
         came = await asyncio.gather(*calls, return_exceptions=True)
@@ -171,7 +171,7 @@ class Judges:
             question: Answered(
                 self._judges[question.judge].id, [next(votes) for _ in range(question.votes)]
             )
-            for question in asked
+            for question in questions
         }
 
     async def _vote(self, member: Member, message: str) -> Vote:
@@ -182,8 +182,8 @@ class Judges:
             return read(done.message.content)
         if done.status == "declined":
             return Vote(None, "it declined to judge")
-        why = done.error or done.status
-        return Vote(None, "; ".join(line.strip() for line in why.splitlines() if line.strip()))
+        reason = done.error or done.status
+        return Vote(None, "; ".join(line.strip() for line in reason.splitlines() if line.strip()))
 
 
 def _vote_of(came: Vote | BaseException) -> Vote:

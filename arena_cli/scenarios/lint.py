@@ -29,11 +29,11 @@ def report_problem(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
     told: set[str] = set()
     for loc, expect in expects(file):
         for check in model.given(expect):
-            for below, what, mend in _of_check(check, folders):
-                if check.kind == "snapshot" and what in told:
+            for below, problem, mend in _of_check(check, folders):
+                if check.kind == "snapshot" and problem in told:
                     continue  # all of them lie in one file
-                told.add(what)
-                yield (*loc, *check.loc, *below), what, mend
+                told.add(problem)
+                yield (*loc, *check.loc, *below), problem, mend
 
 
 def expects(file: ScenarioFile) -> Iterator[tuple[Loc, Expect]]:
@@ -79,15 +79,15 @@ def warnings(file: ScenarioFile, folders: Folders, *, recorded: bool) -> Iterato
     for loc, expect in expects(file):
         for check in model.given(expect):
             if check.kind == "regex" and _may_match_anything(check.value):
-                what = "it matches the empty text too, so it may match every text"
-                yield (*loc, *check.loc), what, "write what must stand there"
+                problem = "it matches the empty text too, so it may match every text"
+                yield (*loc, *check.loc), problem, "write what must stand there"
             elif check.kind == "as_json":
-                for below, what, hint in json_checks.unknown_keywords(check.value, folders):
-                    yield (*loc, *check.loc, *below), what, hint
+                for below, problem, hint in json_checks.unknown_keywords(check.value, folders):
+                    yield (*loc, *check.loc, *below), problem, hint
     for index, ignored in enumerate(file.ignore):
         if text_checks.count_swallowed(ignored.regex)[0]:
-            what = "it matches whole sentences, so a changed prompt may not be seen"
-            yield ("ignore", index, "regex"), what, "write only what varies, such as a date"
+            problem = "it matches whole sentences, so a changed prompt may not be seen"
+            yield ("ignore", index, "regex"), problem, "write only what varies, such as a date"
 
 
 def _may_match_anything(pattern: str) -> bool:
@@ -115,7 +115,7 @@ def _without_expectations(file: ScenarioFile) -> Iterator[Wrong]:
 def _has_strict_script(file: ScenarioFile) -> bool:
     """Return whether a script must be used up, which is an expectation too."""
     adapters = (profile.get("adapter") for profile in file.profiles.values())
-    return any(isinstance(one, dict) and one.get("strict") is True for one in adapters)
+    return any(isinstance(adapter, dict) and adapter.get("strict") is True for adapter in adapters)
 
 
 def _has_step_before(file: ScenarioFile, index: int) -> bool:
@@ -156,8 +156,8 @@ def _no_session(file: ScenarioFile) -> Iterator[Wrong]:
     used = {step.session for step in file.steps if step.kind != "check" and step.session}
     for index, step in enumerate(file.steps):
         if step.kind == "check" and step.session and step.session not in used:
-            what = f"no step is played in the session `{step.session}`"
-            yield ("steps", index, "session"), what, suggest_nearest(step.session, sorted(used))
+            problem = f"no step is played in the session `{step.session}`"
+            yield ("steps", index, "session"), problem, suggest_nearest(step.session, sorted(used))
 
 
 def _in_expect(expected: Expect, loc: Loc, team: Team) -> Iterator[Wrong]:
@@ -168,8 +168,8 @@ def _in_expect(expected: Expect, loc: Loc, team: Team) -> Iterator[Wrong]:
     humans = [USER.id, *(human.id for human in team.humans)]
     for index, human in enumerate(expected.awaits):
         if human not in humans:
-            what = f"this team has no human with the id `{human}`"
-            yield (*loc, "awaits", index), what, suggest_nearest(human, humans)
+            problem = f"this team has no human with the id `{human}`"
+            yield (*loc, "awaits", index), problem, suggest_nearest(human, humans)
     members = [member.id for member in team.members]
     for place, somebody in evaluate.named_somebody(expected):
         if somebody not in humans:
@@ -200,12 +200,12 @@ def _never_saved(file: ScenarioFile, waiting: Sequence[tuple[Loc, str]]) -> Iter
     for loc, name in waiting:
         key = loc[2] if loc[0] == "steps" else loc[0]
         if key not in _WAIT:
-            what = f"`${{saved.{name}}}` cannot stand in `{key}`"
-            yield loc, what, f"it can in {', '.join(_WAIT)}"
+            problem = f"`${{saved.{name}}}` cannot stand in `{key}`"
+            yield loc, problem, f"it can in {', '.join(_WAIT)}"
             continue
-        at = int(loc[1]) + (key == "expect") if loc[0] == "steps" else len(file.steps)
-        if name not in before[at]:
-            yield _wrong_name(loc, name, before[at])
+        index = int(loc[1]) + (key == "expect") if loc[0] == "steps" else len(file.steps)
+        if name not in before[index]:
+            yield _wrong_name(loc, name, before[index])
 
 
 def _wrong_name(loc: Loc, name: str, saved: Collection[str]) -> Wrong:

@@ -100,7 +100,7 @@ def sort(selected: Selected, workspace: Workspace) -> Sorted:
 
 
 def shape_faults(selected: Selected, root: Path, *, anywhere: bool = False) -> list[Fault]:
-    """What is wrong with the files by themselves, where the workspace cannot be loaded."""
+    """Return the errors of the files by themselves, where the workspace cannot be loaded."""
     chains, by_path = _read(selected, Reader(root, chosen=selected.chosen, anywhere=anywhere))
     faults = dict.fromkeys(fault for found in by_path.values() for fault in found)
     for documents in chains.values():
@@ -121,7 +121,9 @@ def _broken(path: Path, faults: tuple[Fault, ...], reader: Reader) -> Broken:
     known = tuple(map(str, tags)) if isinstance(tags, list) else None
     cases = data.get("cases")
     ids = (
-        [one.get("id") for one in cases if isinstance(one, dict)] if isinstance(cases, list) else []
+        [case.get("id") for case in cases if isinstance(case, dict)]
+        if isinstance(cases, list)
+        else []
     )
     return Broken(
         path,
@@ -147,14 +149,14 @@ def _read(selected: Selected, reader: Reader) -> tuple[dict[Path, list[Document]
         if not variables.is_part(document):
             continue
         if not _is_included(path, reader):
-            what = "has neither `scenario` nor `steps`, and nobody includes it"
-            faults[path][document.fault((), what, "give it both, or `include` it")] = None
+            problem = "has neither `scenario` nor `steps`, and nobody includes it"
+            faults[path][document.fault((), problem, "give it both, or `include` it")] = None
         del chains[path]
     return chains, faults
 
 
 def _is_included(path: Path, reader: Reader) -> bool:
-    """Whether a file that was read, or another one of the workspace, includes it."""
+    """Return True if a file that was read, or another one of the workspace, includes it."""
     if path not in reader.included:
         for other in select.of_workspace(reader.root):
             reader.chain(other)
@@ -167,9 +169,9 @@ def _same_stems(chains: Mapping[Path, list[Document]]) -> Iterator[tuple[Path, F
     for path, (document, *_) in chains.items():
         stem = unicodedata.normalize("NFC", path.stem).casefold()
         if stem in known:
-            what = f"`{path.stem}` is the name of {known[stem]} too"
+            problem = f"`{path.stem}` is the name of {known[stem]} too"
             mend = "a scenario's recording is named after its file: rename one of them"
-            yield path, Fault(document.name, 1, "", what, mend)
+            yield path, Fault(document.name, 1, "", problem, mend)
         known.setdefault(stem, document.name)
 
 
@@ -190,8 +192,8 @@ def _cases(documents: Sequence[Document]) -> tuple[list[Case | None], list[Fault
     seen: set[str] = set()
     for index, case in enumerate(frame.cases):
         if case.id in seen:
-            place = find_holder(parts, ("cases", index))
-            faults.append(place.fault(("cases", index, "id"), f"`{case.id}` stands twice"))
+            holder = find_holder(parts, ("cases", index))
+            faults.append(holder.fault(("cases", index, "id"), f"`{case.id}` stands twice"))
         seen.add(case.id)
     return list(frame.cases) or [None], faults
 
@@ -265,7 +267,7 @@ class _Loader:
     def scenarios(self) -> tuple[list[Scenario], list[Fault]]:
         """Its scenarios, and what is wrong with them."""
         cases, faults = _cases(self._documents)
-        found: list[Scenario] = []
+        scenarios: list[Scenario] = []
         told: dict[Fault, list[str]] = {}
         ids = tuple(one.id if one else None for one in cases)
         for case in cases:
@@ -273,9 +275,9 @@ class _Loader:
             for fault in wrong:
                 told.setdefault(fault, []).append(case.id if case else "")
             if scenario is not None:
-                found.append(scenario)
+                scenarios.append(scenario)
         faults += [_in_cases(fault, names, len(cases)) for fault, names in told.items()]
-        return found, faults
+        return scenarios, faults
 
     def _one(
         self, case: Case | None, cases: tuple[str | None, ...]
@@ -326,25 +328,27 @@ class _Loader:
         return scenario, []
 
     def _team(
-        self, data: Any, parts: Sequence[Fragment]
+        self, data: Any, fragments: Sequence[Fragment]
     ) -> tuple[Team | None, Workspace, list[Fault]]:
         """The team that plays, made once for all cases that have the same one."""
         data = data if isinstance(data, dict) else {}
         keys = {key: data[key] for key in TeamPart.model_fields if key in data}
         same = repr(keys)
         if same not in self._teams:
-            self._teams[same] = cast.team_of(keys, parts, self._workspace)
+            self._teams[same] = cast.team_of(keys, fragments, self._workspace)
         return self._teams[same]
 
-    def _warnings(self, wrong: Iterable[lint.Wrong], parts: Sequence[Fragment]) -> Iterator[Fault]:
+    def _warnings(
+        self, wrong: Iterable[lint.Wrong], fragments: Sequence[Fragment]
+    ) -> Iterator[Fault]:
         """Yield the warnings; what is alike in many cases is located once."""
         for one in wrong:
             if one not in self._warned:
-                (self._warned[one],) = _faults([one], parts)
+                (self._warned[one],) = _faults([one], fragments)
             yield self._warned[one]
 
     def _sent(
-        self, parts: Sequence[Fragment], index: int, step: Step, team: Team, faults: list[Fault]
+        self, fragments: Sequence[Fragment], index: int, step: Step, team: Team, faults: list[Fault]
     ) -> Sent:
         loc = ("steps", index)
         if step.say is not None and team.member(step.say.agent) is None:
@@ -352,15 +356,17 @@ class _Loader:
         author = step.author
         if author is not None:
             place = (*loc, "from")
-            human = tried(lambda: outgoing.human_of(team, author), parts, place, faults)
+            human = tried(lambda: outgoing.human_of(team, author), fragments, place, faults)
             if human is None:
                 return None
         place = (*loc, step.kind)
-        return tried(lambda: sent_of(step, team, self._path, self._reader), parts, place, faults)
+        return tried(
+            lambda: sent_of(step, team, self._path, self._reader), fragments, place, faults
+        )
 
 
-def _faults(wrong: Iterable[lint.Wrong], parts: Sequence[Fragment]) -> list[Fault]:
-    return [find_holder(parts, loc).fault(loc, what, mend) for loc, what, mend in wrong]
+def _faults(wrong: Iterable[lint.Wrong], fragments: Sequence[Fragment]) -> list[Fault]:
+    return [find_holder(fragments, loc).fault(loc, problem, mend) for loc, problem, mend in wrong]
 
 
 def _in_cases(fault: Fault, cases: Sequence[str], of: int) -> Fault:

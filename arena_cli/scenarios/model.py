@@ -99,7 +99,7 @@ class FromFile(FileShape):
 
 
 class Saved(FileShape):
-    """What is kept of a step: of that agent's last reply the first group of `regex`, or all."""
+    """The text kept of a step: of that agent's last reply the first group of `regex`, or all."""
 
     agent: AgentId = Field(alias="from")
     regex: Pattern | None = None
@@ -113,8 +113,8 @@ class Said(FileShape):
 
 
 class Step(FileShape):
-    """One step: a message of one of the team's humans (`send`) and what must come of it, a planted
-    message (`say`, `system`), or expectations over all steps so far (`check`).
+    """A step: a human's message (`send`) with its expectations, a planted message
+    (`say`, `system`), or expectations over all steps so far (`check`).
     """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
@@ -133,7 +133,7 @@ class Step(FileShape):
 
     @property
     def kind(self) -> StepKind:
-        """Which of the four it is."""
+        """The kind of the step, of the four."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @model_validator(mode="after")
@@ -179,7 +179,7 @@ class Given(FileShape):
 
 
 class Ignored(FileShape):
-    """What varies in a prompt from run to run, such as a date."""
+    """A part of a prompt that varies from run to run, such as a date."""
 
     regex: Annotated[Pattern, AfterValidator(_finds_something)]
 
@@ -194,7 +194,7 @@ class Case(FileShape):
 
 
 class TeamPart(FileShape):
-    """Who plays: a team, or a list of agents, with changes to its rules, humans and profiles."""
+    """The team: its name, or a list of agents, with changes to its rules, humans and profiles."""
 
     checked_as: ClassVar[dict[str, type[FileShape]]] = {"config": TeamConfig}
 
@@ -206,7 +206,7 @@ class TeamPart(FileShape):
 
 
 class Frame(FileShape):
-    """What is read before anything else of a file: what it is put together from."""
+    """The keys that are read first: the files that a scenario is put together from."""
 
     include: str | list[str] = Field(default_factory=list)
     vars: dict[Name, Any] = Field(default_factory=dict)
@@ -234,27 +234,27 @@ _NO_PAST = Given()
 T = TypeVar("T")
 
 
-def below(part: Fragment, loc: Loc) -> Fragment:
+def below(fragment: Fragment, loc: Loc) -> Fragment:
     """The part at `loc` of a part."""
-    return Fragment(part.document, (*part.loc, *loc))
+    return Fragment(fragment.document, (*fragment.loc, *loc))
 
 
-def below_all(parts: Sequence[Fragment], loc: Loc) -> list[Fragment]:
+def below_all(fragments: Sequence[Fragment], loc: Loc) -> list[Fragment]:
     """The parts at `loc` of several."""
-    return [below(part, loc) for part in parts]
+    return [below(part, loc) for part in fragments]
 
 
 def tried(
-    make: Callable[[], T], parts: Sequence[Fragment], loc: Loc, faults: list[Fault]
+    make: Callable[[], T], fragments: Sequence[Fragment], loc: Loc, faults: list[Fault]
 ) -> T | None:
-    """What `make` gives, or None and what was wrong, told at `loc` where it tells no place."""
+    """Return what `make` gives, or None and the error, at `loc` where it names no place."""
     try:
         return make()
     except FileFaults as error:
         faults += error.faults
     except UsageError as error:
-        place = find_holder(parts, loc)
-        faults.append(place.fault(loc, error.what, error.mend))
+        holder = find_holder(fragments, loc)
+        faults.append(holder.fault(loc, error.what, error.mend))
     return None
 
 
@@ -281,7 +281,7 @@ class GivenNote(NamedTuple):
 
 
 def of(
-    given: Given, scenario: Path, reader: Reader, parts: Sequence[Fragment], faults: list[Fault]
+    given: Given, scenario: Path, reader: Reader, fragments: Sequence[Fragment], faults: list[Fault]
 ) -> tuple[GivenNote, ...]:
     """The notes that a scenario starts with; `faults` takes what is wrong with them."""
     found: dict[str, GivenNote] = {}
@@ -293,12 +293,14 @@ def of(
             faults += error.faults
             continue
         except UsageError as error:
-            faults.append(find_holder(parts, loc).fault(loc, error.what, error.mend))
+            faults.append(find_holder(fragments, loc).fault(loc, error.what, error.mend))
             continue
         folded = unicodedata.normalize("NFC", note.name).casefold()
         if folded in found:
-            what = f"`{note.name}` is the name of two notes: a session has one of a name"
-            faults.append(find_holder(parts, loc).fault(loc, what, "rename one of the files"))
+            problem = f"`{note.name}` is the name of two notes: a session has one of a name"
+            faults.append(
+                find_holder(fragments, loc).fault(loc, problem, "rename one of the files")
+            )
         found.setdefault(folded, note)
     return tuple(found.values())
 
@@ -371,13 +373,13 @@ class Scenario:
 
     @property
     def skip(self) -> str | None:
-        """Why it is not played, if it is not."""
+        """The reason it is not played, if it is not."""
         own = self.case.skip if self.case else None
         return self.file.skip if own is None else own
 
     @property
     def xfail(self) -> str | None:
-        """Why it must fail, if it must."""
+        """The reason it must fail, if it must."""
         own = self.case.xfail if self.case else None
         return self.file.xfail if own is None else own
 
@@ -394,7 +396,7 @@ class Scenario:
         return document.name, document.line(loc)
 
     def sent_with(self, index: int, saved: Mapping[str, str]) -> Sent:
-        """What a step sends once all that it waits for is saved.
+        """Return what a step sends once all texts that it uses are saved.
 
         Raises NotSaved, and UsageError where it cannot be sent.
         """
@@ -404,7 +406,7 @@ class Scenario:
         return sent_of(self._as(Step, raw, ("steps", index)), self.team, self.path, reader)
 
     def expected(self, loc: Loc, expect: Expect, saved: Mapping[str, str]) -> Expect:
-        """What is expected at `loc`, with what was saved filled in.
+        """Return the expectations at `loc`, with the saved texts filled in.
 
         Raises NotSaved, and UsageError where it is wrong then.
         """
@@ -423,7 +425,7 @@ class Scenario:
 
 
 def sent_of(step: Step, team: Team, path: Path, reader: Reader) -> Sent:
-    """What a step sends or plants. Raises UsageError."""
+    """Return what a step sends or plants. Raises UsageError."""
     if step.say is not None:
         return outgoing.planted(team, step.say.agent, step.say.text)
     if step.system is not None:

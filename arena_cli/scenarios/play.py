@@ -1,4 +1,4 @@
-"""One scenario while it is played, in sessions of its own."""
+"""Play one scenario, in sessions of its own."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ from arena_cli.yamlio.document import find_holder
 from arena_cli.yamlio.nodes import Loc, format_loc
 
 
-def found(wanted: Saved, told: Conversation) -> Verdict:
-    """What is saved of the agent's last reply, as `actual`."""
-    replies = told.replies(wanted.agent)
-    pattern = f" that matches /{wanted.regex}/" if wanted.regex else ""
-    expected = f"a reply of {wanted.agent}{pattern}"
+def found(saved: Saved, conversation: Conversation) -> Verdict:
+    """Return the text saved of the agent's last reply, as `actual`."""
+    replies = conversation.replies(saved.agent)
+    pattern = f" that matches /{saved.regex}/" if saved.regex else ""
+    expected = f"a reply of {saved.agent}{pattern}"
     if not replies:
-        return Verdict(False, expected, f"no reply: {told.outcome(wanted.agent)}")
+        return Verdict(False, expected, f"no reply: {conversation.outcome(saved.agent)}")
     text = replies[-1].text
-    if wanted.regex is None:
+    if saved.regex is None:
         return Verdict(True, expected, text)
-    match = text_checks.compiled(wanted.regex).search(text_checks.form(text))
+    match = text_checks.compiled(saved.regex).search(text_checks.form(text))
     if match is None:
         return Verdict(False, expected, f"no match in {text_checks.excerpt(text)}")
     found = match[1] if match.re.groups else match[0]
@@ -88,10 +88,10 @@ def unused(scenario: Scenario, used: Sequence[Mapping[str, set[int]]]) -> list[C
 def _unused(scenario: Scenario, agent: str, index: int, entry: object) -> CheckResult:
     loc: Loc = ("adapter", "replies", index)
     parts = scenario.profiles[agent].source.fragments
-    part = find_holder(parts, loc)
+    holder = find_holder(parts, loc)
     return CheckResult(
-        place=lambda: (part.document.name, part.document.line((*part.loc, *loc))),
-        field=format_loc((*part.loc, *loc)),
+        place=lambda: (holder.document.name, holder.document.line((*holder.loc, *loc))),
+        field=format_loc((*holder.loc, *loc)),
         status="failed",
         expected=f"the script of {agent} is used up (strict)",
         actual="never used: "
@@ -139,7 +139,7 @@ def _looks_at_notes(expect: Expect) -> bool:
 
 
 class _Watched:
-    """What agents are called through, and what they are shown kept.
+    """The calls of a session's agents, with the inputs of each kept.
 
     An agent that goes on in its own session was shown the rest there.
     """
@@ -150,7 +150,7 @@ class _Watched:
         self._inputs = inputs
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
-        """One call of one agent; one that works for the team's memory is no call of a step."""
+        """Call an agent; work for the team's memory is no call of a step."""
         if input.turn_id != call.ASIDE:
             shown = "\n\n".join(render.render(input.afresh()))
             self._inputs[input.input_hash] = self.redactor.text(shown)
@@ -187,7 +187,10 @@ class Playing:
         place = replace(
             place,
             shared_notes=False,
-            profiles=(*place.profiles, *(one.profile for one in scenario.profiles.values())),
+            profiles=(
+                *place.profiles,
+                *(profile.profile for profile in scenario.profiles.values()),
+            ),
             summarizer=scenario.as_played(place.summarizer),
             extractor=scenario.as_played(place.extractor),
         )
@@ -267,22 +270,22 @@ class Playing:
 
     @property
     def _unkept_agents(self) -> list[str]:
-        """Those whose failure keeps the earlier recording."""
-        unnamed = {one.agent for step in self._steps for one in step.failures}
+        """The agents whose failure keeps the earlier recording."""
+        unnamed = {failure.agent for step in self._steps for failure in step.failures}
         return sorted({*self._take.failed(self._all_checks), *unnamed} if self._take.before else ())
 
     @property
     def _all_checks(self) -> list[CheckResult]:
         return [*(check for step in self._steps for check in step.checks), *self._checks]
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, reason: str) -> None:
         """Its recording could not be written."""
-        self._error = why
+        self._error = reason
 
     def _save_snapshots(self) -> None:
         if self._take.mode == "record" and self._unkept:
             return  # they are those of the recording, which stays
-        whole = self._error is None and all(one.status != "not_run" for one in self._steps)
+        whole = self._error is None and all(step.status != "not_run" for step in self._steps)
         try:
             with lock(self._scenario.root) if self._snapshots.update else nullcontext():
                 self._snapshots.save(whole=whole)
@@ -291,7 +294,7 @@ class Playing:
 
     @property
     def status(self) -> ScenarioStatus:
-        """What an expectation says of a chain in which an agent failed is no failed expectation."""
+        """The status so far; an expectation about a chain with a failed agent is no failed one."""
         if not self._finished:
             return "interrupted"
         if self._scenario.skip is not None:
@@ -310,7 +313,7 @@ class Playing:
         return "error" if "error" in found else "passed"
 
     def result(self) -> ScenarioResult:
-        """What came of it so far."""
+        """Return the result so far."""
         status = self.status
         scenario = self._scenario
         steps = self._steps
@@ -355,18 +358,18 @@ class Playing:
         for note in scenario.notes:
             note.put(own_notes(first.folder, self._place.workspace).path)
             first.plant_approval(note.note)
-        said: list[MessageEvent] = []
+        message_events: list[MessageEvent] = []
         if given.fill:
             for planted in messages_neutral(
                 given.fill.messages, given.fill.seed, scenario.team, self._place.language
             ):
-                said.append(first.plant(planted))
-        filled = len(said)
+                message_events.append(first.plant(planted))
+        filled = len(message_events)
         for one in scenario.past:
             if isinstance(one, Planted):
-                said.append(first.plant(one))
+                message_events.append(first.plant(one))
             else:
-                first.plant_summary(one, said[: filled + one.messages])
+                first.plant_summary(one, message_events[: filled + one.messages])
         heard[None].clear()
         for index, step in enumerate(scenario.file.steps):
             self._take.begin(index + 1, step.session)
@@ -421,8 +424,8 @@ class Playing:
                 return self._result(index, "error", error=self._take.refusal, events=events)
             return await self._judged(index, events)
         except (NotSaved, UsageError) as error:
-            why = str(error)
-        return self._result(index, "error", error=why, events=events)
+            reason = str(error)
+        return self._result(index, "error", error=reason, events=events)
 
     async def _judged(self, index: int, events: Sequence[Event]) -> StepResult:
         step, loc = self._scenario.file.steps[index], ("steps", index)
@@ -452,7 +455,7 @@ class Playing:
         if not expect.model_fields_set:
             return []
         expected = self._scenario.expected(loc, expect, self._saved)
-        before = (event for one in self._steps for event in one.events)
+        before = (event for step in self._steps for event in step.events)
         told = await self._judges.heard(expected, told, lambda: self._told([*before, *events]))
         results = evaluate.checked(expected, told, self._scenario.place, loc)
         return [self._redacted(result) for result in results]
@@ -462,13 +465,13 @@ class Playing:
         actual = self._redactor.text_or_nothing(result.actual)
         return result if actual == result.actual else result.model_copy(update={"actual": actual})
 
-    def _save(self, index: int, step: Step, told: Conversation) -> list[CheckResult]:
+    def _save(self, index: int, step: Step, conversation: Conversation) -> list[CheckResult]:
         """Keep what the step saves; a result for each that is not there to be kept."""
         missing = []
         for name, wanted in step.save.items():
             status: Literal["failed", "error"] = "failed"
             try:
-                verdict = found(wanted, told)
+                verdict = found(wanted, conversation)
             except PatternTimeout as error:
                 status, verdict = "error", Verdict(False, f"/{wanted.regex}/", str(error))
             if verdict.holds:
@@ -482,7 +485,7 @@ class Playing:
         scenario = self._scenario
         used = [session.journal.fold.scripted_used for session in self._sessions.values()]
         used.append(self._judges.used)
-        told = self._told([event for one in self._steps for event in one.events])
+        told = self._told([event for step in self._steps for event in step.events])
         self._checks = unused(scenario, used)
         try:
             self._checks += await self._checked(scenario.file.expect, told, ("expect",))

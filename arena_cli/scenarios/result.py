@@ -1,4 +1,4 @@
-"""What came of a run: one document, from the whole run down to each expectation."""
+"""The result of a run: one document, from the whole run down to each expectation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ _SHARED = frozenset({"input", "settings"})
 
 
 class CheckResult(Shape):
-    """One expectation. `field` is its place below `expect` (`replies.architect[0].contains`).
+    """The result of one expectation.
+
+    `field` is its place below `expect` (`replies.architect[0].contains`).
 
     `place` gives its file and line, which are looked up when they are asked for.
 
@@ -78,7 +80,7 @@ class Failure(Shape):
 
 
 class Drift(Shape):
-    """How a replay differs from its recording, in one scenario.
+    """A difference between a replay and its recording, in one scenario.
 
     `input`: an agent is shown something else; `settings`: its profile, or a rule of the team, is
     not what it was; `routing`: somebody else is called, or a chain ends in another way;
@@ -119,8 +121,8 @@ class Touched(Shape):
 
 
 class Cause(Shape):
-    """One cause of drift, told once for all scenarios that it touches. Fields as in `Drift`;
-    `agents` are all who are concerned, `changed` all places of what changed.
+    """A cause of drift, reported once for all scenarios that it touches. Fields as in `Drift`;
+    `agents` are all agents concerned, `changed` all places of the change.
     """
 
     kind: DriftKind
@@ -156,7 +158,7 @@ class FileProblem(Shape):
 
 
 class StepResult(Shape):
-    """One step. `number` counts from 1; `events` are its part of the transcript.
+    """The result of a step. `number` counts from 1; `events` are its part of the transcript.
 
     `session` is the step's `session:` key. `error` is why arena could not play it. `usage` is what
     its agents used, None where none was called.
@@ -182,7 +184,7 @@ class StepResult(Shape):
 
 
 class ScenarioResult(Shape):
-    """One scenario, or one case of it.
+    """The result of a scenario, or of one case of it.
 
     `checks` are those over all its steps. `sessions` are the names of those that were kept.
     `reason` is that of its `skip` or `xfail`; `error` what arena itself could not do (write to the
@@ -267,16 +269,16 @@ class RunResult(Shape):
 
 
 def causes(results: Iterable[ScenarioResult]) -> list[Cause]:
-    """What a run's drift comes from, one cause once, in the order in which they were met."""
+    """Return the causes of a run's drift, each once, in order of appearance."""
     found: dict[tuple[str, str | None, str, str, str], list[tuple[ScenarioResult, Drift]]] = {}
-    for one in results:
-        for drift in (drift for drift in one.drift if not drift.follows):
-            found.setdefault(_same_cause(drift), []).append((one, drift))
+    for result in results:
+        for drift in (drift for drift in result.drift if not drift.follows):
+            found.setdefault(_same_cause(drift), []).append((result, drift))
     return [_cause(met) for met in found.values()]
 
 
 def _same_cause(drift: Drift) -> tuple[str, str | None, str, str, str]:
-    """What makes two one: the same text that differs, whoever has it."""
+    """Return the key of a cause: the same text that differs, whichever agent has it."""
     shared = drift.kind in _SHARED and drift.field != "mentioned_by"
     field = drift.field.partition("[")[0] if shared else drift.field
     return (drift.kind, None if shared else drift.agent, field, drift.before, drift.after)
@@ -335,7 +337,7 @@ def of_run(
     """
     statuses: tuple[ScenarioStatus, ...] = get_args(ScenarioStatus)
     counts = Counter[str](dict.fromkeys(statuses, 0))
-    counts.update(one.status for one in results)
+    counts.update(result.status for result in results)
     if interrupted or counts["interrupted"]:
         exit_code = errors.EXIT_INTERRUPTED
     elif refused:
@@ -344,14 +346,14 @@ def of_run(
         exit_code = errors.EXIT_NOT_HELD
     else:
         exit_code = errors.EXIT_FAILED if counts["error"] else 0
-    checks = [check for one in results for check in one.all_checks()]
+    checks = [check for result in results for check in result.all_checks()]
     return RunResult(
         exit_code=exit_code,
         not_run=selected - len(results),
         warned=sum(check.status == "warned" for check in checks),
         judge_errors=sum(check.judge is not None and check.status == "error" for check in checks),
-        drifted=sum(bool(one.drift) for one in results),
-        modes=dict(Counter(one.mode for one in results if one.mode)),
+        drifted=sum(bool(result.drift) for result in results),
+        modes=dict(Counter(result.mode for result in results if result.mode)),
         drift=causes(results),
         warnings=[FileProblem.of(fault) for fault in warnings],
         seconds=round(seconds, 3),

@@ -1,4 +1,4 @@
-"""Which scenario files are meant, and which of their scenarios."""
+"""Select scenario files, and scenarios in them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def select(root: Path, wanted: Sequence[str], start: Path, *, anywhere: bool = F
 
 
 def _leads_through(path: Path, root: Path) -> bool:
-    """Whether a path that a user named has a part that lies in the workspace."""
+    """Return True if a part of a path that a user named lies in the workspace."""
     whole = Path(os.path.abspath(path))  # noqa: PTH100 - with its links as they are
     return any(files_module.is_inside(one, root) for one in (*whole.parents, whole.resolve()))
 
@@ -104,7 +104,7 @@ def _nothing_in(where: str, outside: Sequence[Path]) -> UsageError:
 
 
 def only_parts(selected: Selected, root: Path) -> UsageError:
-    """What is said where every file is one that others include."""
+    """Return the error for a selection of nothing but files that others include."""
     shown = [Reader(root).shown(path) for path in selected.paths]
     more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
     return UsageError(
@@ -148,7 +148,7 @@ def _inside(folder: Path, root: Path, *, anywhere: bool = False) -> tuple[list[P
     Files in `fixtures` are sent or read by scenarios. Links are followed, each folder once;
     with `anywhere` out of `root` too.
     """
-    found: set[Path] = set()
+    paths: set[Path] = set()
     outside: list[Path] = []
     seen = {folder.resolve()}
     real_root = root.resolve()
@@ -172,8 +172,8 @@ def _inside(folder: Path, root: Path, *, anywhere: bool = False) -> tuple[list[P
             if is_inside and not path.resolve().is_relative_to(real_root):
                 outside.append(path)
             else:
-                found.add(path.resolve())
-    return sorted(found, key=lambda path: path.as_posix()), sorted(outside)
+                paths.add(path.resolve())
+    return sorted(paths, key=lambda path: path.as_posix()), sorted(outside)
 
 
 def by_words(expression: str) -> Callable[[str], bool]:
@@ -193,10 +193,10 @@ def by_words(expression: str) -> Callable[[str], bool]:
     return holds
 
 
-def _parted(words: Sequence[str], at: str) -> list[list[str]]:
+def _parted(words: Sequence[str], index: str) -> list[list[str]]:
     parts: list[list[str]] = [[]]
     for word in words:
-        if word == at:
+        if word == index:
             parts.append([])
         else:
             parts[-1].append(word)

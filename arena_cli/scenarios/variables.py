@@ -133,8 +133,8 @@ class _Vars:
         if key in self._values:
             value = self._values[key]
             if isinstance(value, str) and f"${{{_VARS}" in value:
-                what = f"`{name}` has another var in it, which is not filled in"
-                self.faults.append(self._document.fault(loc, what, "write its text out"))
+                problem = f"`{name}` has another var in it, which is not filled in"
+                self.faults.append(self._document.fault(loc, problem, "write its text out"))
             return value
         known = [f"{_VARS}{one}" for one in self._values]
         mend = errors.suggest_nearest(name, known) if known else "set it under `vars:`"
@@ -143,12 +143,14 @@ class _Vars:
 
     def _unknown(self, name: str, loc: Loc) -> None:
         if name.startswith(_SAVED):
-            what = f"`${{{name}}}` cannot stand in a profile: nothing is saved yet when it is read"
+            problem = (
+                f"`${{{name}}}` cannot stand in a profile: nothing is saved yet when it is read"
+            )
             mend = "send it in a message: a scripted reply reads that as ${message}"
         else:
-            what = f"unknown `${{{name}}}`"
+            problem = f"unknown `${{{name}}}`"
             mend = "there are ${vars.NAME} and ${saved.NAME}; a literal ${ is $${"
-        self.faults.append(self._document.fault(loc, what, mend))
+        self.faults.append(self._document.fault(loc, problem, mend))
 
 
 def saved_names(data: Any) -> Iterator[tuple[Loc, str]]:
@@ -209,7 +211,7 @@ class Reader:
         self._documents: dict[Path, Document] = {}
 
     def document(self, path: Path) -> Document:
-        """One file by itself."""
+        """Return the document of one file."""
         known = self._documents.get(path)
         if known is None:
             known = self._documents[path] = self._load(path)
@@ -220,9 +222,9 @@ class Reader:
         is_inside = files.is_inside(path, self.root)
         is_chosen = path in self._chosen or path in self.included
         if not (is_inside or is_chosen or self.anywhere):
-            what = f"is a link that leads out of the workspace: {shown}"
+            problem = f"is a link that leads out of the workspace: {shown}"
             return Document(
-                shown, None, (Fault(self._link_to(path), 0, "", what, files.OUTSIDE_HINT),)
+                shown, None, (Fault(self._link_to(path), 0, "", problem, files.OUTSIDE_HINT),)
             )
         return loader.load(path, shown, is_shown=is_inside or is_chosen)
 
@@ -287,7 +289,7 @@ def _from(start: Path, paths: Sequence[Path]) -> Sequence[Path]:
 
 
 def is_part(document: Document) -> bool:
-    """Whether it has nothing to play, so that it can only be included."""
+    """Return True if a file has nothing to play, so that it can only be included."""
     data = document.data
     return isinstance(data, dict) and bool(data) and not {"scenario", "steps"} & set(data)
 

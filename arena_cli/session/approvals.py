@@ -51,9 +51,9 @@ def follow(trail: Path, known: Followed = NOTHING) -> Followed:
     return Followed(end, _check(trail, end), approved)
 
 
-def of_folder(folder: Folder, known: Followed) -> Followed:
+def of_folder(folder: Folder, followed: Followed) -> Followed:
     """Read on in the trail of a folder's notes."""
-    return follow(trail_of(folder), known)
+    return follow(trail_of(folder), followed)
 
 
 def _check(trail: Path, end: int) -> str:

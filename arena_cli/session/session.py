@@ -402,9 +402,9 @@ class Session:
             )
         )
 
-    def _keep(self, parts: Sequence[Attachment], message_id: str) -> list[Attachment]:
+    def _keep(self, attachments: Sequence[Attachment], message_id: str) -> list[Attachment]:
         return log.store(
-            parts,
+            attachments,
             message_id,
             session=self.folder,
             workspace=self._place.workspace,

@@ -141,8 +141,8 @@ class AcpAdapter:
         try:
             return await client.start(program, self._settings.permissions)
         except (OSError, ValueError) as error:
-            what = f"{program.argv[0]} could not be started: {error}"
-            raise self._unavailable(what, "try the command in a shell") from error
+            problem = f"{program.argv[0]} could not be started: {error}"
+            raise self._unavailable(problem, "try the command in a shell") from error
 
     def _program(self) -> Program:
         """What to start. Raises AgentUnavailable where it is not there."""
@@ -192,7 +192,7 @@ class AcpAdapter:
             metadata=notes,
         )
 
-    def _unavailable(self, what: str, mend: str) -> AgentUnavailable:
+    def _unavailable(self, problem: str, mend: str) -> AgentUnavailable:
         return AgentUnavailable(
-            self._setup.agent_id, what, asked=shlex.join(self._command), mend=mend
+            self._setup.agent_id, problem, asked=shlex.join(self._command), mend=mend
         )

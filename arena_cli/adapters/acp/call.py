@@ -82,8 +82,10 @@ async def introduced(link: Link, agent: Agent) -> None:
         await link.introduce(with_files=agent.preset.takes_files)
     spoken = link.answer.protocol_version
     if spoken != acp.PROTOCOL_VERSION:
-        what = f"it speaks version {spoken} of the protocol, arena version {acp.PROTOCOL_VERSION}"
-        raise call.error(AgentProtocolError, what, "install a newer one of the two")
+        problem = (
+            f"it speaks version {spoken} of the protocol, arena version {acp.PROTOCOL_VERSION}"
+        )
+        raise call.error(AgentProtocolError, problem, "install a newer one of the two")
 
 
 class _Call:
@@ -100,16 +102,18 @@ class _Call:
         except RequestError as error:
             raise self._failed(Said(error.code, str(error), error.data)) from error
         except ValueError as error:  # of pydantic: not of the shape, or too deep
-            what = f"it answered what the protocol does not know: {_first_fault(error)}"
-            raise self.error(AgentProtocolError, what, "install a newer version of it") from error
+            problem = f"it answered what the protocol does not know: {_first_fault(error)}"
+            raise self.error(
+                AgentProtocolError, problem, "install a newer version of it"
+            ) from error
 
     def error(
-        self, kind: type[AgentError], what: str, mend: str, *, came: str = "", **notes: Any
+        self, kind: type[AgentError], problem: str, mend: str, *, came: str = "", **notes: Any
     ) -> AgentError:
         """What went wrong with that which was asked last."""
         return kind(
             self._agent.agent_id,
-            what,
+            problem,
             asked=self._asked,
             came=came,
             mend=mend,
@@ -151,18 +155,24 @@ class _Call:
         cost = _cost(before, turn.session_usd)
         return self._read(turn, said, cost if turn.refused_usd is None else turn.refused_usd)
 
-    def _read(self, turn: Turn, said: schema.PromptResponse, cost_usd: float | None) -> AgentOutput:
-        if said.stop_reason in _NO_ANSWER:
-            kind, what, mend = _NO_ANSWER[said.stop_reason]
-            came = cut_text(turn.last_remark, 300) if kind is AgentRefused else said.stop_reason
-            raise self.error(kind, what, mend, came=came, raw=turn.raw(said))
+    def _read(
+        self, turn: Turn, prompt_response: schema.PromptResponse, cost_usd: float | None
+    ) -> AgentOutput:
+        if prompt_response.stop_reason in _NO_ANSWER:
+            kind, problem, mend = _NO_ANSWER[prompt_response.stop_reason]
+            came = (
+                cut_text(turn.last_remark, 300)
+                if kind is AgentRefused
+                else prompt_response.stop_reason
+            )
+            raise self.error(kind, problem, mend, came=came, raw=turn.raw(prompt_response))
         if turn.failed:
             raise self._failed(Said(None, turn.last_remark or "it gave no reason"))
-        output = turn.output(said, cost_usd)
+        output = turn.output(prompt_response, cost_usd)
         if turn.refused and not output.content:
-            what = f"it gave up when it was not allowed to do something: {turn.refused[-1]}"
+            problem = f"it gave up when it was not allowed to do something: {turn.refused[-1]}"
             mend = "see `permissions` in its profile"
-            raise self.error(AgentProtocolError, what, mend, **output.metadata)
+            raise self.error(AgentProtocolError, problem, mend, **output.metadata)
         notes = {**self._link.wire.notes(), **output.metadata}
         return output.model_copy(update={"metadata": notes})
 
@@ -183,8 +193,8 @@ class _Call:
         except RequestError as error:
             if error.code == AUTH_REQUIRED:
                 raise
-            why = Said(error.code, str(error), error.data).text
-            self._emit(CallNote({"lost_session": session_id, "lost_because": why}))
+            reason = Said(error.code, str(error), error.data).text
+            self._emit(CallNote({"lost_session": session_id, "lost_because": reason}))
             return False
         # Some count the cost of the session on, some begin anew.
         self._link.session, self._link.spent_usd = session_id, None
@@ -212,9 +222,9 @@ class _Call:
         options = [one for one in opened.config_options or [] if "model" in (one.category, one.id)]
         option = next((one for one in options if one.type == "select"), None)
         if option is None:
-            what = "it does not let anybody choose its model"
+            problem = "it does not let anybody choose its model"
             mend = "leave `model` out, and choose it in the agent's own settings"
-            raise self.error(AgentRefused, what, mend)
+            raise self.error(AgentRefused, problem, mend)
         if option.current_value == model:
             return
         try:
@@ -223,8 +233,8 @@ class _Call:
             )
         except RequestError as error:
             known = cut_text(", ".join(_values(option)), 600)
-            what, mend = f"it has no model {model}", f"known are: {known}"
-            raise self.error(AgentRefused, what, mend) from error
+            problem, mend = f"it has no model {model}", f"known are: {known}"
+            raise self.error(AgentRefused, problem, mend) from error
 
     def _meta(self, system: str) -> dict[str, Any]:
         """The system text at its place in `_meta`, for an agent that takes it there."""

@@ -135,7 +135,7 @@ class Client:
             return self.permissions == "allow"
         given = tool.raw_input
         is_command = isinstance(given, dict) and "command" in given
-        places = [one.path for one in tool.locations or []]
+        places = [location.path for location in tool.locations or []]
         named = (*places, *_texts(given))
         return tool.kind in _READING and not is_command and all(map(self._found, named))
 
@@ -179,7 +179,7 @@ def _open(path: str, flags: int) -> int:
 
 def _option(options: Sequence[PermissionOption], kinds: Sequence[str]) -> PermissionOption | None:
     """The first option of the first of these kinds that there is."""
-    return next((one for kind in kinds for one in options if one.kind == kind), None)
+    return next((option for kind in kinds for option in options if option.kind == kind), None)
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -193,8 +193,8 @@ def _texts(value: Any) -> Iterator[str]:
             left.extend(one.values() if isinstance(one, dict) else one)
 
 
-def _refuse(why: str, path: str = "") -> NoReturn:
-    details = f"{path}: {why}" if path else why
+def _refuse(reason: str, path: str = "") -> NoReturn:
+    details = f"{path}: {reason}" if path else reason
     raise RequestError(-32602, f"arena refuses: {details}", {"details": details})
 
 

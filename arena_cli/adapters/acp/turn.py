@@ -248,18 +248,18 @@ def failure(asked: Asked, said: Said, says: Mapping[str, int]) -> AgentError:
     """An error that the agent answered with; `says` are words that amount to an HTTP status."""
     status = _status(said, says)
     kind: type[AgentError] = AgentProtocolError
-    what, mend = "it answered with an error", ""
+    problem, mend = "it answered with an error", ""
     if _CUT_OFF.search(said.text):
-        what = "its answer was cut off"
+        problem = "its answer was cut off"
         mend = "raise that limit in the agent's own settings, or ask for less"
     elif said.code == AUTH_REQUIRED:
-        kind, what, mend = AgentRefused, "it is not logged in", asked.key
+        kind, problem, mend = AgentRefused, "it is not logged in", asked.key
     elif status is not None:
         error = http.status_failure(asked, status, {}, said.text)
         if status == 404:
             error.mend = "see `model` in its profile"
         return error
-    return kind(asked.agent_id, what, asked=asked.url, came=said.text, mend=mend)
+    return kind(asked.agent_id, problem, asked=asked.url, came=said.text, mend=mend)
 
 
 def _status(said: Said, says: Mapping[str, int]) -> int | None:

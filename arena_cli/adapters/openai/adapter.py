@@ -239,8 +239,8 @@ class OpenAIAdapter:
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             failure = self._not_reached(error, {})
             name = self._settings.preset or "its server"
-            what = f"{name} is not running at {http.without_login(self._base_url)}"
-            return Health(ok=False, detail=f"{what}: {failure.mend}")
+            problem = f"{name} is not running at {http.without_login(self._base_url)}"
+            return Health(ok=False, detail=f"{problem}: {failure.mend}")
         if response.status_code in (401, 403):
             where = http.without_login(self._base_url)
             return Health(ok=False, detail=f"{where} does not accept the key")

@@ -190,9 +190,11 @@ def messages(
     return [{"role": "system", "content": system}, *made] if system and server.system_role else made
 
 
-def _content(parts: list[ChatPart], server: Server, workspace: Path) -> str | list[dict[str, Any]]:
+def _content(
+    chat_parts: list[ChatPart], server: Server, workspace: Path
+) -> str | list[dict[str, Any]]:
     pieces: list[str | dict[str, Any]] = []
-    for part in parts:
+    for part in chat_parts:
         piece = part if isinstance(part, str) else _attached(part, server, workspace)
         if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
             pieces[-1] += f"\n\n{piece}"
@@ -203,17 +205,17 @@ def _content(parts: list[ChatPart], server: Server, workspace: Path) -> str | li
     return [{"type": "text", "text": one} if isinstance(one, str) else one for one in pieces]
 
 
-def _attached(part: Attachment, server: Server, workspace: Path) -> str | dict[str, Any]:
+def _attached(attachment: Attachment, server: Server, workspace: Path) -> str | dict[str, Any]:
     """An image as it is, a text after `> ` like all that others say; of the rest, that it is so."""
-    found = http.read(part, workspace)
+    found = http.read(attachment, workspace)
     if found is not None and found.is_image and server.images:
         data = base64.b64encode(found.data).decode("ascii")
         url = f"data:{found.media_type};base64,{data}"
         return {"type": "image_url", "image_url": {"url": url}}
     if found is None or not (found.text and found.text.strip()):
-        return http.not_shown(part, found)
+        return http.not_shown(attachment, found)
     lines = "\n".join(f"> {line}" for line in found.text.splitlines())
-    return f"The file {json.dumps(part.name, ensure_ascii=False)}:\n{lines}"
+    return f"The file {json.dumps(attachment.name, ensure_ascii=False)}:\n{lines}"
 
 
 def _has_images(body: dict[str, Any]) -> bool:

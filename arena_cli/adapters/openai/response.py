@@ -50,9 +50,9 @@ class ServerSaidError(Exception):
 class NoAnswerError(Exception):
     """It answered with something that is neither an answer nor an error: `came`, as text."""
 
-    def __init__(self, what: str, came: str = "") -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, problem: str, came: str = "") -> None:
+        super().__init__(problem)
+        self.what = problem
         self.came = came
 
 
@@ -215,31 +215,35 @@ def check(asked: Asked, answer: Answer, body: dict[str, Any], notes: dict[str, A
     """
     reason = answer.finish_reason
     if answer.refusal:
-        what = f"the model refused: {cut_text(' '.join(''.join(answer.refusal).split()), _SHOWN)}"
-        raise http.failure(AgentRefused, asked, what, "", "", notes)
+        problem = (
+            f"the model refused: {cut_text(' '.join(''.join(answer.refusal).split()), _SHOWN)}"
+        )
+        raise http.failure(AgentRefused, asked, problem, "", "", notes)
     if reason == "content_filter":
-        what = "its provider's filter stopped the answer"
+        problem = "its provider's filter stopped the answer"
         raise http.failure(
-            AgentRefused, asked, what, _came(reason), "ask for something else", notes
+            AgentRefused, asked, problem, _came(reason), "ask for something else", notes
         )
     if is_cut(answer):
         raise _truncated(asked, answer, body, notes)
     if reason == "insufficient_system_resource":  # DeepSeek's word for it
-        what = "its provider ran out of room in the middle of the answer"
-        raise http.failure(AgentOverloaded, asked, what, _came(reason), "try again later", notes)
+        problem = "its provider ran out of room in the middle of the answer"
+        raise http.failure(AgentOverloaded, asked, problem, _came(reason), "try again later", notes)
     if reason == "error":
-        what = "its provider failed in the middle of the answer"
-        raise http.failure(AgentUnavailable, asked, what, _came(reason), "try again later", notes)
+        problem = "its provider failed in the middle of the answer"
+        raise http.failure(
+            AgentUnavailable, asked, problem, _came(reason), "try again later", notes
+        )
     if reason is None and answer.body is None:
-        what = "the stream ended before the answer did"
+        problem = "the stream ended before the answer did"
         came = "no finish_reason" if answer.head else "no part of an answer"
-        raise http.failure(AgentProtocolError, asked, what, came, "try again", notes)
+        raise http.failure(AgentProtocolError, asked, problem, came, "try again", notes)
     if answer.tools and "partial" not in notes:
-        what = (
+        problem = (
             f"it called {', '.join(answer.tools)}, a tool that it was not given, and said nothing"
         )
         mend = "tell it in its role_prompt to answer in text"
-        raise http.failure(AgentProtocolError, asked, what, _came(reason), mend, notes)
+        raise http.failure(AgentProtocolError, asked, problem, _came(reason), mend, notes)
 
 
 def is_all_text(messages: list[dict[str, Any]]) -> bool:
@@ -257,9 +261,11 @@ def _truncated(
 ) -> AgentError:
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     written = answer.reported.get("completion_tokens")
-    what = "its answer was cut off at the limit of its length"
+    problem = "its answer was cut off at the limit of its length"
     if "partial" not in notes:
-        what = "the limit of its length was reached before its answer began: it was still thinking"
+        problem = (
+            "the limit of its length was reached before its answer began: it was still thinking"
+        )
     mend = "raise `context.max_output_tokens` in its profile"
     if isinstance(written, int) and isinstance(limit, int) and written < limit:
         mend = (
@@ -269,7 +275,7 @@ def _truncated(
     return http.failure(
         AgentProtocolError,
         asked,
-        f"{what} ({limit} tokens)",
+        f"{problem} ({limit} tokens)",
         _came(answer.finish_reason),
         mend,
         notes,
@@ -282,9 +288,9 @@ def server_failure(asked: Asked, error: ServerSaidError, notes: dict[str, Any]) 
     if error.status or http.is_too_long(0, said):
         failure = http.status_failure(asked, error.status, error.headers, error.body)
     else:
-        what = "its server answered with an error"
+        problem = "its server answered with an error"
         raw = {"raw": error.body}
-        failure = http.failure(AgentUnavailable, asked, what, said, "try again later", raw)
+        failure = http.failure(AgentUnavailable, asked, problem, said, "try again later", raw)
     failure.metadata.update({key: notes[key] for key in notes if key != "raw"})
     return http.once_spoken(failure) if "partial" in notes else failure
 

@@ -87,8 +87,8 @@ class _OpenChain:
     def take(self, event: Event) -> Iterator[Entry]:
         match event:
             case SessionEvent():
-                who = event.model_dump(mode="json", include={"team", "members"})
-                yield {**_of("session", event), **who}
+                name = event.model_dump(mode="json", include={"team", "members"})
+                yield {**_of("session", event), **name}
             case MessageEvent():
                 self._said(event.message, event.message.mentions)
                 yield _message(event, event.message, planted=event.planted)
@@ -136,13 +136,13 @@ class _OpenChain:
         self._phase_a = []
 
     def _call(self, done: ReplyFinished, started: ReplyStarted | None) -> Entry:
-        told: Entry = {**_of(CALL, done)}
+        entry: Entry = {**_of(CALL, done)}
         if started is None:  # its line cannot be read
-            told |= {"turn": done.turn, "phase": done.phase, "reply": done.reply}
-            told["agent"] = done.agent
+            entry |= {"turn": done.turn, "phase": done.phase, "reply": done.reply}
+            entry["agent"] = done.agent
         else:
-            told |= self._asked(started)
-        told |= {
+            entry |= self._asked(started)
+        entry |= {
             "status": done.status,
             "attempts": done.attempts,
             **_usage(done.usage, free=started is not None and started.adapter in FREE_KINDS),
@@ -150,26 +150,26 @@ class _OpenChain:
             "error": done.error,
         }
         if done.message is not None:
-            told |= _content(done.message, done.next_mentions)
+            entry |= _content(done.message, done.next_mentions)
         partial = done.metadata.get("partial")
         if isinstance(partial, str) and partial:
-            told["partial"] = partial
-        return told
+            entry["partial"] = partial
+        return entry
 
     def _asked(self, started: ReplyStarted) -> Entry:
         """Who was asked what."""
         agent, turn = started.agent, self._turn
-        told: Entry = {"chain": turn.chain if turn else None}
+        entry: Entry = {"chain": turn.chain if turn else None}
         for name in ("turn", "phase", "reply", "agent", "adapter", "invocation"):
-            told[name] = getattr(started, name)
-        told["attempts"] = started.attempt
-        told["input_hash"] = started.input_hash
-        told["input_tokens_estimated"] = started.input_tokens
-        told["trigger"] = self._trigger(agent, started.phase)
+            entry[name] = getattr(started, name)
+        entry["attempts"] = started.attempt
+        entry["input_hash"] = started.input_hash
+        entry["input_tokens_estimated"] = started.input_tokens
+        entry["trigger"] = self._trigger(agent, started.phase)
         named = turn.mentioned_by.get(agent, []) if turn and started.phase == "A" else []
-        told["mentioned_by"] = list(named)
-        told["notes_shown"] = list(started.notes)
-        return told
+        entry["mentioned_by"] = list(named)
+        entry["notes_shown"] = list(started.notes)
+        return entry
 
     def _trigger(self, agent: str, phase: str) -> list[str]:
         """The ids of the new messages that it was asked about, as the turn rules have them."""
@@ -178,7 +178,7 @@ class _OpenChain:
             return []
         ids = [*(self._deferred.get(agent, []) if phase == "A" else ()), *turn.trigger]
         if phase == "B":
-            order = {name: at for at, name in enumerate(turn.must)}
+            order = {name: index for index, name in enumerate(turn.must)}
             first = sorted(self._phase_a, key=lambda one: order.get(one.author_id, len(order)))
             ids += [message.id for message in first]
         return [name for name in dict.fromkeys(ids) if self._author.get(name) != agent]
@@ -186,45 +186,45 @@ class _OpenChain:
 
 def _of(kind: str, event: Event) -> Entry:
     """An entry of an event; those that are told as they are with all that they have."""
-    told: Entry = {"entry": kind, "seq": event.seq, "time": event.ts}
+    entry: Entry = {"entry": kind, "seq": event.seq, "time": event.ts}
     if isinstance(event, _AS_THEY_ARE):
-        told |= event.model_dump(mode="json", exclude=_APART)
+        entry |= event.model_dump(mode="json", exclude=_APART)
         if isinstance(event, (Compacted, Extracted)):
-            told |= _usage(event.usage, free=is_free(event))
-    return told
+            entry |= _usage(event.usage, free=is_free(event))
+    return entry
 
 
 def _message(
     event: Event, message: Message, *, turn: int | None = None, planted: bool = False
 ) -> Entry:
-    told: Entry = {**_of(MESSAGE, event)}
+    entry: Entry = {**_of(MESSAGE, event)}
     if isinstance(event, MessageEvent) and event.chain is not None:
-        told["chain"] = event.chain
+        entry["chain"] = event.chain
     if turn is not None:
-        told["turn"] = turn
-    told |= {
+        entry["turn"] = turn
+    entry |= {
         "author_id": message.author_id,
         "author_name": message.author_name,
         "author_type": message.author_type,
         "kind": message.kind,
     }
     if planted:
-        told["planted"] = True
-    return told | _content(message, message.mentions)
+        entry["planted"] = True
+    return entry | _content(message, message.mentions)
 
 
 def _content(message: Message, to: Sequence[str]) -> Entry:
-    told: Entry = {"message_id": message.id, "to": list(to)}
+    entry: Entry = {"message_id": message.id, "to": list(to)}
     if message.reply_to:
-        told["reply_to"] = message.reply_to
-    told["text"] = message.content
-    told["text_sha256"] = hashlib.sha256(message.content.encode("utf-8", "replace")).hexdigest()
-    told["attachments"] = [
+        entry["reply_to"] = message.reply_to
+    entry["text"] = message.content
+    entry["text_sha256"] = hashlib.sha256(message.content.encode("utf-8", "replace")).hexdigest()
+    entry["attachments"] = [
         part.model_dump(mode="json", exclude={"data"}) for part in message.attachments
     ]
     if message.structured:
-        told["structured"] = [part.model_dump(mode="json") for part in message.structured]
-    return told
+        entry["structured"] = [part.model_dump(mode="json") for part in message.structured]
+    return entry
 
 
 def _usage(usage: Usage | None, *, free: bool) -> Entry:
@@ -325,7 +325,9 @@ class Record:
         told: dict[str, Any] = {
             "session": self.session,
             "team": opening.team if opening else None,
-            "members": [one.model_dump(mode="json") for one in opening.members] if opening else [],
+            "members": [member.model_dump(mode="json") for member in opening.members]
+            if opening
+            else [],
             "audit": self.audit,
         }
         if opening and opening.scenario is not None:

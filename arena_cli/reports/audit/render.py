@@ -174,8 +174,8 @@ def _left_out(count: int) -> str:
 
 def _facts(record: Record) -> Iterator[str]:
     facts = record.facts()
-    what = "Audit" if record.audit else "Conversation"
-    yield f"# {what} of session {_plain(record.session)}\n\n"
+    problem = "Audit" if record.audit else "Conversation"
+    yield f"# {problem} of session {_plain(record.session)}\n\n"
     lines = [f"- team: {_plain(facts['team'] or 'every agent')}"]
     for member in facts["members"]:
         role = f", {_plain(member['role'])}" if member["role"] else ""

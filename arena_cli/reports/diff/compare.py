@@ -51,12 +51,12 @@ def drawn(difference: Difference, say: Words) -> Iterator[Line]:
     single = difference.conversations[0] if len(difference.conversations) == 1 else None
     yield compared(difference.a, "a", say, single.a if single else None)
     yield compared(difference.b, "b", say, single.b if single else None)
-    for one in difference.conversations:
+    for conversation in difference.conversations:
         drawing = _Drawing(say)
-        if not one.same and not single:
+        if not conversation.same and not single:
             yield EMPTY
-            yield from drawing.heading(one)
-        yield from drawing.conversation(one)
+            yield from drawing.heading(conversation)
+        yield from drawing.conversation(conversation)
     if difference.same:
         yield EMPTY
         yield line(Span(say("no difference"), "strong"))
@@ -117,32 +117,50 @@ class _Drawing:
         self._left_out: dict[str, None] = {}
         self._parting: Parted | None = None
 
-    def heading(self, one: ConversationDiff) -> Iterator[Line]:
+    def heading(self, conversation_diff: ConversationDiff) -> Iterator[Line]:
         """Which conversation of a recording it is, and how much there is of it."""
         say = self._say
         name = [
-            *([say("case {name}", name=escape_line(one.case))] if one.case else ()),
-            *([say("session {name}", name=escape_line(one.session))] if one.session else ()),
+            *(
+                [say("case {name}", name=escape_line(conversation_diff.case))]
+                if conversation_diff.case
+                else ()
+            ),
+            *(
+                [say("session {name}", name=escape_line(conversation_diff.session))]
+                if conversation_diff.session
+                else ()
+            ),
         ]
         if name:
             yield line(Span(say(", ").join(name), "strong"))
-        if one.a:
-            yield line(_side("a"), _told(one.a, say), only(one.only, say), hang=3)
-        if one.b:
-            yield line(_side("b"), _told(one.b, say), only(one.only, say), hang=3)
+        if conversation_diff.a:
+            yield line(
+                _side("a"),
+                _told(conversation_diff.a, say),
+                only(conversation_diff.only, say),
+                hang=3,
+            )
+        if conversation_diff.b:
+            yield line(
+                _side("b"),
+                _told(conversation_diff.b, say),
+                only(conversation_diff.only, say),
+                hang=3,
+            )
 
-    def conversation(self, one: ConversationDiff) -> Iterator[Line]:
+    def conversation(self, conversation_diff: ConversationDiff) -> Iterator[Line]:
         """What differs in it."""
         say = self._say
-        if one.settings:
+        if conversation_diff.settings:
             yield EMPTY
             yield line(Span(say("settings"), "strong"))
-            yield from fields(one.settings, say, indent=INDENT)
-        if one.parted:
-            self._parting = one.parted
+            yield from fields(conversation_diff.settings, say, indent=INDENT)
+        if conversation_diff.parted:
+            self._parting = conversation_diff.parted
             yield EMPTY
-            yield from self._parted(one.parted)
-        for entry in one.entries:
+            yield from self._parted(conversation_diff.parted)
+        for entry in conversation_diff.entries:
             yield from self._entry(entry)
         if self._left_out:
             yield EMPTY
@@ -191,7 +209,7 @@ class _Drawing:
     def _turn(self, turn: TurnDiff, told: Sequence[Changed]) -> Iterator[Line]:
         """A turn, without what was told of it above."""
         name = self._say("turn {turn}", turn=turn.turn)
-        rest = [one for one in turn.fields if one not in told]
+        rest = [field for field in turn.fields if field not in told]
         rows = list(self._fields(rest, turn.only, INDENT * 2))
         if rows or (turn.only and not turn.replies):
             yield line(INDENT, Span(name, "strong"), only(turn.only, self._say), hang=4)
@@ -277,11 +295,11 @@ def _value(field: str, value: Any, say: Words) -> str:
     if value is None:
         return say("nothing")
     if field == "passed_over" and isinstance(value, dict):
-        who = (
+        name = (
             f"{escape_line(agent)} ({lines.passed_over(PassedOver.model_validate(why), say)})"
             for agent, why in value.items()
         )
-        return say(", ").join(who)
+        return say(", ").join(name)
     if isinstance(value, str):
         return say.enum(escape_line(value))
     if isinstance(value, list):

@@ -58,8 +58,8 @@ class Entry(NamedTuple):
 
     def content(self) -> Fields:
         """Its content: of a chain `opening`, `messages`, `turns` and `end`, else its fields."""
-        found: Fields = json.loads(self.text)
-        return found
+        fields: Fields = json.loads(self.text)
+        return fields
 
 
 @dataclass
@@ -144,22 +144,22 @@ class Builder:
 
     def _session(self, record: Mapping[str, Any]) -> None:
         members = record["members"]
-        now: Fields = {
+        fields: Fields = {
             **_kept(record, ("team",)),
             "members": [member["id"] for member in members],
             **_flat("config", record["config"]),
         }
         for member in members:
-            now.update(_flat(f"members[{member['id']}]", _kept(member, ("name", "role"))))
+            fields.update(_flat(f"members[{member['id']}]", _kept(member, ("name", "role"))))
         if self._known is None:
-            self._told.settings.update(now)
+            self._told.settings.update(fields)
         else:
-            keys = dict.fromkeys([*self._known, *now])
-            was = {key: [self._known.get(key), now.get(key)] for key in keys}
+            keys = dict.fromkeys([*self._known, *fields])
+            was = {key: [self._known.get(key), fields.get(key)] for key in keys}
             changed = {key: pair for key, pair in was.items() if pair[0] != pair[1]}
             self._close()
             self._add("settings", "", changed)
-        self._known = now
+        self._known = fields
 
     def _message(self, record: Mapping[str, Any]) -> None:
         message = record["message"]
@@ -299,10 +299,10 @@ def _flat(place: str, value: Any) -> Fields:
     """Every value in nested data by its place."""
     if not isinstance(value, Mapping):
         return {place: value} if value not in _EMPTY else {}
-    found: Fields = {}
+    fields: Fields = {}
     for name, one in value.items():
-        found.update(_flat(f"{place}.{name}", one))
-    return found
+        fields.update(_flat(f"{place}.{name}", one))
+    return fields
 
 
 def _attachment(part: Mapping[str, Any]) -> Fields:
@@ -427,7 +427,7 @@ class Difference(Shape):
     @computed_field  # type: ignore[prop-decorator]  # as pydantic's documentation has it
     @property
     def same(self) -> bool:
-        return all(one.same for one in self.conversations)
+        return all(conversation.same for conversation in self.conversations)
 
 
 def of_session(events: Iterable[Event]) -> Conversation:

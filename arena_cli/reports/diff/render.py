@@ -82,10 +82,15 @@ def _conversations(
     )
 
 
-def _told(one: Conversation | None) -> Told | None:
-    if one is None:
+def _told(conversation: Conversation | None) -> Told | None:
+    if conversation is None:
         return None
-    return Told(chains=one.chains, turns=one.turns, replies=one.replies, usage=one.usage)
+    return Told(
+        chains=conversation.chains,
+        turns=conversation.turns,
+        replies=conversation.replies,
+        usage=conversation.usage,
+    )
 
 
 def _settings(a: Fields, b: Fields, *, mixed: bool) -> Iterator[Changed]:
@@ -136,11 +141,11 @@ class _Comparing:
         if entry.kind != "judge":
             self._heard_alike = False
         content = entry.content()
-        told: Fields = {"kind": entry.kind, side: entry.chain, "only": side}
+        fields: Fields = {"kind": entry.kind, side: entry.chain, "only": side}
         if entry.kind != "chain":
-            return EntryDiff(**told, opening=_opening(content), fields=self._of(side, content))
+            return EntryDiff(**fields, opening=_opening(content), fields=self._of(side, content))
         return EntryDiff(
-            **told,
+            **fields,
             opening=_opening(content["opening"]),
             fields=self._of(side, _of_chain(content)),
             turns=[self._turn_alone(turn, side) for turn in content["turns"]],
@@ -154,12 +159,12 @@ class _Comparing:
         fields = self._of(side, _of_turn(turn))
         return TurnDiff(turn=turn["turn"], only=side, fields=fields, replies=replies)
 
-    def _pair(self, one: Entry, other: Entry) -> Iterator[EntryDiff]:
-        a, b = one.content(), other.content()
-        told: Fields = {"kind": one.kind, "a": one.chain, "b": other.chain}
-        if one.kind != "chain":
+    def _pair(self, entry: Entry, other: Entry) -> Iterator[EntryDiff]:
+        a, b = entry.content(), other.content()
+        told: Fields = {"kind": entry.kind, "a": entry.chain, "b": other.chain}
+        if entry.kind != "chain":
             fields = self._changed(a, b)
-            self._hear(fields, heard=one.kind == "message")
+            self._hear(fields, heard=entry.kind == "message")
             if fields:
                 yield EntryDiff(**told, opening=_opening(a), fields=fields)
             return
@@ -167,8 +172,8 @@ class _Comparing:
         self._hear(fields)
         turns = list(self._turns(a["turns"], b["turns"]))
         if fields or turns:
-            if self.parted is None and one.chain and other.chain:
-                self.parted = _parted(one.chain, other.chain, a, b)
+            if self.parted is None and entry.chain and other.chain:
+                self.parted = _parted(entry.chain, other.chain, a, b)
             yield EntryDiff(**told, opening=_opening(a["opening"]), fields=fields, turns=turns)
 
     def _turns(self, a: Sequence[Fields], b: Sequence[Fields]) -> Iterator[TurnDiff]:
@@ -208,7 +213,7 @@ class _Comparing:
 
     def _hear(self, fields: Iterable[Changed], *, heard: bool = True) -> None:
         """From now on everybody is shown something else, where what was said differs."""
-        if heard and any(one.field in _HEARD for one in fields):
+        if heard and any(field.field in _HEARD for field in fields):
             self._heard_alike = False
 
     def _changed(self, a: Fields, b: Fields) -> list[Changed]:

@@ -136,7 +136,8 @@ class RunDifference(Shape):
     @property
     def same(self) -> bool:
         return not any(
-            one.only or any(field.checked for field in one.fields) for one in self.scenarios
+            scenario.only or any(field.checked for field in scenario.fields)
+            for scenario in self.scenarios
         )
 
 
@@ -184,8 +185,8 @@ def _beside(
     yield from ((None, other) for other in left.values())
 
 
-def _changed(one: _Scenario, other: _Scenario) -> Iterator[StepChanged]:
-    a, b = _flat(one), _flat(other)
+def _changed(scenario: _Scenario, other: _Scenario) -> Iterator[StepChanged]:
+    a, b = _flat(scenario), _flat(other)
     for step, field in sorted(dict.fromkeys([*a, *b]), key=_in_order):
         was, now = a.get((step, field)), b.get((step, field))
         if was != now:
@@ -210,15 +211,15 @@ def _in_order(place: Place) -> tuple[int, int]:
     return step or 0, (0 if field == "status" else 1 if field.startswith(_DRIFT) else 2)
 
 
-def _flat(one: _Scenario) -> dict[Place, Any]:
+def _flat(scenario: _Scenario) -> dict[Place, Any]:
     """All that is compared of a scenario, by its step and field."""
     told: dict[Place, Any] = {}
-    dumped = one.model_dump(mode="json")
+    dumped = scenario.model_dump(mode="json")
     for name in ("status", "reason", "error", "mode", "unkept", "usage", "judges_usage"):
         told[None, name] = dumped[name]
-    told.update(_drift(one.drift))
-    told.update(_checks(None, one.checks))
-    for step in one.steps:
+    told.update(_drift(scenario.drift))
+    told.update(_checks(None, scenario.checks))
+    for step in scenario.steps:
         dumped = step.model_dump(mode="json")
         for name in ("status", "kind", "name", "session", "end", "error", "usage"):
             told[step.number, name] = dumped[name]
@@ -230,10 +231,10 @@ def _flat(one: _Scenario) -> dict[Place, Any]:
     return {place: value for place, value in told.items() if value not in (None, "", [])}
 
 
-def _drift(found: Iterable[_Drift]) -> dict[Place, Any]:
+def _drift(drifts: Iterable[_Drift]) -> dict[Place, Any]:
     count = Counter[Place]()
     told: dict[Place, Any] = {}
-    for drift in found:
+    for drift in drifts:
         turn = f", turn {drift.turn}" if drift.turn is not None else ""
         place = (
             drift.step,
@@ -265,11 +266,11 @@ def _numbered(place: Place, count: Counter[Place]) -> Place:
 def _told(run: Run) -> RunTold:
     usages = [
         usage
-        for one in run.scenarios
-        for usage in (one.usage, one.judges_usage)
+        for scenario in run.scenarios
+        for usage in (scenario.usage, scenario.judges_usage)
         if usage is not None
     ]
-    counts = Counter(one.status for one in run.scenarios)
+    counts = Counter(scenario.status for scenario in run.scenarios)
     return RunTold(
         counts=dict(sorted(counts.items())), usage=Usage.total(usages) if usages else None
     )
@@ -281,7 +282,7 @@ _NOT_RUN = "not_run"
 
 def drawn(difference: RunDifference, say: Words, *, width: int) -> Iterator[Line]:
     """The lines for all of it; what stands in columns for so wide a screen."""
-    for what, told, side in (
+    for problem, told, side in (
         (difference.a, difference.a_told, "a"),
         (difference.b, difference.b_told, "b"),
     ):
@@ -289,12 +290,12 @@ def drawn(difference: RunDifference, say: Words, *, width: int) -> Iterator[Line
         facts_told = [say(", ").join(counts)] if counts else []
         if told.usage:
             facts_told.append(lines.tokens(told.usage))
-        heading = compare.compared(what, "a" if side == "a" else "b", say)
+        heading = compare.compared(problem, "a" if side == "a" else "b", say)
         spans = [span for fact in facts_told for span in (BETWEEN, Span(fact, "dim"))]
         yield line(heading.spans, spans, hang=3)
     left_out: dict[str, None] = {}
-    for one in difference.scenarios:
-        yield from _scenario(one, say, width, left_out)
+    for scenario in difference.scenarios:
+        yield from _scenario(scenario, say, width, left_out)
     if left_out:
         yield EMPTY
         yield compare.left_out(left_out, say)
@@ -305,57 +306,65 @@ def drawn(difference: RunDifference, say: Words, *, width: int) -> Iterator[Line
 
 
 def _scenario(
-    one: ScenarioDiff, say: Words, width: int, left_out: dict[str, None]
+    scenario_diff: ScenarioDiff, say: Words, width: int, left_out: dict[str, None]
 ) -> Iterator[Line]:
-    unplayed = {field.step for field in one.fields if _NOT_RUN in (field.a, field.b)}
+    unplayed = {field.step for field in scenario_diff.fields if _NOT_RUN in (field.a, field.b)}
     fields = []
-    for field in one.fields:
+    for field in scenario_diff.fields:
         if field.field in _FOLLOWS or _follows(field):
             left_out[field.field.partition(":")[0]] = None
         elif isinstance(field.a, Mapping) and not field.checked:
             left_out["actual"] = None
         elif field.step not in unplayed or field.field == "status":
             fields.append(field)
-    if not fields and not one.only:
+    if not fields and not scenario_diff.only:
         return
-    title = f"{one.scenario} [{one.case}]" if one.case else one.scenario
-    place = Span(escape_line(one.file), "dim")
-    only = compare.only(one.only, say)
+    title = (
+        f"{scenario_diff.scenario} [{scenario_diff.case}]"
+        if scenario_diff.case
+        else scenario_diff.scenario
+    )
+    span = Span(escape_line(scenario_diff.file), "dim")
+    only = compare.only(scenario_diff.only, say)
     yield EMPTY
-    yield line(Span(escape_line(title), "strong"), BETWEEN, place, only, hang=2)
+    yield line(Span(escape_line(title), "strong"), BETWEEN, span, only, hang=2)
     for field in fields:
         yield from _field(field, say, width)
 
 
-def _follows(one: StepChanged) -> bool:
+def _follows(step_changed: StepChanged) -> bool:
     """Whether it is drift that follows from another one, which is told."""
-    sides = [side for side in (one.a, one.b) if side is not None]
+    sides = [side for side in (step_changed.a, step_changed.b) if side is not None]
     return all(isinstance(side, Mapping) and side.get("follows") for side in sides)
 
 
-def _field(one: StepChanged, say: Words, width: int) -> Iterator[Line]:
-    step = f"{lines.step(one.step, '', say)}{say(': ')}" if one.step is not None else ""
-    there = one.a if one.a is not None else one.b
+def _field(step_changed: StepChanged, say: Words, width: int) -> Iterator[Line]:
+    step = (
+        f"{lines.step(step_changed.step, '', say)}{say(': ')}"
+        if step_changed.step is not None
+        else ""
+    )
+    there = step_changed.a if step_changed.a is not None else step_changed.b
     if not isinstance(there, Mapping):
-        named = Changed(field=step + one.field, a=one.a, b=one.b)
+        named = Changed(field=step + step_changed.field, a=step_changed.a, b=step_changed.b)
         yield from compare.fields([named], say, indent=INDENT)
         return
-    side: Side | None = "b" if one.a is None else "a" if one.b is None else None
-    name = Span(step + escape_line(one.field), "dim")
+    side: Side | None = "b" if step_changed.a is None else "a" if step_changed.b is None else None
+    name = Span(step + escape_line(step_changed.field), "dim")
     yield line(INDENT, name, compare.only(side, say), hang=4)
-    for value in (one.a, one.b):
+    for value in (step_changed.a, step_changed.b):
         if value is not None and "before" in value:
             drifted = Changed(field="content", a=value["before"], b=value["after"])
             yield from compare.fields([drifted], say, indent=INDENT * 2)
     if "status" in there:
-        yield from _check(one, say, width)
+        yield from _check(step_changed, say, width)
 
 
-def _check(one: StepChanged, say: Words, width: int) -> Iterator[Line]:
+def _check(step_changed: StepChanged, say: Words, width: int) -> Iterator[Line]:
     """An expectation as it was on each side."""
-    sides = [value for value in (one.a, one.b) if value is not None]
+    sides = [value for value in (step_changed.a, step_changed.b) if value is not None]
     is_edited = len(sides) == 2 and sides[0]["expected"] != sides[1]["expected"]
-    for side, value in (("A", one.a), ("B", one.b)):
+    for side, value in (("A", step_changed.a), ("B", step_changed.b)):
         if value is None:
             continue
         style = compare.STYLES["a" if side == "A" else "b"]

@@ -71,7 +71,7 @@ def pairs(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[tuple[int | 
 def _middle(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int, int]:
     """Where an equal beginning ends, and where an equal end begins in each."""
     shorter = min(len(a), len(b))
-    start = next((at for at in range(shorter) if a[at] != b[at]), shorter)
+    start = next((index for index in range(shorter) if a[index] != b[index]), shorter)
     a_end, b_end = len(a), len(b)
     while min(a_end, b_end) > start and a[a_end - 1] == b[b_end - 1]:
         a_end, b_end = a_end - 1, b_end - 1
@@ -96,10 +96,10 @@ def _numbered(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[list[int], 
     return left, right
 
 
-def _joined(found: Sequence[Block]) -> Iterator[Block]:
+def _joined(blocks: Sequence[Block]) -> Iterator[Block]:
     """Without empty blocks; neighbours of one kind are one."""
     last: Block | None = None
-    for one in found:
+    for one in blocks:
         if one.a1 == one.a2 and one.b1 == one.b2:
             continue
         if last is not None and last.same == one.same:

@@ -53,10 +53,10 @@ class _Row(NamedTuple):
 def of_lines(lines: Iterable[Line]) -> Text:
     """The lines that a terminal would show, without the indent that all of them have."""
     rows: list[_Row] = []
-    for one in lines:
-        spans = [span for span in _outdented(one) if span.text]
+    for line in lines:
+        spans = [span for span in _outdented(line) if span.text]
         # An empty line belongs to what stands above it.
-        code = one.whole if spans or not rows else rows[-1].code
+        code = line.whole if spans or not rows else rows[-1].code
         rows.append(_Row(code, spans))
     length = sum(row.length for row in rows)
     if length <= LONGEST and len(rows) <= MOST_LINES:
@@ -70,35 +70,35 @@ def of_text(text: str) -> Text:
     return of_lines(Line((Span(INDENT + row),)) for row in escape_text(text).split("\n"))
 
 
-def _outdented(one: Line) -> Iterable[Span]:
-    for place, span in enumerate(one.spans):
-        yield span._replace(text=span.text.removeprefix(INDENT)) if place == 0 else span
+def _outdented(line: Line) -> Iterable[Span]:
+    for index, span in enumerate(line.spans):
+        yield span._replace(text=span.text.removeprefix(INDENT)) if index == 0 else span
 
 
 def _parted(rows: list[_Row]) -> tuple[list[_Row], list[_Row]]:
     """Where a long text is folded: between two lines, or within one that is too long."""
     room = KEPT
-    for place, row in enumerate(rows):
-        if place == KEPT_LINES:
-            return rows[:place], rows[place:]
+    for index, row in enumerate(rows):
+        if index == KEPT_LINES:
+            return rows[:index], rows[index:]
         if row.length > room:
             first, more = _cut(row, room)
-            return [*rows[:place], first], [more, *rows[place + 1 :]]
+            return [*rows[:index], first], [more, *rows[index + 1 :]]
         room -= row.length
     return rows, []
 
 
 def _cut(row: _Row, room: int) -> tuple[_Row, _Row]:
     first: list[Span] = []
-    more: list[Span] = []
+    spans: list[Span] = []
     for span in row.spans:
-        kept = "" if more else cut_text(span.text, room)
+        kept = "" if spans else cut_text(span.text, room)
         room -= len(kept)
         if kept:
             first.append(span._replace(text=kept))
         if len(kept) < len(span.text):
-            more.append(span._replace(text=span.text[len(kept) :]))
-    return _Row(row.code, first), _Row(row.code, more)
+            spans.append(span._replace(text=span.text[len(kept) :]))
+    return _Row(row.code, first), _Row(row.code, spans)
 
 
 def _blocks(rows: Iterable[_Row]) -> list[Block]:
@@ -146,9 +146,9 @@ class Cast:
         self.config: dict[str, object] = {}
         for session in sessions:
             self.config = session.config
-            for place, member in enumerate(session.members):
+            for index, member in enumerate(session.members):
                 self._everybody[member.id] = self._who(
-                    member.id, member.name, member.role, place % AGENT_STYLES
+                    member.id, member.name, member.role, index % AGENT_STYLES
                 )
 
     @property

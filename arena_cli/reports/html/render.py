@@ -47,24 +47,24 @@ _RESULTS = {
 }
 
 
-def page(whole: RunResult, say: Words) -> str:
+def page(run_result: RunResult, say: Words) -> str:
     """The page of a run."""
-    views = results.of(whole, say)
-    began = min((one.opening.ts for one in whole.scenarios if one.opening), default="")
-    used = [one.usage for one in whole.scenarios if one.usage]
+    views = results.of(run_result, say)
+    began = min((one.opening.ts for one in run_result.scenarios if one.opening), default="")
+    used = [one.usage for one in run_result.scenarios if one.usage]
     talks = [step.talk for view in views for step in view.steps if step.talk]
     return _rendered(
         "run.html",
         talks,
         say,
-        whole=whole,
-        result=_RESULTS.get(whole.exit_code, "error"),
+        whole=run_result,
+        result=_RESULTS.get(run_result.exit_code, "error"),
         began=_date(began),
         tokens=lines.tokens(Usage.total(used)) if used else "",
-        mode_counts=drift.counted(whole),
-        causes=results.causes(whole, say),
+        mode_counts=drift.counted(run_result),
+        causes=results.causes(run_result, say),
         scenarios=views,
-        warnings=[components.of_text(one.text) for one in whole.warnings],
+        warnings=[components.of_text(one.text) for one in run_result.warnings],
         modes=sorted({view.mode for view in views if view.mode}),
         tags=sorted({tag for view in views for tag in view.tags}),
     )
@@ -103,15 +103,17 @@ def session_page(
 class _Chain:
     """One chain of a session: a part of the page that a filter takes or leaves."""
 
-    def __init__(self, number: int, part: Sequence[Event], found: Talk) -> None:
+    def __init__(self, number: int, events: Sequence[Event], talk: Talk) -> None:
         self.id = f"c{number}"
-        self.talk = found
+        self.talk = talk
         self.agents = list(
-            dict.fromkeys(escape_line(one.agent) for one in part if isinstance(one, ReplyFinished))
+            dict.fromkeys(
+                escape_line(one.agent) for one in events if isinstance(one, ReplyFinished)
+            )
         )
-        ends = [one.end for one in part if isinstance(one, ChainFinished)]
+        ends = [one.end for one in events if isinstance(one, ChainFinished)]
         self.end = ends[-1] if ends else "open"
-        self.number = next((one.chain for one in part if isinstance(one, MessageEvent)), None)
+        self.number = next((one.chain for one in events if isinstance(one, MessageEvent)), None)
 
 
 def _chains(events: Iterable[Event]) -> list[list[Event]]:
@@ -124,8 +126,8 @@ def _chains(events: Iterable[Event]) -> list[list[Event]]:
     return parts
 
 
-def _is_told(part: Sequence[Event]) -> bool:
-    return any(event.type != "session" for event in part)
+def _is_told(events: Sequence[Event]) -> bool:
+    return any(event.type != "session" for event in events)
 
 
 def _date(ts: str) -> str:
@@ -146,7 +148,7 @@ def _rendered(name: str, talks: Iterable[Talk], say: Words, **values: Any) -> st
         keep_trailing_newline=True,
     )
     environment.globals.update(say=say, tokens_of=lines.tokens)
-    style = _file("style.css") + _widths({len(found.lanes) for found in talks})
+    style = _file("style.css") + _widths({len(talk.lanes) for talk in talks})
     script = _file("script.js")
     return environment.get_template(name).render(
         **values,

@@ -65,10 +65,10 @@ def of_diffs(before: str, after: str) -> list[Row]:
     old, new = (escape_text(text).split("\n") if text else [] for text in (before, after))
     rows: list[Row] = []
     found = blocks(old, new)
-    for place, block in enumerate(found):
+    for index, block in enumerate(found):
         lines = old[block.a1 : block.a2]
         if block.same:
-            rows += _same(lines, begins=place == 0, ends=place == len(found) - 1)
+            rows += _same(lines, begins=index == 0, ends=index == len(found) - 1)
         else:
             rows += _changed(lines, new[block.b1 : block.b2])
     return rows
@@ -80,11 +80,11 @@ def _same(lines: Sequence[str], *, begins: bool, ends: bool) -> Iterator[Row]:
     below = 0 if ends else CONTEXT
     left_out = len(lines) - above - below
     if left_out < 2:  # to say so takes a line too
-        yield from (Row("same", [Part(one)]) for one in lines)
+        yield from (Row("same", [Part(line)]) for line in lines)
         return
-    yield from (Row("same", [Part(one)]) for one in lines[:above])
+    yield from (Row("same", [Part(line)]) for line in lines[:above])
     yield Row("left_out", [], left_out)
-    yield from (Row("same", [Part(one)]) for one in lines[len(lines) - below :])
+    yield from (Row("same", [Part(line)]) for line in lines[len(lines) - below :])
 
 
 def _changed(went: Sequence[str], came: Sequence[str]) -> Iterator[Row]:
@@ -104,8 +104,8 @@ def _within(old: str, new: str) -> tuple[list[Part], list[Part]] | None:
     if changes is None:
         return None
     sides: tuple[list[Part], list[Part]] = ([], [])
-    for place, change in enumerate(changes):
-        same = _shortened(change.same, begins=place == 0, ends=place == len(changes) - 1)
+    for index, change in enumerate(changes):
+        same = _shortened(change.same, begins=index == 0, ends=index == len(changes) - 1)
         for side, differs in zip(sides, (change.old, change.new), strict=True):
             side += [one for one in (Part(same), Part(differs, True)) if one.text]
     return sides
@@ -227,23 +227,24 @@ class ScenarioView:
     checks: list[Check]
 
 
-def of(whole: RunResult, say: Words) -> list[ScenarioView]:
+def of(run_result: RunResult, say: Words) -> list[ScenarioView]:
     """The scenarios of a run, in its order."""
     numbers: _Causes = {}
-    for number, cause in enumerate(Causes(whole, say).ordered(), 1):
+    for number, cause in enumerate(Causes(run_result, say).ordered(), 1):
         numbers.setdefault(_alike(cause), []).append((number, cause.agents))
     return [
-        _scenario(result, number, numbers, say) for number, result in enumerate(whole.scenarios, 1)
+        _scenario(result, number, numbers, say)
+        for number, result in enumerate(run_result.scenarios, 1)
     ]
 
 
-def causes(whole: RunResult, say: Words) -> list[CauseView]:
+def causes(run_result: RunResult, say: Words) -> list[CauseView]:
     """The causes of its drift, with links into the page."""
     targets = {
         (result.title, result.file): (number, {step.number for step in result.steps})
-        for number, result in enumerate(whole.scenarios, 1)
+        for number, result in enumerate(run_result.scenarios, 1)
     }
-    causes = Causes(whole, say)
+    causes = Causes(run_result, say)
     return [_cause(cause, causes, targets, say) for cause in causes.ordered()]
 
 
@@ -299,15 +300,15 @@ def _scenario(result: ScenarioResult, number: int, causes: _Causes, say: Words) 
     )
 
 
-def _drifted(one: Drift, causes: _Causes, say: Words) -> Drifted:
-    told = f"{where(one, say)}{describe_drift(one, say)}"
+def _drifted(drift: Drift, causes: _Causes, say: Words) -> Drifted:
+    told = f"{where(drift, say)}{describe_drift(drift, say)}"
     causing = (
         number
-        for number, agents in causes.get(_alike(one), ())
-        if one.agent is None or one.agent in agents
+        for number, agents in causes.get(_alike(drift), ())
+        if drift.agent is None or drift.agent in agents
     )
-    cause = None if one.follows else next(causing, None)
-    return Drifted(told, one.calls, cause, one.follows)
+    cause = None if drift.follows else next(causing, None)
+    return Drifted(told, drift.calls, cause, drift.follows)
 
 
 def _alike(one: Drift | Cause) -> tuple[str, str, str, str]:

@@ -156,8 +156,8 @@ class _Table:
                 self._ended = True
                 self._rows.append(self._end(event))
             case Recovered():
-                what = self._say("recovered: {what}", what=escape_line(event.what))
-                self._rows.append(NoteRow([Span(what)]))
+                problem = self._say("recovered: {what}", what=escape_line(event.what))
+                self._rows.append(NoteRow([Span(problem)]))
             case Resumed():
                 told = {"chain": event.chain, "seq": event.after_seq}
                 text = self._say("resumed chain {chain} after event {seq}", **told)
@@ -174,13 +174,13 @@ class _Table:
             self._cell(started.turn, started.phase, started.agent).cards.append(card)
         # Of a part of a chain nobody knows who else was called in it.
         members = self._cast.members if self._opened and self._ended else []
-        idle = [who for who in members if who.id not in self._concerned]
-        why = (
+        idle = [member for member in members if member.id not in self._concerned]
+        reason = (
             self._say("not asked (selection: none)")
             if self._cast.config.get("selection") == "none"
             else self._say("not asked (it answers only when it is named)")
         )
-        return Talk(list(self._lanes.values()), self._rows, idle, why)
+        return Talk(list(self._lanes.values()), self._rows, idle, reason)
 
     def _said(self, event: MessageEvent) -> SaidRow:
         message = event.message
@@ -213,8 +213,8 @@ class _Table:
             self._concerned.add(escape_line(agent))
         for agent, over in event.passed_over.items():
             cell = self._cell(event.turn, "B", agent)
-            why = self._say("passed over: {who}", who=lines.passed_over(over, self._say))
-            cell.why = why
+            reason = self._say("passed over: {who}", who=lines.passed_over(over, self._say))
+            cell.why = reason
 
     def _reply(self, event: ReplyFinished) -> None:
         cell = self._cell(event.turn, event.phase, event.agent)

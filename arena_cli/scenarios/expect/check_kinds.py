@@ -28,24 +28,30 @@ class Kind(NamedTuple):
     asks: Callable[..., str]
 
 
-def all_of(subject: Subject, given: CheckKeys, *, ignore_case: bool = False) -> Verdict:
+def all_of(subject: Subject, check_keys: CheckKeys, *, ignore_case: bool = False) -> Verdict:
     """Every check that is given holds; shows the first that does not."""
-    verdicts = [one(subject, kind, given, ignore_case=ignore_case) for kind in given.kinds]
+    verdicts = [
+        one(subject, kind, check_keys, ignore_case=ignore_case) for kind in check_keys.kinds
+    ]
     expected = " and ".join(verdict.expected for verdict in verdicts)
     shown = next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
     return Verdict(shown.holds, expected, shown.actual)
 
 
-def one(subject: Subject, kind: str, given: CheckKeys, *, ignore_case: bool = False) -> Verdict:
-    """One of the checks that are given, by its field; `ignore_case` is that of checks around it."""
-    either = given.ignore_case or ignore_case
-    return _kind(kind).judge(subject, given.given(kind), ignore_case=either)
+def one(
+    subject: Subject, kind: str, check_keys: CheckKeys, *, ignore_case: bool = False
+) -> Verdict:
+    """Judge by one of the given checks, by its field; `ignore_case` is that of checks around it."""
+    either = check_keys.ignore_case or ignore_case
+    return _kind(kind).judge(subject, check_keys.given(kind), ignore_case=either)
 
 
-def wanted(given: CheckKeys, joined: str = " and ", *, ignore_case: bool = False) -> str:
+def wanted(check_keys: CheckKeys, joined: str = " and ", *, ignore_case: bool = False) -> str:
     """The checks that are given, in words."""
-    either = given.ignore_case or ignore_case
-    asked = (_kind(kind).asks(given.given(kind), ignore_case=either) for kind in given.kinds)
+    either = check_keys.ignore_case or ignore_case
+    asked = (
+        _kind(kind).asks(check_keys.given(kind), ignore_case=either) for kind in check_keys.kinds
+    )
     return joined.join(asked)
 
 

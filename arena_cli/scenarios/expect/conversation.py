@@ -1,4 +1,4 @@
-"""What an expectation covers: the turns, replies and ends of one chain or of several."""
+"""Model the turns, replies and ends that an expectation covers, of one chain or of several."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Folders(NamedTuple):
 
     @property
     def mend(self) -> str:
-        """What to do where there is no such file."""
+        """The hint where a file is missing."""
         return f"paths start from {self.workspace}, or from the folder of this file"
 
     def _folders(self) -> list[Path]:
@@ -80,7 +80,7 @@ class Call(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it said; empty where it said nothing, or failed."""
+        """The text of the reply; empty where the agent was silent or failed."""
         return self.done.message.content if self.done.message else ""
 
     @property
@@ -90,7 +90,7 @@ class Call(NamedTuple):
 
 @dataclass
 class Turn:
-    """One turn; what is told of agents goes by agent."""
+    """A turn, with facts by agent."""
 
     number: int
     must: list[str]
@@ -100,21 +100,24 @@ class Turn:
     results: dict[str, ReplyFinished] = field(default_factory=dict)
 
     def calls(self) -> Iterator[Call]:
-        """How its calls ended, in order of call."""
+        """Yield the finished calls, in order of call."""
         for agent in (*self.must, *self.asked):
             done = self.results.get(agent)
             if done is not None:
                 yield Call(self.number, done)
 
     def cost_of(self, call: Call) -> float | None:
-        """What a call of this turn cost, in US dollars; a scripted one nothing, unless it says."""
+        """Return the cost of a call of this turn in US dollars.
+
+        0 for a scripted one that says none.
+        """
         usage = call.done.usage
         if usage is not None and usage.cost_usd is not None:
             return usage.cost_usd
         return 0.0 if self._adapter(call) in FREE_KINDS else None
 
     def live_ms(self) -> int | None:
-        """How long its live agents took, in milliseconds; None where none was called."""
+        """Return the milliseconds that its live agents took; None where none was called."""
         longest: dict[str, int] = {}
         for call in self.calls():
             if self._adapter(call) not in FREE_KINDS:
@@ -168,13 +171,13 @@ class Conversation:
 
     def messages(self) -> list[Message]:
         """All that was said, in order; replies in order of call."""
-        said: list[Message] = []
+        messages: list[Message] = []
         for number in range(len(self.turns) + 1):
             if number:
                 replies = [call.message for call in self.turns[number - 1].calls()]
-                said += [message for message in replies if message]
-            said += [message for before, message in self.given if before == number]
-        return said
+                messages += [message for message in replies if message]
+            messages += [message for before, message in self.given if before == number]
+        return messages
 
     def replies(self, agent: str | None = None) -> list[Call]:
         """The calls that were answered, in order of call; of one agent, or of all."""
@@ -196,7 +199,7 @@ class Conversation:
         return "passed_over" if self.passings(agent) else "not_called"
 
     def shown_at(self, call: Call) -> str:
-        """What the agent was shown at a call: its system text and prompt.
+        """Return the system text and prompt that the agent was shown at a call.
 
         Raises LookupError where that is not known.
         """
@@ -215,7 +218,7 @@ class Conversation:
 
     @property
     def folders(self) -> Folders:
-        """Where files are found that checks name."""
+        """The folders of files that checks name."""
         return Folders(self.workspace, self.scenario, self.anywhere)
 
     def read(self, attachment: Attachment) -> str:
@@ -231,13 +234,13 @@ class Conversation:
         return whole.input_tokens + whole.output_tokens + cached
 
     def cost_usd(self) -> float | None:
-        """What all calls cost; None where that of a live one is not known."""
+        """Return the cost of all calls; None where that of a live one is not known."""
         costs = [turn.cost_of(call) for turn in self.turns for call in turn.calls()]
         known = [cost for cost in costs if cost is not None]
         return round(sum(known), 10) if len(known) == len(costs) else None
 
     def live_s(self) -> float | None:
-        """How long live agents took, turn after turn, in seconds; None where none was called."""
+        """Return the seconds that live agents took, turn after turn; None where none was called."""
         if not self.live:
             return None
         took = [ms for turn in self.turns if (ms := turn.live_ms()) is not None]
@@ -258,7 +261,7 @@ class Subject(NamedTuple):
 
     @property
     def place(self) -> tuple[str | int, ...]:
-        """Where it stands, alike in every run: step (0: all), agent, its n-th reply, part."""
+        """The location, alike in every run: step (0: all), agent, its n-th reply, part."""
         step = self.told.step or 0
         if self.call is None:
             return (step, "", 0, *self.part)
@@ -269,19 +272,19 @@ class Subject(NamedTuple):
 
 def of(events: Iterable[Event], workspace: Path) -> Conversation:
     """The conversation that these events tell, in order."""
-    told = Conversation(workspace)
+    conversation = Conversation(workspace)
     by_number: dict[int, Turn] = {}
     unresolved: dict[str, None] = {}
     for event in events:
         match event:
             case MessageEvent():
                 unresolved.update(dict.fromkeys(event.unresolved))
-                told.given.append((len(told.turns), event.message))
+                conversation.given.append((len(conversation.turns), event.message))
                 if event.message.author_type == "system":
-                    told.system.append(event.message.content)
+                    conversation.system.append(event.message.content)
             case TurnStarted():
-                turn = Turn(len(told.turns) + 1, event.must)
-                told.turns.append(turn)
+                turn = Turn(len(conversation.turns) + 1, event.must)
+                conversation.turns.append(turn)
                 # Sessions number their turns alike, and take turns with each other.
                 by_number[event.turn] = turn
             case ReplyStarted():
@@ -293,15 +296,15 @@ def of(events: Iterable[Event], workspace: Path) -> Conversation:
                 by_number[event.turn].results[event.agent] = event
                 unresolved.update(dict.fromkeys(event.unresolved))
             case ChainFinished():
-                told.end = event.end
-                told.awaits = event.awaits
+                conversation.end = event.end
+                conversation.awaits = event.awaits
             case NoteEvent():
-                told.noted.append(event)
+                conversation.noted.append(event)
             case Deviation():
-                told.deviations.append(event)
+                conversation.deviations.append(event)
             case Compacted() if not event.rolled_back:
-                told.compactions.append(event)
+                conversation.compactions.append(event)
             case _:
                 pass
-    told.unresolved = list(unresolved)
-    return told
+    conversation.unresolved = list(unresolved)
+    return conversation

@@ -41,49 +41,52 @@ from arena_cli.yamlio import nodes
 from arena_cli.yamlio.nodes import Loc
 
 
-def among(wanted: Sequence[Row], told: Conversation) -> Verdict:
+def among(rows: Sequence[Row], conversation: Conversation) -> Verdict:
     """These rows are there in this order; others may lie between."""
-    calls = told.calls()
+    calls = conversation.calls()
     place = 0
-    for index, row in enumerate(wanted):
+    for index, row in enumerate(rows):
         found = next(
-            (at for at in range(place, len(calls)) if not _against(row, calls[at], told)), None
+            (at for at in range(place, len(calls)) if not _against(row, calls[at], conversation)),
+            None,
         )
         if found is None:
-            why = _nearest(row, calls[place:], told)
-            return _verdict(wanted, calls, index, f"no row {index + 1}{why}")
+            reason = _nearest(row, calls[place:], conversation)
+            return _verdict(rows, calls, index, f"no row {index + 1}{reason}")
         place = found + 1
-    return _verdict(wanted, calls)
+    return _verdict(rows, calls)
 
 
-def exactly(wanted: Sequence[Row], told: Conversation) -> Verdict:
+def exactly(rows: Sequence[Row], conversation: Conversation) -> Verdict:
     """These rows are there in this order, and no other."""
-    calls = told.calls()
-    for index, (row, call) in enumerate(zip(wanted, calls, strict=False)):
-        against = _against(row, call, told)
+    calls = conversation.calls()
+    for index, (row, call) in enumerate(zip(rows, calls, strict=False)):
+        against = _against(row, call, conversation)
         if against:
-            return _verdict(wanted, calls, index, f"row {index + 1}: {against}")
-    if len(calls) > len(wanted):
-        return _verdict(wanted, calls, None, f"so many calls: {len(calls)}, not {len(wanted)}")
-    if len(calls) < len(wanted):
-        return _verdict(wanted, calls, len(calls), f"no row {len(calls) + 1}")
-    return _verdict(wanted, calls)
+            return _verdict(rows, calls, index, f"row {index + 1}: {against}")
+    if len(calls) > len(rows):
+        return _verdict(rows, calls, None, f"so many calls: {len(calls)}, not {len(rows)}")
+    if len(calls) < len(rows):
+        return _verdict(rows, calls, len(calls), f"no row {len(calls) + 1}")
+    return _verdict(rows, calls)
 
 
 def _verdict(
-    wanted: Sequence[Row], calls: Sequence[Call], at: int | None = None, why: str = ""
+    rows: Sequence[Row], calls: Sequence[Call], index: int | None = None, reason: str = ""
 ) -> Verdict:
-    expected = "\n".join(_shown(row) for row in wanted) or "no call"
+    expected = "\n".join(_shown(row) for row in rows) or "no call"
     actual = "\n".join(_told(call) for call in calls) or "no call"
-    return Verdict(not why, expected, f"{actual}\n({why})" if why else actual, _rows_at(at))
+    return Verdict(
+        not reason, expected, f"{actual}\n({reason})" if reason else actual, _rows_at(index)
+    )
 
 
 def _rows_at(index: int | None) -> tuple[int, ...]:
     return () if index is None else (index,)
 
 
-def _against(row: Row, call: Call, told: Conversation) -> str:
-    """What speaks against a call being this row; empty if it is."""
+def _against(row: Row, call: Call, conversation: Conversation) -> str:
+    """Explain why a call is not this row; return an empty text if it is."""
     given = row.model_fields_set
     done = call.done
     facts = {"turn": call.turn, "phase": done.phase, "agent": done.agent, "status": done.status}
@@ -96,7 +99,7 @@ def _against(row: Row, call: Call, told: Conversation) -> str:
     if "mentions" in given and not _mentions(row.mentions, mentions):
         return f"mentions {', '.join(mentions) or 'nobody'}"
     if row.kinds:
-        verdict = check_kinds.all_of(Subject(call.text, told, call), row)
+        verdict = check_kinds.all_of(Subject(call.text, conversation, call), row)
         return "" if verdict.holds else verdict.actual
     return ""
 
@@ -108,11 +111,11 @@ def _mentions(wanted: Sequence[str] | Exactly, actual: Sequence[str]) -> bool:
     return set(wanted) <= set(actual) if wanted else not actual
 
 
-def _nearest(row: Row, calls: Sequence[Call], told: Conversation) -> str:
-    """Why the calls of the row's agent are not that row."""
+def _nearest(row: Row, calls: Sequence[Call], conversation: Conversation) -> str:
+    """Explain why the calls of the row's agent are not that row."""
     own = [call for call in calls if call.agent == row.agent]
     return "".join(
-        f"; {call.agent} in turn {call.turn}: {_against(row, call, told)}" for call in own
+        f"; {call.agent} in turn {call.turn}: {_against(row, call, conversation)}" for call in own
     )
 
 
@@ -204,8 +207,8 @@ def _replied(expected: list[str] | Replied) -> Checks:
         yield Check(("exclude",), lambda told: _excludes(expected.exclude, _who_replied(told)))
 
 
-def _who_replied(told: Conversation) -> list[str]:
-    return [call.agent for call in told.replies()]
+def _who_replied(conversation: Conversation) -> list[str]:
+    return [call.agent for call in conversation.replies()]
 
 
 def _includes(expected: Replied, actual: list[str]) -> Verdict:
@@ -223,8 +226,8 @@ def _excludes(unwanted: list[str], actual: list[str]) -> Verdict:
 
 
 def _must(expected: list[list[str]]) -> Checks:
-    def check(told: Conversation) -> Verdict:
-        actual = [turn.must for turn in told.turns]
+    def check(conversation: Conversation) -> Verdict:
+        actual = [turn.must for turn in conversation.turns]
         return Verdict(expected == actual, _turns_of(expected), _turns_of(actual))
 
     yield Check((), check)
@@ -239,11 +242,11 @@ def _silent(expected: list[str]) -> Checks:
         yield Check((index,), functools.partial(_said_nothing, agent))
 
 
-def _said_nothing(agent: str, told: Conversation) -> Verdict:
+def _said_nothing(agent: str, conversation: Conversation) -> Verdict:
     """An agent that failed was not silent: it may have had something to say."""
-    ended = [call.done.status for call in told.calls() if call.agent == agent]
+    ended = [call.done.status for call in conversation.calls() if call.agent == agent]
     holds = all(status == "declined" for status in ended)
-    return Verdict(holds, f"{agent} silent", ", ".join(ended) or told.outcome(agent))
+    return Verdict(holds, f"{agent} silent", ", ".join(ended) or conversation.outcome(agent))
 
 
 def _outcome(expected: dict[str, str]) -> Checks:
@@ -251,8 +254,8 @@ def _outcome(expected: dict[str, str]) -> Checks:
         yield Check((agent,), functools.partial(_came_of, agent, status))
 
 
-def _came_of(agent: str, expected: str, told: Conversation) -> Verdict:
-    actual = told.outcome(agent)
+def _came_of(agent: str, expected: str, conversation: Conversation) -> Verdict:
+    actual = conversation.outcome(agent)
     return Verdict(actual == expected, expected, actual)
 
 
@@ -261,15 +264,19 @@ def _passed_over(expected: dict[str, PassedOverBy]) -> Checks:
         yield Check((agent,), functools.partial(_was_passed_over, agent, by.relevance))
 
 
-def _was_passed_over(agent: str, wanted: float | Range | None, told: Conversation) -> Verdict:
+def _was_passed_over(
+    agent: str, wanted: float | Range | None, conversation: Conversation
+) -> Verdict:
     expected = "passed over"
     if wanted is not None:
         expected += f" with relevance {model.wanted(wanted)}"
-    passings = told.passings(agent)
+    passings = conversation.passings(agent)
     if not passings:
-        return Verdict(False, expected, told.outcome(agent))
-    holds = wanted is None or any(model.within(wanted, one.relevance) for one in passings)
-    return Verdict(holds, expected, ", ".join(f"relevance {one.relevance:g}" for one in passings))
+        return Verdict(False, expected, conversation.outcome(agent))
+    holds = wanted is None or any(model.within(wanted, passing.relevance) for passing in passings)
+    return Verdict(
+        holds, expected, ", ".join(f"relevance {passing.relevance:g}" for passing in passings)
+    )
 
 
 def _counted(
@@ -286,8 +293,8 @@ def _count(expected: float | Range, actual: float | None, unit: str) -> Verdict:
 
 
 def _cost(expected: float | Cost) -> Checks:
-    def check(told: Conversation) -> Verdict:
-        wanted, actual = f"{model.wanted(expected)} USD", told.cost_usd()
+    def check(conversation: Conversation) -> Verdict:
+        wanted, actual = f"{model.wanted(expected)} USD", conversation.cost_usd()
         if actual is None:
             passes = isinstance(expected, Cost) and expected.unknown == "pass"
             return Verdict(passes, wanted, "not known: an agent did not say what it cost")
@@ -365,35 +372,39 @@ Locate = Callable[[Loc], tuple[str, int]]
 """The file and the line of what stands at a place of a scenario."""
 
 
-def questions(expected: Expect, told: Conversation) -> list[Question]:
-    """What an `expect` asks of judges about a conversation that does not hold the answer yet.
+def questions(expected: Expect, conversation: Conversation) -> list[Question]:
+    """Return the questions to judges of an `expect` that the conversation holds no answer to.
 
     With the answers there may be more: what a row says is looked at once another row did not fit.
     """
     places = [one.loc for one in model.given(expected) if one.kind == judge_checks.KIND]
-    consulted = Consulted(told.verdicts, instead=NOT_YET)
-    asking = replace(told, verdicts=consulted)
+    consulted = Consulted(conversation.verdicts, instead=NOT_YET)
+    asking = replace(conversation, verdicts=consulted)
     for check in checks_of(expected):
         if any(place[: len(check.loc)] == check.loc for place in places):
             with contextlib.suppress(Exception):  # it is told when it is checked with the answers
                 check.judge(asking)
-    return [question for question in consulted.looked if question not in told.verdicts]
+    return [question for question in consulted.looked if question not in conversation.verdicts]
 
 
-def checked(expected: Expect, told: Conversation, locate: Locate, loc: Loc) -> list[CheckResult]:
+def checked(
+    expected: Expect, conversation: Conversation, locate: Locate, loc: Loc
+) -> list[CheckResult]:
     """Every check of an `expect`, which stands at `loc`, in the order of their lines."""
-    results = [_checked(check, told, locate, loc) for check in checks_of(expected)]
+    results = [_checked(check, conversation, locate, loc) for check in checks_of(expected)]
     if any(one.status != "passed" for one in results):  # else nobody asks for their lines
         results.sort(key=lambda one: one.line)
     return results
 
 
-def _checked(check: Check, told: Conversation, locate: Locate, loc: Loc) -> CheckResult:
+def _checked(check: Check, conversation: Conversation, locate: Locate, loc: Loc) -> CheckResult:
     status: Status
-    consulted = Consulted(told.verdicts)
+    consulted = Consulted(conversation.verdicts)
     judge = None
     try:
-        verdict = check.judge(replace(told, verdicts=consulted) if told.verdicts else told)
+        verdict = check.judge(
+            replace(conversation, verdicts=consulted) if conversation.verdicts else conversation
+        )
     except NoVerdict as error:
         status = "error"
         judge = error.judge if isinstance(error, JudgeError) else None
@@ -438,7 +449,7 @@ class Rows:
         ]
 
     def name(self, call: Call, turn: int) -> bool:
-        """Whether a row that is left names that call, in that turn; it is not left then."""
+        """Return True if a remaining row names that call in that turn, and take the row out."""
         for row in self._left:
             actual = {"turn": turn, "phase": call.done.phase}
             keys = actual.keys() & row.model_fields_set
@@ -450,7 +461,7 @@ class Rows:
 
 
 def unnamed(
-    told: Conversation, step: Expect, scenario: Expect, rows: Rows, before: int
+    conversation: Conversation, step: Expect, scenario: Expect, rows: Rows, before: int
 ) -> list[Failure]:
     """Return the calls that failed in a step, and that neither `expect` names.
 
@@ -458,8 +469,8 @@ def unnamed(
     nothing. `rows` are the scenario's that are left, `before` the number of turns of the steps
     before; `scenario` has no `end` where the step's chain is not the last.
     """
-    failures = told.failures()
-    if not failures or (told.end == "failed" and "failed" in (*step.end, *scenario.end)):
+    failures = conversation.failures()
+    if not failures or (conversation.end == "failed" and "failed" in (*step.end, *scenario.end)):
         return []
     own = Rows(step)
     return [

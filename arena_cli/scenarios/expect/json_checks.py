@@ -50,7 +50,7 @@ def steps_of(path: str) -> Steps:
 
 
 def at(value: Any, steps: Steps) -> tuple[bool, Any]:
-    """Whether something stands there, and what; else why not, at the first place that fails."""
+    """Return True and the value at a path; else False and the reason, at the first failing step."""
     for number, step in enumerate(steps):
         if isinstance(step, int) and isinstance(value, list):
             if step >= len(value):
@@ -65,9 +65,9 @@ def at(value: Any, steps: Steps) -> tuple[bool, Any]:
     return True, value
 
 
-def _missing(steps: Steps, number: int, why: str) -> str:
+def _missing(steps: Steps, number: int, reason: str) -> str:
     parent = dotted(steps[:number]) or "the whole"
-    return f"no {dotted(steps[: number + 1])}: {parent} {why}"
+    return f"no {dotted(steps[: number + 1])}: {parent} {reason}"
 
 
 def _keys(value: Mapping[str, Any]) -> str:
@@ -121,7 +121,7 @@ _OTHERS = frozenset(
 
 
 class NotASchema(Exception):
-    """What was given as a schema is none; the message says why not."""
+    """Raised for an invalid schema; the message says why."""
 
 
 class CannotTell(Exception):
@@ -129,7 +129,10 @@ class CannotTell(Exception):
 
 
 def of(schema: str | Mapping[str, Any], folders: Folders) -> Validator:
-    """What checks by the schema, or by the file. Raises NotASchema, which names the file."""
+    """Return the validator of the schema, or of its file.
+
+    Raises NotASchema, which names the file.
+    """
     if not isinstance(schema, str):
         return _checked(json.dumps(schema))
     try:
@@ -153,7 +156,7 @@ def of(schema: str | Mapping[str, Any], folders: Folders) -> Validator:
 
 @lru_cache(maxsize=64)
 def _checked(text: str) -> Validator:
-    """What checks by the schema that a text is; nothing is fetched. Raises NotASchema."""
+    """Return the validator of a schema's text; nothing is fetched. Raises NotASchema."""
     try:
         return _of(json.loads(text))
     except RecursionError as error:
@@ -202,8 +205,10 @@ def _check_names(schema: Any, value: Any) -> None:
 
     Several keywords do that by themselves, without a limit.
     """
-    patterns = {name for one in _mappings(schema) for name in _names(one.get("patternProperties"))}
-    names = {name for one in _mappings(value) for name in one} if patterns else set()
+    patterns = {
+        name for mapping in _mappings(schema) for name in _names(mapping.get("patternProperties"))
+    }
+    names = {name for mapping in _mappings(value) for name in mapping} if patterns else set()
     for pattern in patterns:
         for name in names:
             _compiled(pattern).search(name)
@@ -257,8 +262,8 @@ def _resolve(schema: Mapping[str, Any], dialect: str) -> None:
                 try:
                     resolver.lookup(target)
                 except Unresolvable as error:
-                    what = f"its {key} {target} leads nowhere (nothing is fetched)"
-                    raise NotASchema(what) from error
+                    problem = f"its {key} {target} leads nowhere (nothing is fetched)"
+                    raise NotASchema(problem) from error
 
 
 def _resources(schema: Mapping[str, Any], dialect: str) -> Iterator[tuple[Any, Any]]:
@@ -275,7 +280,7 @@ def _resources(schema: Mapping[str, Any], dialect: str) -> Iterator[tuple[Any, A
 
 
 def validate_schema(value: Any, validator: Validator) -> str:
-    """What the first place of a value has against it by the schema; empty if nothing has.
+    """Describe the first violation of the schema in a value; empty without one.
 
     Raises CannotTell.
     """
@@ -337,59 +342,59 @@ class JsonCheck(FileShape):
 
     @property
     def compares(self) -> bool:
-        """Whether a value is asked for; it may be null."""
+        """True if a value is expected; it may be null."""
         return "equals" in self.model_fields_set
 
 
-def judge(subject: Subject, given: JsonCheck, *, ignore_case: bool = False) -> Verdict:
+def judge(subject: Subject, json_check: JsonCheck, *, ignore_case: bool = False) -> Verdict:
     """Everything that is given holds; shows the first place where it does not.
 
     Raises NoVerdict where the schema does not say.
     """
-    expected = asks(given, ignore_case=ignore_case)
+    expected = asks(json_check, ignore_case=ignore_case)
     try:
-        value = _value(subject, given)
+        value = _value(subject, json_check)
     except NotJson as error:
         return Verdict(False, expected, f"{error}: {text_checks.excerpt(subject.text)}")
-    if given.of_schema is not None:
+    if json_check.of_schema is not None:
         try:
-            schema = of(given.of_schema, subject.told.folders)
+            schema = of(json_check.of_schema, subject.told.folders)
             against = validate_schema(value, schema)
         except (NotASchema, CannotTell) as error:
             raise NoVerdict(expected, str(error)) from error
         if against:
             return Verdict(False, expected, against)
-    there, actual = at(value, steps_of(given.path))
+    there, actual = at(value, steps_of(json_check.path))
     if not there:
         return Verdict(False, expected, actual)
-    said = f"{given.path or 'it'} is {shown(actual)}"
-    holds = not given.compares or same(actual, given.equals, ignore_case)
+    said = f"{json_check.path or 'it'} is {shown(actual)}"
+    holds = not json_check.compares or same(actual, json_check.equals, ignore_case)
     return Verdict(holds, expected, said)
 
 
-def asks(given: JsonCheck, *, ignore_case: bool = False) -> str:
-    """What is asked of the JSON, in words."""
-    facts = ["is JSON" if given.fenced == "allow" else "is JSON without a fence"]
-    if given.of_schema is not None:
-        named = isinstance(given.of_schema, str)
-        facts.append(f"of {given.of_schema}" if named else "of its schema")
-    if given.compares:
-        wanted = f"{given.path or 'it'} is {shown(given.equals)}"
+def asks(json_check: JsonCheck, *, ignore_case: bool = False) -> str:
+    """Describe in words what is expected of the JSON."""
+    facts = ["is JSON" if json_check.fenced == "allow" else "is JSON without a fence"]
+    if json_check.of_schema is not None:
+        named = isinstance(json_check.of_schema, str)
+        facts.append(f"of {json_check.of_schema}" if named else "of its schema")
+    if json_check.compares:
+        wanted = f"{json_check.path or 'it'} is {shown(json_check.equals)}"
         facts.append(f"{wanted}{text_checks.case(ignore_case)}")
-    elif given.path:
-        facts.append(f"{given.path} is there")
+    elif json_check.path:
+        facts.append(f"{json_check.path} is there")
     return ", ".join(facts)
 
 
-def wrong(given: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
-    """What is wrong with its schema: where below it, what, and what to do."""
-    if given.of_schema is None:
+def wrong(json_check: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
+    """Yield the problems of its schema: the place below it, the problem, the hint."""
+    if json_check.of_schema is None:
         return
     try:
-        if isinstance(given.of_schema, str) and folders.located(given.of_schema) is None:
-            yield ("schema",), f"there is no file `{given.of_schema}`", folders.mend
+        if isinstance(json_check.of_schema, str) and folders.located(json_check.of_schema) is None:
+            yield ("schema",), f"there is no file `{json_check.of_schema}`", folders.mend
             return
-        schema = of(given.of_schema, folders)
+        schema = of(json_check.of_schema, folders)
     except OutsideError as error:
         yield ("schema",), error.what, error.mend
         return
@@ -398,30 +403,32 @@ def wrong(given: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
         return
     for keyword, meant in unknown_keywords_json_schema(schema):
         if meant:
-            what = f"JSON Schema has no keyword {text_checks.quoted(keyword)}"
-            yield ("schema",), what, f"did you mean `{meant}`?"
+            problem = f"JSON Schema has no keyword {text_checks.quoted(keyword)}"
+            yield ("schema",), problem, f"did you mean `{meant}`?"
 
 
-def unknown_keywords(given: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
+def unknown_keywords(json_check: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
     """Yield (place, problem, hint) of what a schema has and nobody reads, where `wrong` does not.
 
     Raises NotASchema where `wrong` does.
     """
-    if given.of_schema is None:
+    if json_check.of_schema is None:
         return
-    for keyword, meant in unknown_keywords_json_schema(of(given.of_schema, folders)):
+    for keyword, meant in unknown_keywords_json_schema(of(json_check.of_schema, folders)):
         if not meant:
-            what = f"JSON Schema has no keyword {text_checks.quoted(keyword)}, so it checks nothing"
-            yield ("schema",), what, "take it out, or write it as `x-...`"
+            problem = (
+                f"JSON Schema has no keyword {text_checks.quoted(keyword)}, so it checks nothing"
+            )
+            yield ("schema",), problem, "take it out, or write it as `x-...`"
 
 
-def _value(subject: Subject, given: JsonCheck) -> Any:
-    """What the text is as JSON; structured data is that already. Raises NotJson."""
+def _value(subject: Subject, json_check: JsonCheck) -> Any:
+    """Return the text as JSON; structured data is JSON already. Raises NotJson."""
     if subject.part[:1] == ("structured",) and subject.call and subject.call.message:
         data = subject.call.message.structured[int(subject.part[1]) - 1].data
         if not isinstance(data, str):
             return data
-    return found(subject.text, fenced=given.fenced == "allow")
+    return found(subject.text, fenced=json_check.fenced == "allow")
 
 
 def found(text: str, *, fenced: bool = True) -> Any:
@@ -436,13 +443,13 @@ def found(text: str, *, fenced: bool = True) -> Any:
     except _RepeatedKey:
         raise
     except (ValueError, RecursionError) as error:
-        why = error
+        reason = error
     values, wrong = _in_fences(text)
     if values and fenced:
         return values[0]
     if values:
         raise NotJson("JSON in a fence, not by itself")
-    raise NotJson(_why_not(wrong if wrong and fenced else why))
+    raise NotJson(_why_not(wrong if wrong and fenced else reason))
 
 
 def _in_fences(text: str) -> tuple[list[Any], Exception | None]:

@@ -17,7 +17,7 @@ from arena_cli.workspace.models import FileShape
 
 
 class Question(NamedTuple):
-    """What is asked of a judge: whether all points of a rubric hold of the matter.
+    """A question to a judge: do all points of a rubric hold of the matter?
 
     `judge` is the id of the agent that is asked, empty for the workspace's; `matter` is what is
     judged, framed. It is asked `votes` times.
@@ -30,7 +30,7 @@ class Question(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """One verdict of a judge, and its reason; None is no verdict, and the reason says why."""
+    """A verdict of a judge, and its reason; None is no verdict, and the reason says why."""
 
     holds: bool | None
     reason: str
@@ -49,8 +49,8 @@ NOT_YET = Answered("", (Vote(False, "not asked yet"),))
 class JudgeError(NoVerdict):
     """A judge gave no verdict: what it was to judge neither holds nor fails."""
 
-    def __init__(self, judge: str, expected: str, why: str) -> None:
-        super().__init__(expected, why)
+    def __init__(self, judge: str, expected: str, reason: str) -> None:
+        super().__init__(expected, reason)
         self.judge = judge
 
 
@@ -80,7 +80,7 @@ class Consulted(Mapping[Hashable, Any]):
 
     @property
     def judge(self) -> str | None:
-        """Who answered what was looked up first."""
+        """The judge that answered the first question looked up."""
         given = (self._answers.get(question) for question in self.looked)
         return next((answered.judge for answered in given if answered), None)
 
@@ -100,7 +100,7 @@ def rubric_of(message: str) -> str:
 
 
 def outcome(votes: Sequence[Vote]) -> bool | None:
-    """What most votes say: it holds if more than half of all say so; None is not known.
+    """Return the verdict of more than half of all votes; None where it is not known.
 
     One without a verdict is on neither side, and makes the outcome unknown where it could have
     changed it.
@@ -142,7 +142,7 @@ def _spelled_out(value: Any) -> Any:
 
 
 class JudgeCheck(FileShape):
-    """What a judge says of a text: all of `rubric` must hold, by most of `votes`.
+    """A judge's verdict on a text: all of `rubric` must hold, by most of `votes`.
 
     `agent` judges, else the workspace's `defaults.judge`. It is shown each text that is checked,
     or all replies of the step, or of the scenario so far (`over`).
@@ -163,13 +163,13 @@ Judged = Annotated[
 ]
 
 
-def judge(subject: Subject, given: JudgeCheck, **_: bool) -> Verdict:
-    """What most of the judge's votes say. Raises JudgeError where they say nothing."""
-    question = _question(subject, given)
-    expected = asks(given)
+def judge(subject: Subject, judge_check: JudgeCheck, **_: bool) -> Verdict:
+    """Return the verdict of most of the judge's votes. Raises JudgeError where there is none."""
+    question = _question(subject, judge_check)
+    expected = asks(judge_check)
     answered = subject.told.verdicts.get(question)
     if answered is None:
-        raise JudgeError(given.agent, expected, "it was not asked")
+        raise JudgeError(judge_check.agent, expected, "it was not asked")
     holds = outcome(answered.votes)
     actual = told(answered.votes, holds)
     if holds is None:
@@ -177,20 +177,25 @@ def judge(subject: Subject, given: JudgeCheck, **_: bool) -> Verdict:
     return Verdict(holds, expected, actual)
 
 
-def asks(given: JudgeCheck, **_: bool) -> str:
+def asks(judge_check: JudgeCheck, **_: bool) -> str:
     """The rubric, as what is expected."""
-    points = [" ".join(point.split()) for point in given.rubric]
+    points = [" ".join(point.split()) for point in judge_check.rubric]
     if len(points) > 1:
         points = [f"{number}. {point}" for number, point in enumerate(points, 1)]
     return f"judged to hold: {'; '.join(points)}"
 
 
-def _question(subject: Subject, given: JudgeCheck) -> Question:
-    return Question(given.agent, tuple(given.rubric), _matter(subject, given.over), given.votes)
+def _question(subject: Subject, judge_check: JudgeCheck) -> Question:
+    return Question(
+        judge_check.agent,
+        tuple(judge_check.rubric),
+        _matter(subject, judge_check.over),
+        judge_check.votes,
+    )
 
 
 def _matter(subject: Subject, over: Over) -> str:
-    """What is judged, framed so that nobody in it can end the frame or speak as another."""
+    """Frame what is judged, so that no text in it can end the frame or speak as another."""
     told = subject.told
     if over == "reply":
         return _said(subject.call, subject.text, subject.part)

@@ -32,9 +32,9 @@ class _Item:
         return " · ".join([*facts, text_checks.excerpt(last.title)])
 
 
-def _items(told: Conversation) -> list[_Item]:
+def _items(conversation: Conversation) -> list[_Item]:
     found: dict[str, _Item] = {}
-    for event in told.noted:
+    for event in conversation.noted:
         if event.act == "refused":
             continue
         item = found.setdefault(event.note, _Item(event))
@@ -60,19 +60,19 @@ def notes(expected: Sequence[str | NoteRow] | Noted) -> Iterator[Check]:
             yield Check((name,), functools.partial(judge, value))
 
 
-def _none(told: Conversation) -> Verdict:
-    there = _listed(_items(told))
+def _none(conversation: Conversation) -> Verdict:
+    there = _listed(_items(conversation))
     return Verdict(not there, "no note", there or NOTHING)
 
 
-def _is_there(row: str | NoteRow, told: Conversation, *, times: int = 1) -> Verdict:
+def _is_there(row: str | NoteRow, conversation: Conversation, *, times: int = 1) -> Verdict:
     """So many notes are this row."""
-    reasons = [(item, _against(row, item, told)) for item in _items(told)]
-    found = [item for item, why in reasons if not why]
+    reasons = [(item, _against(row, item, conversation)) for item in _items(conversation)]
+    found = [item for item, reason in reasons if not reason]
     expected = _often(_wanted(row), times)
     if len(found) >= times:
         return Verdict(True, expected, str(found[times - 1]))
-    actual = "\n".join(f"{item} ({why})" if why else str(item) for item, why in reasons)
+    actual = "\n".join(f"{item} ({reason})" if reason else str(item) for item, reason in reasons)
     return Verdict(False, expected, actual or NOTHING)
 
 
@@ -80,10 +80,13 @@ def _often(row: str, times: int) -> str:
     return f"{row}, {times} times" if times > 1 else row
 
 
-def _exactly(wanted: Sequence[str | NoteRow], told: Conversation) -> Verdict:
+def _exactly(wanted: Sequence[str | NoteRow], conversation: Conversation) -> Verdict:
     """Every note is another row, and every row another note."""
-    items = _items(told)
-    fits = [[at for at, one in enumerate(items) if not _against(row, one, told)] for row in wanted]
+    items = _items(conversation)
+    fits = [
+        [at for at, one in enumerate(items) if not _against(row, one, conversation)]
+        for row in wanted
+    ]
     given: dict[int, int] = {}
     unmet = [at for at in range(len(wanted)) if not _give(at, fits, given, set())]
     left = [item for at, item in enumerate(items) if at not in given]
@@ -109,22 +112,22 @@ def _give(row: int, fits: Sequence[Sequence[int]], given: dict[int, int], seen: 
     return False
 
 
-def _so_many(kind: str, expected: float | Range, told: Conversation) -> Verdict:
-    items = [item for item in _items(told) if item.last.kind == kind]
+def _so_many(kind: str, expected: float | Range, conversation: Conversation) -> Verdict:
+    items = [item for item in _items(conversation) if item.last.kind == kind]
     actual = f"{len(items)} {kind}"
     told_of = f"{actual}: {'; '.join(map(str, items))}" if items else actual
     wanted = f"{model.wanted(expected)} {kind}"
     return Verdict(model.within(expected, len(items)), wanted, told_of)
 
 
-def _against(row: str | NoteRow, item: _Item, told: Conversation) -> str:
-    """What speaks against a note being this row; empty if it is."""
+def _against(row: str | NoteRow, item: _Item, conversation: Conversation) -> str:
+    """Explain why a note is not this row; return an empty text if it is."""
     if isinstance(row, str):
         return "" if item.last.kind == row else f"kind is {item.last.kind}"
-    return next(_reasons(row, item, told), "")
+    return next(_reasons(row, item, conversation), "")
 
 
-def _reasons(row: NoteRow, item: _Item, told: Conversation) -> Iterator[str]:
+def _reasons(row: NoteRow, item: _Item, conversation: Conversation) -> Iterator[str]:
     last, given = item.last, row.model_fields_set
     for name in ("kind", "status"):
         if name in given and getattr(row, name) != getattr(last, name):
@@ -138,8 +141,8 @@ def _reasons(row: NoteRow, item: _Item, told: Conversation) -> Iterator[str]:
     if row.by and row.by not in item.by:
         yield f"by {', '.join(item.by)}"
     if row.kinds:
-        text = told.noted_texts.get(last, last.title)
-        verdict = check_kinds.all_of(Subject(text, told, part=("note", last.note)), row)
+        text = conversation.noted_texts.get(last, last.title)
+        verdict = check_kinds.all_of(Subject(text, conversation, part=("note", last.note)), row)
         if not verdict.holds:
             yield verdict.actual
 
@@ -175,25 +178,25 @@ def _as_shape(wanted: Sequence[str] | NotesShown) -> NotesShown:
     return NotesShown(include=list(wanted)) if wanted else NotesShown(exactly=[])
 
 
-def _shown(agent: str, wanted: NotesShown, told: Conversation) -> Verdict:
-    there = told.notes_shown(agent)
-    asked = list(wanted.exactly if wanted.exactly is not None else wanted.include)
-    facts = [f"{', '.join(asked) or 'no note'}{', no other' if wanted.exactly else ''}"]
-    facts = facts if asked or wanted.exactly is not None else []
-    facts += [f"not {', not '.join(wanted.exclude)}"] if wanted.exclude else []
+def _shown(agent: str, notes_shown: NotesShown, conversation: Conversation) -> Verdict:
+    there = conversation.notes_shown(agent)
+    asked = list(notes_shown.exactly if notes_shown.exactly is not None else notes_shown.include)
+    facts = [f"{', '.join(asked) or 'no note'}{', no other' if notes_shown.exactly else ''}"]
+    facts = facts if asked or notes_shown.exactly is not None else []
+    facts += [f"not {', not '.join(notes_shown.exclude)}"] if notes_shown.exclude else []
     expected = f"{agent} is shown {', '.join(facts)}"
     if there is None:
-        return Verdict(False, expected, f"no call of {agent}: {told.outcome(agent)}")
+        return Verdict(False, expected, f"no call of {agent}: {conversation.outcome(agent)}")
     missing = [one for one in asked if not any(_is_named(one, note) for note in there)]
-    unwanted = [note for note in there if any(_is_named(one, note) for one in wanted.exclude)]
-    if wanted.exactly is not None:
+    unwanted = [note for note in there if any(_is_named(one, note) for one in notes_shown.exclude)]
+    if notes_shown.exactly is not None:
         unwanted = [note for note in there if not any(_is_named(one, note) for one in asked)]
     actual = ", ".join(there) or "no note"
     return Verdict(not missing and not unwanted, expected, actual)
 
 
 def _is_named(wanted: str, note: str) -> bool:
-    """Whether that is a note's id; `*` stands for anything."""
+    """Return True if the pattern matches a note's id; `*` stands for any text."""
     parts = text_checks.form(wanted, ignore_case=True).split("*")
     pattern = "*".join(map(glob.escape, parts))
     return fnmatch.fnmatchcase(text_checks.form(note, ignore_case=True), pattern)
@@ -211,13 +214,13 @@ def deviations(expected: float | Range | Sequence[DeviationRow]) -> Iterator[Che
         yield Check((index,), functools.partial(_unheeded, row, times=times))
 
 
-def _deviated(expected: float | Range, told: Conversation) -> Verdict:
-    count = len(told.deviations)
-    told_of = f"{count}: {'; '.join(map(_deviation, told.deviations))}" if count else "0"
+def _deviated(expected: float | Range, conversation: Conversation) -> Verdict:
+    count = len(conversation.deviations)
+    told_of = f"{count}: {'; '.join(map(_deviation, conversation.deviations))}" if count else "0"
     return Verdict(model.within(expected, count), model.wanted(expected), told_of)
 
 
-def _unheeded(row: DeviationRow, told: Conversation, *, times: int = 1) -> Verdict:
+def _unheeded(row: DeviationRow, conversation: Conversation, *, times: int = 1) -> Verdict:
     """So many deviations are this row."""
     given = row.model_fields_set
     expected = " · ".join(
@@ -225,13 +228,21 @@ def _unheeded(row: DeviationRow, told: Conversation, *, times: int = 1) -> Verdi
     )
     expected = _often(expected, times)
     left = times
-    for one in told.deviations:
-        same = all(getattr(row, name) == getattr(one, name) for name in given - {"note"})
-        left -= same and (not row.note or _is_named(row.note, one.note))
+    for deviation in conversation.deviations:
+        same = all(getattr(row, name) == getattr(deviation, name) for name in given - {"note"})
+        left -= same and (not row.note or _is_named(row.note, deviation.note))
         if not left:
-            return Verdict(True, expected, _deviation(one))
-    return Verdict(False, expected, "\n".join(map(_deviation, told.deviations)) or "none")
+            return Verdict(True, expected, _deviation(deviation))
+    return Verdict(False, expected, "\n".join(map(_deviation, conversation.deviations)) or "none")
 
 
-def _deviation(one: Deviation) -> str:
-    return " · ".join((one.agent, one.note, one.kind, one.level, text_checks.excerpt(one.reason)))
+def _deviation(deviation: Deviation) -> str:
+    return " · ".join(
+        (
+            deviation.agent,
+            deviation.note,
+            deviation.kind,
+            deviation.level,
+            text_checks.excerpt(deviation.reason),
+        )
+    )

@@ -1,4 +1,4 @@
-"""What a scenario may expect, as shapes. A key that is left out is not checked."""
+"""Shapes of everything a scenario may expect. A key that is left out is not checked."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class CheckKeys(Sparse):
         return [*sorted(own, key=_KINDS.__getitem__), *self._plugged]
 
     def given(self, kind: str) -> Any:
-        """What is given for a check; for one that is plugged in with its key."""
+        """Return the value given for a check; for a plugged-in one with its key."""
         return (kind, self._plugged[kind]) if kind in self._plugged else getattr(self, kind)
 
 
@@ -157,15 +157,15 @@ _NEEDS_ONE = f"needs one of {', '.join(key_of(kind) for kind in _KINDS)}"
 _CASELESS = frozenset({"max_words", "max_chars", "language", "python", "judge"})
 
 
-def _case_counts(given: CheckKeys) -> None:
+def _case_counts(check_keys: CheckKeys) -> None:
     """See that case means something to one of the checks. Raises ValueError."""
-    if given.ignore_case and not set(given.kinds) & _KINDS.keys() - _CASELESS:
-        both = " and ".join(key_of(kind) for kind in given.kinds)
+    if check_keys.ignore_case and not set(check_keys.kinds) & _KINDS.keys() - _CASELESS:
+        both = " and ".join(key_of(kind) for kind in check_keys.kinds)
         raise ValueError(f"`ignore_case` means nothing to {both}; take it out")
 
 
 class Checks(CheckKeys):
-    """One check or several, on one text."""
+    """One or several checks on one text."""
 
     @model_validator(mode="after")
     def _is_something(self) -> Checks:
@@ -176,7 +176,7 @@ class Checks(CheckKeys):
 
 
 class TextCheck(CheckKeys):
-    """One check; `ignore_case` and `level` beside it. `warn` reports and does not fail."""
+    """A check; `ignore_case` and `level` beside it. `warn` reports and does not fail."""
 
     level: Literal["fail", "warn"] = "fail"
 
@@ -266,7 +266,7 @@ class Range(FileShape):
 
     @property
     def holds_of_unknown(self) -> bool:
-        """Whether it holds where the number is not known."""
+        """True if it holds where the number is not known."""
         return True
 
 
@@ -300,7 +300,7 @@ class Which(Sparse):
 
 
 class Replied(FileShape):
-    """Who must be among those who replied, in this order unless `any_order`, and who must not."""
+    """The agents that must have replied, in order unless `any_order`, and those that must not."""
 
     include: list[AgentId] = Field(default_factory=list)
     exclude: Agents = Field(default_factory=list)
@@ -314,7 +314,7 @@ class Replied(FileShape):
 
 
 class PassedOverBy(FileShape):
-    """Who was not asked; `relevance` says how near it was, from 0 to 1."""
+    """The agents that were passed over; `relevance` says how near each was, from 0 to 1."""
 
     relevance: Amount | None = None
 
@@ -375,7 +375,7 @@ class NoteRow(CheckKeys):
 
 
 class Noted(Sparse):
-    """How many notes there are of each kind; `exactly`: these, in any order, and no other."""
+    """The number of notes of each kind; `exactly`: these, in any order, and no other."""
 
     exactly: list[Kind | NoteRow] = Field(default_factory=list)
     decision: Count = 0
@@ -434,7 +434,7 @@ class DeviationRow(Sparse):
 
 
 class Expect(Sparse):
-    """What must have come of a step, or of all steps."""
+    """The expectations of a step, or of all steps."""
 
     not_built: ClassVar[frozenset[str]] = frozenset(
         {
@@ -475,7 +475,7 @@ class Expect(Sparse):
 
 
 def within(expected: float | Range, actual: float) -> bool:
-    """Whether a number is that one, or in that range."""
+    """Return True if a number equals the expected one, or lies in the expected range."""
     if not isinstance(expected, Range):
         return actual == expected
     least, most = expected.min, expected.max
@@ -483,7 +483,7 @@ def within(expected: float | Range, actual: float) -> bool:
 
 
 def wanted(expected: float | Range) -> str:
-    """What is expected, in words."""
+    """Describe an expectation in words."""
     if not isinstance(expected, Range):
         return f"{expected:g}"
     least, most = expected.min, expected.max

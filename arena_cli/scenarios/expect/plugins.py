@@ -40,7 +40,7 @@ def _installed(_: tuple[str, ...]) -> Mapping[str, Sequence[Any]]:
 
 
 def options(key: str, given: Any) -> BaseModel:
-    """What stands at the key of a plugged-in check, as its shape.
+    """Return the options at the key of a plugged-in check, as its shape.
 
     Raises ValidationError, each error below the key, where it does not fit, or there is no shape.
     """
@@ -60,8 +60,8 @@ def options(key: str, given: Any) -> BaseModel:
         details = [_detail(key, one, shape) for one in error.errors(include_url=False)]
         raise ValidationError.from_exception_data(key, details) from error
     except Exception as error:
-        what = f"its own code failed on it: {type(error).__name__}: {error}"
-        raise _wrong(key, what, given) from error
+        problem = f"its own code failed on it: {type(error).__name__}: {error}"
+        raise _wrong(key, problem, given) from error
 
 
 def misspelt(key: str, known: list[str]) -> ValidationError | None:
@@ -85,8 +85,8 @@ def asks(given: tuple[str, BaseModel], **_: bool) -> str:
     return f"{name}: {text_checks.shortened(there)}"
 
 
-def _wrong(key: str, what: str, given: Any) -> ValidationError:
-    error = PydanticCustomError("plugged", "{what}", {"what": what})
+def _wrong(key: str, problem: str, given: Any) -> ValidationError:
+    error = PydanticCustomError("plugged", "{what}", {"what": problem})
     return ValidationError.from_exception_data(
         key, [InitErrorDetails(type=error, loc=(key,), input=given)]
     )
@@ -94,11 +94,11 @@ def _wrong(key: str, what: str, given: Any) -> ValidationError:
 
 def _detail(key: str, error: Any, shape: type[BaseModel]) -> InitErrorDetails:
     """An error of the options, below their key; what is missing is told of what lacks it."""
-    what, loc = error["msg"].removeprefix("Value error, "), error["loc"]
+    problem, loc = error["msg"].removeprefix("Value error, "), error["loc"]
     if error["type"] == "missing":
-        what, loc = f"`{loc[-1]}` is missing", loc[:-1]
+        problem, loc = f"`{loc[-1]}` is missing", loc[:-1]
     elif error["type"] == "extra_forbidden":
         hint = errors.suggest_nearest(str(loc[-1]), shape.model_fields) if len(loc) == 1 else ""
-        what = f"unknown key: {hint}" if hint else "unknown key"
-    kind = PydanticCustomError("plugged", "{what}", {"what": what})
+        problem = f"unknown key: {hint}" if hint else "unknown key"
+    kind = PydanticCustomError("plugged", "{what}", {"what": problem})
     return InitErrorDetails(type=kind, loc=(key, *loc), input=error["input"])

@@ -69,7 +69,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Run:
-    """What came of the step, or, in a `check` and over a whole scenario, of all steps so far.
+    """The result of the step, or, in a `check` and over a whole scenario, of all steps so far.
 
     `replies` are in order of call, `messages` are all that was said, humans and system included.
     `end` is how the last chain ended, `awaits` the humans whom it waits for.
@@ -86,7 +86,7 @@ class Run:
 def verdict(
     subject: Subject, check: Callable[[Reply, Run], Any], expected: str, file: Path | None = None
 ) -> Verdict:
-    """What a check says of a subject; `file` is where it stands. Raises OwnCheckError."""
+    """Call a check on a subject; `file` is where the check stands. Raises OwnCheckError."""
     told = subject.told
     came = _came_of(lambda: check(_reply(subject), _run(told)))
     if came is None:
@@ -102,8 +102,8 @@ def verdict(
         return Verdict(False, expected, text_checks.shortened(str(answer), text_checks.REASON))
     if isinstance(answer, Coroutine):
         answer.close()  # else Python warns of it some time later
-    what = f"it returned {_in_words(answer)}; return True, or a text that says why not"
-    raise OwnCheckError(expected, what)
+    problem = f"it returned {_in_words(answer)}; return True, or a text that says why not"
+    raise OwnCheckError(expected, problem)
 
 
 def _came_of(ask: Callable[[], Any]) -> tuple[Any, BaseException | None] | None:
@@ -127,7 +127,7 @@ def _came_of(ask: Callable[[], Any]) -> tuple[Any, BaseException | None] | None:
 
 
 def _in_words(answer: Any) -> str:
-    """What was returned; of an object its kind: how it is written differs from run to run."""
+    """Describe a returned value; of an object its kind, as its text differs from run to run."""
     if isinstance(answer, str):
         return "an empty text"
     if answer is None or isinstance(answer, int | float):
@@ -136,7 +136,7 @@ def _in_words(answer: Any) -> str:
 
 
 def _what_happened(error: BaseException, file: Path | None, folders: Folders) -> str:
-    """What was raised, and where: the last line of `file`, else of whatever is not arena's."""
+    """Describe an exception and its place: the last line of `file`, else the last not arena's."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -155,7 +155,7 @@ def _reply(subject: Subject) -> Reply:
     return _of_call(subject.call, subject.told, subject.text)
 
 
-def _of_call(call: Call, told: Conversation, text: str) -> Reply:
+def _of_call(call: Call, conversation: Conversation, text: str) -> Reply:
     message = call.message
     assert message is not None  # only what was said is checked
     return Reply(
@@ -165,20 +165,20 @@ def _of_call(call: Call, told: Conversation, text: str) -> Reply:
         mentions=tuple(message.mentions),
         structured=tuple((part.type, copy.deepcopy(part.data)) for part in message.structured),
         attachments=tuple(
-            (part.name, told.workspace / (part.path or "")) for part in message.attachments
+            (part.name, conversation.workspace / (part.path or "")) for part in message.attachments
         ),
         usage=call.done.usage,
     )
 
 
-def _run(told: Conversation) -> Run:
+def _run(conversation: Conversation) -> Run:
     return Run(
-        replies=tuple(_of_call(call, told, call.text) for call in told.replies()),
-        messages=tuple(_said(message) for message in told.messages()),
-        turns=len(told.turns),
-        end=told.end,
-        awaits=tuple(told.awaits),
-        workspace=told.workspace,
+        replies=tuple(_of_call(call, conversation, call.text) for call in conversation.replies()),
+        messages=tuple(_said(message) for message in conversation.messages()),
+        turns=len(conversation.turns),
+        end=conversation.end,
+        awaits=tuple(conversation.awaits),
+        workspace=conversation.workspace,
     )
 
 
@@ -223,7 +223,7 @@ def asks(target: str, **_: bool) -> str:
 
 
 def wrong(target: str, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
-    """What is wrong with the file or the function: where, what, what to do. Nothing is run."""
+    """Yield problems of the file or the function: place, problem, hint. Nothing is run."""
     name, function = _split(target)
     try:
         path = folders.located(name)
@@ -234,8 +234,10 @@ def wrong(target: str, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
         yield (), f"there is no file `{name}`", folders.mend
         return
     stat = path.stat()
-    for what, mend in _faults(path, function, folders.shown(path), stat.st_mtime_ns, stat.st_size):
-        yield (), what, mend
+    for problem, mend in _faults(
+        path, function, folders.shown(path), stat.st_mtime_ns, stat.st_size
+    ):
+        yield (), problem, mend
 
 
 @functools.lru_cache(maxsize=1024)  # many cases name one function
@@ -246,8 +248,8 @@ def _faults(path: Path, function: str, shown: str, *_stamp: int) -> tuple[tuple[
             tree = ast.parse(files.read_regular(path), str(path))
             code = compile(tree, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
-        what = f"{shown}:{error.lineno or 1}: {error.msg}"
-        return ((what, "it is no Python as it stands"),)
+        problem = f"{shown}:{error.lineno or 1}: {error.msg}"
+        return ((problem, "it is no Python as it stands"),)
     except (OSError, ValueError, RecursionError) as error:
         return ((f"{shown}: cannot be read: {error}", ""),)
     there = {node.name: node for node in tree.body if isinstance(node, _FUNCTIONS)}
@@ -267,7 +269,7 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def _imports_all(tree: ast.Module) -> bool:
-    """Whether it may have names from elsewhere that it does not tell."""
+    """Return True if the module may hold names from elsewhere that it does not list."""
     return any(
         isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree)
     )

@@ -54,34 +54,34 @@ def _of_agents(texts: _Texts, expected: Mapping[str, list[TextCheck] | Which]) -
 
 
 def _of_texts(
-    texts: _Texts, loc: Loc, agent: str, which: str, wanted: list[TextCheck]
+    texts: _Texts, loc: Loc, agent: str, which: str, text_checks: list[TextCheck]
 ) -> Iterable[Check]:
-    if which == "any" or not wanted:
-        for some, warns in _by_level(wanted):
+    if which == "any" or not text_checks:
+        for some, warns in _by_level(text_checks):
             yield Check(loc, functools.partial(_any_passes, texts, agent, some), warns=warns)
         return
-    for index, check in enumerate(wanted):
+    for index, check in enumerate(text_checks):
         place = (*loc, index, key_of(check.kind))
         judge = functools.partial(_each_passes, texts, agent, which, check)
         yield Check(place, judge, warns=check.level == "warn")
 
 
-def _by_level(wanted: Sequence[TextCheck]) -> Iterable[tuple[Sequence[TextCheck], bool]]:
-    """What must hold of one text; then all of it, if some of that only warns."""
-    musts = [check for check in wanted if check.level == "fail"]
-    if musts or not wanted:
+def _by_level(text_checks: Sequence[TextCheck]) -> Iterable[tuple[Sequence[TextCheck], bool]]:
+    """Yield the checks that must hold of one text; then all of them, if some only warn."""
+    musts = [check for check in text_checks if check.level == "fail"]
+    if musts or not text_checks:
         yield musts, False
-    if len(musts) < len(wanted):
-        yield wanted, True
+    if len(musts) < len(text_checks):
+        yield text_checks, True
 
 
 def _each_passes(
-    texts: _Texts, agent: str, which: str, check: TextCheck, told: Conversation
+    texts: _Texts, agent: str, which: str, check: TextCheck, conversation: Conversation
 ) -> Verdict:
     """The texts that are meant pass the check, and there is one; shows the first that fails."""
-    there = texts.of(agent, told)
+    there = texts.of(agent, conversation)
     if not there:
-        return texts.none(agent, told)
+        return texts.none(agent, conversation)
     meant = {"first": there[:1], "last": there[-1:], "all": there}[which]
     verdicts = [_of_text(subject, call, check) for subject, call in meant]
     return next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
@@ -92,67 +92,71 @@ def _of_text(subject: Subject, call: Call, check: TextCheck) -> Verdict:
     return verdict._replace(actual=_by(_who(call), verdict.actual))
 
 
-def _by(who: str, actual: str) -> str:
-    """What was there, and who said it; where lines stand beside those expected, in the note."""
+def _by(name: str, actual: str) -> str:
+    """Return a text with its author; lines beside the expected ones go into the note."""
     lines, found, note = actual.rpartition("\n(")
-    return f"{lines}\n({who}: {note}" if found else f"{who}: {actual}"
+    return f"{lines}\n({name}: {note}" if found else f"{name}: {actual}"
 
 
 def _any_passes(
-    texts: _Texts, agent: str, wanted: Sequence[TextCheck], told: Conversation
+    texts: _Texts, agent: str, text_checks: Sequence[TextCheck], conversation: Conversation
 ) -> Verdict:
-    """One text passes all checks; shows the first one that does, or why each does not."""
-    there = texts.of(agent, told)
+    """Return a passing verdict if a text passes all checks, else why each does not."""
+    there = texts.of(agent, conversation)
     if not there:
-        return texts.none(agent, told)
+        return texts.none(agent, conversation)
     named = ((subject, _who(call)) for subject, call in there)
-    return _one_passes(named, wanted, texts.what, "")
+    return _one_passes(named, text_checks, texts.what, "")
 
 
 def _one_passes(
-    subjects: Iterable[tuple[Subject, str]], wanted: Sequence[TextCheck], what: str, nothing: str
+    subjects: Iterable[tuple[Subject, str]], wanted: Sequence[TextCheck], problem: str, nothing: str
 ) -> Verdict:
-    """One of the texts, each with who says it, passes all checks."""
+    """Judge whether one of the texts, each with its author, passes all checks."""
     asked = " and ".join(dict.fromkeys(check_kinds.wanted(check) for check in wanted))
-    expected = f"{what} that {asked or 'is there'}"
+    expected = f"{problem} that {asked or 'is there'}"
     reasons = []
-    for subject, who in subjects:
+    for subject, name in subjects:
         verdicts = [check_kinds.one(subject, check.kind, check) for check in wanted]
         failed = next((verdict for verdict in verdicts if not verdict.holds), None)
         if failed is None:
             said = verdicts[-1].actual if verdicts else text_checks.excerpt(subject.text)
-            return Verdict(True, expected, f"{who}: {said}")
-        reasons.append(f"{who}: {failed.actual}")
+            return Verdict(True, expected, f"{name}: {said}")
+        reasons.append(f"{name}: {failed.actual}")
     return Verdict(False, expected, "; ".join(reasons) or nothing)
 
 
-def _replies_of(agent: str, told: Conversation) -> list[tuple[Subject, Call]]:
-    replies = told.replies(None if agent == EVERYBODY else agent)
-    return [(Subject(reply.text, told, reply), reply) for reply in replies]
+def _replies_of(agent: str, conversation: Conversation) -> list[tuple[Subject, Call]]:
+    replies = conversation.replies(None if agent == EVERYBODY else agent)
+    return [(Subject(reply.text, conversation, reply), reply) for reply in replies]
 
 
-def _shown_to(agent: str, told: Conversation) -> list[tuple[Subject, Call]]:
-    """What was shown at each call that ended, whatever came of it."""
-    calls = [call for call in told.calls() if agent in (EVERYBODY, call.agent)]
+def _shown_to(agent: str, conversation: Conversation) -> list[tuple[Subject, Call]]:
+    """Return the inputs of all calls that ended, whatever their result."""
+    calls = [call for call in conversation.calls() if agent in (EVERYBODY, call.agent)]
     counted: Counter[str] = Counter()
     found = []
     for call in calls:
         counted[call.agent] += 1
         part = ("shown", call.agent, counted[call.agent])
-        found.append((Subject(told.shown_at(call), told, part=part), call))
+        found.append((Subject(conversation.shown_at(call), conversation, part=part), call))
     return found
 
 
-def _not_called(agent: str, told: Conversation) -> Verdict:
+def _not_called(agent: str, conversation: Conversation) -> Verdict:
     if agent == EVERYBODY:
         return Verdict(False, "a call", "no call of anybody")
-    return Verdict(False, f"a call of {agent}", f"no call of {agent}: {told.outcome(agent)}")
+    return Verdict(
+        False, f"a call of {agent}", f"no call of {agent}: {conversation.outcome(agent)}"
+    )
 
 
-def _nothing_said(agent: str, told: Conversation) -> Verdict:
+def _nothing_said(agent: str, conversation: Conversation) -> Verdict:
     if agent == EVERYBODY:
         return Verdict(False, "a reply", "no reply of anybody")
-    return Verdict(False, f"a reply of {agent}", f"no reply of {agent}: {told.outcome(agent)}")
+    return Verdict(
+        False, f"a reply of {agent}", f"no reply of {agent}: {conversation.outcome(agent)}"
+    )
 
 
 def _who(reply: Call) -> str:
@@ -165,13 +169,13 @@ def system(expected: Sequence[TextCheck]) -> Iterable[Check]:
         yield Check((), functools.partial(_system_says, some), warns=warns)
 
 
-def _system_says(wanted: Sequence[TextCheck], told: Conversation) -> Verdict:
+def _system_says(wanted: Sequence[TextCheck], conversation: Conversation) -> Verdict:
     if not wanted:
-        said = "; ".join(map(text_checks.excerpt, told.system))
+        said = "; ".join(map(text_checks.excerpt, conversation.system))
         return Verdict(not said, "no system message", said or "no system message")
     there = [
-        (Subject(text, told, part=("system", number)), "a system message")
-        for number, text in enumerate(told.system, 1)
+        (Subject(text, conversation, part=("system", number)), "a system message")
+        for number, text in enumerate(conversation.system, 1)
     ]
     return _one_passes(there, wanted, "a system message", "no system message")
 
@@ -206,38 +210,40 @@ def attachments(
     return list(_checks(expected, "attachment", _files))
 
 
-def _checks(expected: Any, what: str, items: Any) -> Iterator[Check]:
+def _checks(expected: Any, problem: str, items: Any) -> Iterator[Check]:
     if not expected:
-        yield Check((), functools.partial(_none_carried, what, items))
+        yield Check((), functools.partial(_none_carried, problem, items))
     if isinstance(expected, Mapping):
         for name, wanted in expected.items():
-            judge = functools.partial(_carried, what, items, name, "", wanted)
+            judge = functools.partial(_carried, problem, items, name, "", wanted)
             warns = bool(wanted) and all(check.level == "warn" for check in wanted)
             yield Check((name,), judge, warns=warns)
         return
     for index, item in enumerate(expected):
         times = list(expected[: index + 1]).count(item)
         if isinstance(item, str):
-            judge = functools.partial(_carried, what, items, item, "", (), times=times)
+            judge = functools.partial(_carried, problem, items, item, "", (), times=times)
         else:
             name = item.type if isinstance(item, CarriedPart) else item.name
             wanted = [item] if item.kinds else []
-            judge = functools.partial(_carried, what, items, name, item.agent, wanted, times=times)
+            judge = functools.partial(
+                _carried, problem, items, name, item.agent, wanted, times=times
+            )
         yield Check((index,), judge)
 
 
-def _none_carried(what: str, items: Any, told: Conversation) -> Verdict:
-    there = ", ".join(f"{item.name} of {item.agent}" for item in items(told))
-    return Verdict(not there, f"no {what}", there or "nothing was carried")
+def _none_carried(problem: str, items: Any, conversation: Conversation) -> Verdict:
+    there = ", ".join(f"{item.name} of {item.agent}" for item in items(conversation))
+    return Verdict(not there, f"no {problem}", there or "nothing was carried")
 
 
 def _carried(
-    what: str,
+    problem: str,
     items: Any,
     name: str,
     agent: str,
     wanted: Sequence[CheckKeys],
-    told: Conversation,
+    conversation: Conversation,
     *,
     times: int = 1,
 ) -> Verdict:
@@ -245,8 +251,8 @@ def _carried(
     by = f" of {agent}" if agent else ""
     that = " and ".join(check_kinds.wanted(one) for one in wanted)
     often = f", {times} times" if times > 1 else ""
-    expected = f"{what} {name}{by}{f' that {that}' if that else ''}{often}"
-    there = list(items(told))
+    expected = f"{problem} {name}{by}{f' that {that}' if that else ''}{often}"
+    there = list(items(conversation))
     meant = [
         item
         for item in there
@@ -256,7 +262,7 @@ def _carried(
     passed = 0
     for item in meant:
         text = item.read()
-        subject = Subject(text, told, item.call, (what, item.number))
+        subject = Subject(text, conversation, item.call, (problem, item.number))
         verdicts = [check_kinds.all_of(subject, one) for one in wanted]
         failed = next((verdict for verdict in verdicts if not verdict.holds), None)
         passed += failed is None
@@ -267,16 +273,18 @@ def _carried(
     return Verdict(False, expected, "; ".join(reasons) or others or "nothing was carried")
 
 
-def _parts(told: Conversation) -> Iterator[Item]:
-    for reply in told.replies():
+def _parts(conversation: Conversation) -> Iterator[Item]:
+    for reply in conversation.replies():
         for number, part in enumerate(reply.message.structured if reply.message else (), 1):
             yield Item(part.type, reply, number, functools.partial(_text_of, part.data))
 
 
-def _files(told: Conversation) -> Iterator[Item]:
-    for reply in told.replies():
-        for number, part in enumerate(reply.message.attachments if reply.message else (), 1):
-            yield Item(part.name, reply, number, functools.partial(told.read, part))
+def _files(conversation: Conversation) -> Iterator[Item]:
+    for reply in conversation.replies():
+        for number, attachment in enumerate(reply.message.attachments if reply.message else (), 1):
+            yield Item(
+                attachment.name, reply, number, functools.partial(conversation.read, attachment)
+            )
 
 
 def _text_of(data: Any) -> str:

@@ -33,7 +33,7 @@ class NotSnapshots(Exception):
 
 
 class Key(NamedTuple):
-    """Which reply it is: `case` is empty where a file has none, `step` 0 over all steps."""
+    """The reply of a snapshot: `case` is empty where a file has none, `step` 0 over all steps."""
 
     case: str
     step: int
@@ -42,13 +42,13 @@ class Key(NamedTuple):
 
 
 def path_of(scenario: Path) -> Path:
-    """Where the snapshots of a scenario's file lie."""
+    """Return the path of the snapshots of a scenario's file."""
     return scenario.parent / FOLDER / f"{scenario.stem}{SUFFIX}"
 
 
 class Snapshots:
-    """Those of one case of a scenario. With `update` each reply is taken as it comes, with `sync`
-    what is written is on the disk.
+    """The snapshots of one case of a scenario. With `update` each reply replaces its snapshot, with
+    `sync` each write is flushed to the disk.
 
     `cases` are all that its file has; `case` is None, and they are None alone, where it has none.
     Its snapshots are read when the first is asked for.
@@ -73,7 +73,7 @@ class Snapshots:
         self._seen: dict[Key, str] = {}
 
     def kept(self, subject: Subject) -> str | None:
-        """What a reply was, None where that is not known. Raises NotSnapshots."""
+        """Return the snapshot of a reply, None without one. Raises NotSnapshots."""
         if self._kept is None:
             self._kept = self._read()
         key = self._key(subject)
@@ -107,8 +107,8 @@ class Snapshots:
         except NotSnapshots as error:
             raise NotSnapshots(f"{self._path}{error}") from error
         except OSError as error:
-            why = error.strerror or error
-            raise NotSnapshots(f"{self._path}: cannot be read: {why}") from error
+            reason = error.strerror or error
+            raise NotSnapshots(f"{self._path}: cannot be read: {reason}") from error
 
     def _key(self, subject: Subject) -> Key:
         step, agent, reply, *_ = subject.place
@@ -203,12 +203,12 @@ def judge(subject: Subject, _: Literal[True], *, ignore_case: bool = False) -> V
 
 
 def asks(_: Literal[True], **__: bool) -> str:
-    """That it is what it was."""
+    """Describe the expectation of a snapshot."""
     return "the reply as in its snapshot"
 
 
 def wrong(loc: Loc, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
-    """What is wrong with the place of a snapshot, below `expect`, or with the file of them."""
+    """Yield problems of the place of a snapshot, below `expect`, or of its file."""
     if loc[0] != "replies" or "any" in loc[2:3] or {"not", "any_of"} & set(loc[2:]):
         mend = "it stands in `replies`, under an agent, or its first, last or all"
         yield (), "a snapshot cannot stand here", mend
@@ -274,9 +274,9 @@ def _pair(was: Sequence[str], now: Sequence[str], left: list[str], right: list[s
 
 
 def _alike(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """Count the characters that both begin with."""
     pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _cut(line: str, same: int) -> str:

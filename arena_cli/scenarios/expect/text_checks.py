@@ -111,12 +111,12 @@ _OTHER = ""
 
 
 def is_code(code: str) -> bool:
-    """Whether it looks like a code of ISO 639-1."""
+    """Return True if it looks like a code of ISO 639-1."""
     return _CODE.fullmatch(code) is not None
 
 
 def is_in(text: str, code: str) -> tuple[bool, str]:
-    """Whether most of a text is in that language, and in which it is, in words.
+    """Return True if most of a text is in that language, and in words the language it is in.
 
     Code, links and mentions do not count. A Han letter counts as a word, and a text with a kana
     for every ten Han letters or fewer is Japanese. Raises LookupError where the library is needed
@@ -178,13 +178,13 @@ class NoVerdict(Exception):
     `expected` is what it asks, in words.
     """
 
-    def __init__(self, expected: str, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, expected: str, reason: str) -> None:
+        super().__init__(reason)
         self.expected = expected
 
 
 class Verdict(NamedTuple):
-    """Whether an expectation holds, what it asks, and what was there, in words.
+    """The result of an expectation: whether it holds, what it expects, what was there, in words.
 
     `at` is the place of what did not hold, below the expectation's own, where it has parts.
     """
@@ -196,7 +196,7 @@ class Verdict(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One expectation, with its place below `expect`; `warns`: it does not fail."""
+    """An expectation, with its place below `expect`; `warns`: it does not fail."""
 
     loc: Loc
     judge: Callable[[Conversation], Verdict]
@@ -312,7 +312,7 @@ def _listed(wanted: Sequence[str], joined: str = "and") -> str:
 
 
 def case(ignore_case: bool) -> str:
-    """What is said of a check to which case does not count."""
+    """Describe that a check ignores case."""
     return " (upper and lower case alike)" if ignore_case else ""
 
 
@@ -341,34 +341,34 @@ class Similar(FileShape):
         return self
 
 
-def judge(subject: Subject, given: Similar, *, ignore_case: bool = False) -> Verdict:
+def judge(subject: Subject, similar: Similar, *, ignore_case: bool = False) -> Verdict:
     """The figure is at least `min`."""
-    figure = _figure(subject.text, given, ignore_case)
-    there = f"{figure:g} by {given.measure}: {excerpt(subject.text)}"
-    return Verdict(figure >= given.min, asks(given, ignore_case=ignore_case), there)
+    figure = _figure(subject.text, similar, ignore_case)
+    there = f"{figure:g} by {similar.measure}: {excerpt(subject.text)}"
+    return Verdict(figure >= similar.min, asks(similar, ignore_case=ignore_case), there)
 
 
-def asks(given: Similar, *, ignore_case: bool = False) -> str:
+def asks(similar: Similar, *, ignore_case: bool = False) -> str:
     """The text that it is to come near, and how near."""
-    near = f"at least {given.min:g} near to {excerpt(given.to)} by {given.measure}"
+    near = f"at least {similar.min:g} near to {excerpt(similar.to)} by {similar.measure}"
     return f"{near}{case(ignore_case)}"
 
 
-def _figure(text: str, given: Similar, ignore_case: bool) -> float:
+def _figure(text: str, similar: Similar, ignore_case: bool) -> float:
     """From 0 to 1: twice what both have in common by all that they have (Indel similarity)."""
     from rapidfuzz import fuzz  # noqa: PLC0415 - few scenarios measure
 
     there: Sequence[str]
     wanted: Sequence[str]
-    if given.measure == "characters":
-        there, wanted = (form(one, ignore_case).strip() for one in (text, given.to))
+    if similar.measure == "characters":
+        there, wanted = (form(one, ignore_case).strip() for one in (text, similar.to))
     else:
-        there, wanted = (words(one, ignore_case=ignore_case) for one in (text, given.to))
-    if given.measure == "any_order":
+        there, wanted = (words(one, ignore_case=ignore_case) for one in (text, similar.to))
+    if similar.measure == "any_order":
         there, wanted = sorted(there), sorted(wanted)
     # Of two texts the shorter one is looked for in the longer: a short answer is no part of it.
     compare = fuzz.ratio
-    if given.measure == "part" and len(there) > len(wanted):
+    if similar.measure == "part" and len(there) > len(wanted):
         compare = fuzz.partial_ratio
     # Rounded down, lest a word in a thousand be nothing; the tiny part is that of binary fractions.
     figure: float = compare(there, wanted) / 100

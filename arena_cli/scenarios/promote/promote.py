@@ -68,26 +68,28 @@ def found(pieces: Sequence[Piece], result: ScenarioResult, root: Path) -> Partin
     return None
 
 
-def _partings(step: int, before: Conversation, after: Conversation) -> Iterator[Parting]:
-    for then, now in zip(before.turns, after.turns, strict=False):
+def _partings(step: int, conversation: Conversation, after: Conversation) -> Iterator[Parting]:
+    for then, turn in zip(conversation.turns, after.turns, strict=False):
 
         def parting(matter: Matter, was: Any, now: Any, agent: str | None = None) -> Parting:
-            texts = [", ".join(one) if isinstance(one, list) else str(one) for one in (was, now)]
+            texts = [
+                ", ".join(call) if isinstance(call, list) else str(call) for call in (was, now)
+            ]
             return Parting(step, then.number, matter, agent, *texts)  # noqa: B023  # used at once
 
-        if then.must != now.must:
-            yield parting("must", then.must, now.must)
-        if then.asked != now.asked:
-            yield parting("asked", then.asked, now.asked)
-        for one, other in zip(then.calls(), now.calls(), strict=False):
-            if one.message and other.message and one.message.mentions != other.message.mentions:
-                yield parting("mentions", one.message.mentions, other.message.mentions, one.agent)
-    last = max(1, min(len(before.turns), len(after.turns)))
-    if len(before.turns) != len(after.turns):
-        counts = (str(len(before.turns)), str(len(after.turns)))
+        if then.must != turn.must:
+            yield parting("must", then.must, turn.must)
+        if then.asked != turn.asked:
+            yield parting("asked", then.asked, turn.asked)
+        for call, other in zip(then.calls(), turn.calls(), strict=False):
+            if call.message and other.message and call.message.mentions != other.message.mentions:
+                yield parting("mentions", call.message.mentions, other.message.mentions, call.agent)
+    last = max(1, min(len(conversation.turns), len(after.turns)))
+    if len(conversation.turns) != len(after.turns):
+        counts = (str(len(conversation.turns)), str(len(after.turns)))
         yield Parting(step, last, "turns", None, *counts)
-    if before.end != after.end:
-        yield Parting(step, last, "end", None, before.end, after.end)
+    if conversation.end != after.end:
+        yield Parting(step, last, "end", None, conversation.end, after.end)
 
 
 _NOT_IN_A_NAME = re.compile(r"[\s!-,/:-@\[-^`{-~]+")
@@ -96,7 +98,7 @@ _NOT_IN_A_NAME = re.compile(r"[\s!-,/:-@\[-^`{-~]+")
 
 @dataclass(frozen=True)
 class Promoted:
-    """What was made: its paths as they are shown, and what came of playing it once.
+    """The files that were made: their paths as shown, and the result of playing them once.
 
     `name` is how `arena run` takes it; `parting` is where it is not what it was, None where it is;
     `rules` are the team's that are others now: (name, what it was, what it is).
@@ -139,7 +141,7 @@ class Promotion:
         not take the scenario.
         """
         team, root = self._team, self._workspace.root
-        redactor = redactor_of(place, [one.profile for one in team.members])
+        redactor = redactor_of(place, [member.profile for member in team.members])
         taper = Taper(self._stored, self._taken, team, root, redactor)
         lines = taper.lines(self._written.pieces)
         recording = file.path_of(self._path)
@@ -152,12 +154,14 @@ class Promotion:
         itself = frozenset({self._path})
         selected = Selected((self._path,), named=itself, chosen=itself)
         (scenario,) = loader.load(selected, self._workspace)
-        told: list[ScenarioResult] = []
+        scenario_results: list[ScenarioResult] = []
         # Names may be other ones by now, and agents are shown those.
         shelf = Shelf([scenario], "update", drift="ignore", sync=sync)
-        runner = Runner([scenario], place, told.append, keep="none", detail=True, shelf=shelf)
+        runner = Runner(
+            [scenario], place, scenario_results.append, keep="none", detail=True, shelf=shelf
+        )
         await runner.run()
-        if told[0].status != "passed":
+        if scenario_results[0].status != "passed":
             file.write(recording, recorded, sync=sync)
         reader = Reader(root)
         is_known = self._path in select.of_workspace(root) and self._path.stem[0] != "-"
@@ -165,8 +169,8 @@ class Promotion:
             scenario=reader.shown(self._path),
             recording=reader.shown(recording),
             name=self._path.stem if is_known else reader.shown(self._path),
-            result=told[0].model_copy(update={"mode": "replay"}),
-            parting=found(self._written.pieces, told[0], root),
+            result=scenario_results[0].model_copy(update={"mode": "replay"}),
+            parting=found(self._written.pieces, scenario_results[0], root),
             rules=self._changed_rules(),
         )
 
@@ -175,7 +179,7 @@ class Promotion:
         return [(key, was[key], now[key]) for key in now if key in was and was[key] != now[key]]
 
     def _refuse_secrets(self, contents: Mapping[Path, bytes], redactor: Redactor) -> None:
-        """What became a secret after the session was held stands in its transcript as it was."""
+        """Refuse a transcript that holds a value which became a secret after the session."""
         name = escape_line(self._stored.name)
         for path, content in contents.items():
             text = content.decode("utf-8", "ignore")
@@ -209,7 +213,7 @@ class Promotion:
 
 
 def path_for(stored: Stored, to: Path | None, root: Path, start: Path) -> Path:
-    """Where the scenario of a session is written. Raises UsageError."""
+    """Return the path of the scenario of a session. Raises UsageError."""
     if to is None:
         stem = _NOT_IN_A_NAME.sub("-", stored.name).strip("-.") or "session"
         return root.resolve() / select.FOLDER / make_safe_name(f"{stem}{select.SUFFIX}")
@@ -245,8 +249,8 @@ def _who_plays(taken: Taken, workspace: Workspace) -> tuple[dict[str, Any], Team
     else:  # without a key it would be that one
         agents = [member.id for member in session.members]
         keys = {"agents": agents}
-        part = Fragment(wrap_data(agents, taken.session.session))
-        team = workspace.team_of(agents, part)
+        fragment = Fragment(wrap_data(agents, taken.session.session))
+        team = workspace.team_of(agents, fragment)
     humans = {human.id: human for human in team.humans}
     for human in _humans(taken):
         humans.setdefault(human.id, human)
@@ -257,7 +261,7 @@ def _who_plays(taken: Taken, workspace: Workspace) -> tuple[dict[str, Any], Team
 
 
 def _humans(taken: Taken) -> Iterator[Human]:
-    """Who spoke, then whom somebody named; a transcript does not tell the name of these."""
+    """Yield the humans that spoke, then those that were mentioned, whose names are not known."""
     for piece in taken.pieces:
         message = piece.opening.message
         if message.author_type == "human" and message.author_id != USER.id:
@@ -266,7 +270,9 @@ def _humans(taken: Taken) -> Iterator[Human]:
     for piece in taken.pieces:
         for event in piece.events:
             if isinstance(event, (MessageEvent, ReplyFinished)) and event.message:
-                yield from (Human(id=one) for one in event.message.mentions if one not in known)
+                yield from (
+                    Human(id=mention) for mention in event.message.mentions if mention not in known
+                )
 
 
 def _refuse_gone(taken: Taken, team: Team, name: str) -> None:

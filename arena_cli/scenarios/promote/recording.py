@@ -104,17 +104,17 @@ class Taper:
             content=message.content,
             next_mentions=list(dict.fromkeys(self._added(done, message, opener))),
             structured=message.structured,
-            attachments=[self._attached(part, message) for part in message.attachments],
+            attachments=[self._attached(attachment, message) for attachment in message.attachments],
             usage=usage,
         )
 
     def _added(self, done: ReplyFinished, message: Message, opener: str) -> Iterator[str]:
-        """Whom the answer called beside its text, by its `next_mentions`.
+        """Yield the agents that the answer called beside its text, by its `next_mentions`.
 
-        A transcript keeps what came of both. An agent that the text names is among the message's
-        `mentions`, and so is a human whom only `next_mentions` named. Whom the text names by `@all`
-        alone, where that calls nobody, was named by itself too if it was not refused as such. Where
-        the text names somebody whose name nobody has any more, that is left to be found out.
+        A transcript holds the result of both. An agent that the text names is among the message's
+        `mentions`, and so is a human that only `next_mentions` named. An agent that the text names
+        by `@all` alone, where that calls none, was named by itself too if it was not refused as
+        such. Names that no member has any more are left out.
         """
         roster, config = self._roster, self._taken.session.config
         named = mentions.parse_mentions(message.content, roster, author=done.agent, opener=opener)
@@ -130,13 +130,13 @@ class Taper:
             yield from (one for one in message.mentions if one not in known)
             yield from (one for one in done.unresolved if one not in named.unresolved)
 
-    def _attached(self, part: Attachment, message: Message) -> Attachment:
-        whole = given.with_content(part, message.id, (self._stored.folder, self._root))
+    def _attached(self, attachment: Attachment, message: Message) -> Attachment:
+        whole = given.with_content(attachment, message.id, (self._stored.folder, self._root))
         if whole.data is None:
             raise UsageError(
                 f"what {escape_line(message.author_id)} attached to {message.id} as "
-                f"{escape_line(part.name)} is gone",
-                f"it lay at {escape_line(part.path or '')}, and is part of the recording",
+                f"{escape_line(attachment.name)} is gone",
+                f"it lay at {escape_line(attachment.path or '')}, and is part of the recording",
             )
         return whole
 
@@ -153,7 +153,7 @@ def _planted(message: Message) -> MessageEvent:
 
 
 def _error(done: ReplyFinished) -> AgentError:
-    """What a failed call raised, as far as a transcript tells; no attempt follows it.
+    """Return the exception of a failed call, as far as a transcript holds it; it is not retried.
 
     What it was asked is left out: it names folders and programs of this machine.
     """
@@ -163,7 +163,7 @@ def _error(done: ReplyFinished) -> AgentError:
 
 
 def _heard(done: ReplyFinished, redactor: Redactor) -> Heard:
-    """What the agent told beside its answer."""
+    """Return what the agent reported beside its answer."""
     heard = Heard(redactor, lambda _: None)
     if isinstance(done.metadata.get("scripted"), int):
         heard(CallNote({"scripted": done.metadata["scripted"]}))

@@ -53,7 +53,7 @@ class Writer:
         stored: Stored,
         taken: Taken,
         team: Team,
-        who: Mapping[str, Any],
+        name: Mapping[str, Any],
         path: Path,
         root: Path,
     ) -> None:
@@ -61,7 +61,7 @@ class Writer:
         self._stored = stored
         self._taken = taken
         self._team = team
-        self._who = who
+        self._who = name
         self._path = path
         self._root = root
         self._roster = mentions.build_roster(team)
@@ -82,7 +82,7 @@ class Writer:
         return Written(title, text, self._files, pieces, self._notes)
 
     def _head(self) -> str:
-        """What stands above it: for an editor, if the workspace has schemas, and for people."""
+        """Return the lines above it: the schema for an editor, if there is one, and a comment."""
         schema = self._root / scaffold.SCHEMAS_FOLDER / "scenario.json"
         made = f"# Made of the session {escape_line(self._stored.name)} by `arena promote`.\n"
         if not schema.is_file() or not self._path.is_relative_to(self._root):
@@ -110,9 +110,9 @@ class Writer:
         if len(said) <= _MOST_MESSAGES and is_plain:
             return {"messages": [{m.author_id: templates.escape_template(m.content)} for m in said]}
         for message in said:
-            for part in message.attachments:
-                name = Path(part.path or "").name
-                whole = self._whole(part, message.id)
+            for attachment in message.attachments:
+                name = Path(attachment.path or "").name
+                whole = self._whole(attachment, message.id)
                 if whole.data is not None:  # else agents are told that it is gone
                     content = log.content_of(whole)
                     self._add(Path("attachments", message.id, name), content)
@@ -123,7 +123,7 @@ class Writer:
         return {"transcript": self._named(target)}
 
     def _is_plain(self, message: Message) -> bool:
-        """Whether `given.messages` plants just this message."""
+        """Return True if `given.messages` plants just this message."""
         try:
             planted = outgoing.planted(self._team, message.author_id, message.content)
         except UsageError:
@@ -168,7 +168,7 @@ class Writer:
         return Piece((said, *piece.events[1:]))
 
     def _called_before(self, called: Sequence[str], named: Sequence[str]) -> list[str]:
-        """Those of whom a message called that must be named before its text names the others."""
+        """Return the called agents that must be named before the text names the others."""
         if not {*named} <= {*called}:
             return []  # a name is another's by now, or `@all` is more: today's files make it so
         members = {member.id: member for member in self._taken.session.members}
@@ -183,7 +183,7 @@ class Writer:
         )
 
     def _calls_the_same(self, content: str, opening: MessageEvent) -> bool:
-        """Whether a text names whom the message called, and leaves its own text what it was."""
+        """Return True if a text calls the agents of the message and keeps its own text."""
         named = self._parsed(content, opening.message)
         own = visible_text.blank_hidden(opening.message.content)
         return (
@@ -207,30 +207,33 @@ class Writer:
         if message.author_id != USER.id:
             step["from"] = message.author_id
         if message.attachments:
-            step["attach"] = [self._attached(part, message.id) for part in message.attachments]
+            step["attach"] = [
+                self._attached(attachment, message.id) for attachment in message.attachments
+            ]
         step["expect"] = dict(_expected(piece, self._root))
         return step
 
-    def _attached(self, part: Attachment, message_id: str) -> str:
+    def _attached(self, attachment: Attachment, message_id: str) -> str:
         """The file that a message carried, under the name that it had."""
-        name = make_safe_name(part.name)
-        content = self._content(part, message_id)
+        name = make_safe_name(attachment.name)
+        content = self._content(attachment, message_id)
         folder, count = Path(), 1
         while self._files.get(self._beside(folder / name), content) != content:
             folder, count = Path(message_id if count == 1 else f"{message_id}-{count}"), count + 1
         return self._named(self._add(folder / name, content))
 
-    def _content(self, part: Attachment, message_id: str) -> bytes:
-        whole = self._whole(part, message_id)
+    def _content(self, attachment: Attachment, message_id: str) -> bytes:
+        whole = self._whole(attachment, message_id)
         if whole.data is None:
             raise UsageError(
-                f"what was attached to {message_id} as {escape_line(part.name)} is gone",
-                f"it lay at {escape_line(part.path or '')}; without it nothing can be promoted",
+                f"what was attached to {message_id} as {escape_line(attachment.name)} is gone",
+                f"it lay at {escape_line(attachment.path or '')}; "
+                "without it nothing can be promoted",
             )
         return log.content_of(whole)
 
-    def _whole(self, part: Attachment, message_id: str) -> Attachment:
-        return with_content(part, message_id, (self._stored.folder, self._root))
+    def _whole(self, attachment: Attachment, message_id: str) -> Attachment:
+        return with_content(attachment, message_id, (self._stored.folder, self._root))
 
     def _beside(self, name: Path) -> Path:
         return self._path.parent / FIXTURES / self._path.stem / name
@@ -255,7 +258,7 @@ def _bare(event: Event) -> Event:
 
 
 def _expected(piece: Piece, root: Path) -> Iterator[tuple[str, Any]]:
-    """What came of a chain, as expectations."""
+    """Yield the result of a chain, as expectations."""
     told = conversation.of(piece.events, root)
     yield "replied", [call.agent for call in told.replies()]
     yield "must", [turn.must for turn in told.turns]

@@ -1,4 +1,4 @@
-"""What of a session is played again: its last chains that can be, and what was said before them."""
+"""Select the part of a session to play again: its last playable chains, and what was before."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from arena_cli.util.text import escape_line
 
 
 class Piece(NamedTuple):
-    """What becomes one step: a chain from its message to its end, or one planted message."""
+    """The events of one step: a chain from its message to its end, or one planted message."""
 
     events: tuple[Event, ...]
 
@@ -44,12 +44,12 @@ class Piece(NamedTuple):
 
     @property
     def end(self) -> str:
-        """How its chain ended; empty where it has not."""
+        """The end of its chain; empty where it has none."""
         last = self.events[-1]
         return last.end if isinstance(last, ChainFinished) else ""
 
     def called(self) -> Iterator[str]:
-        """Who was called in it, or was to be."""
+        """Yield the agents that were called in it, or were to be."""
         for event in self.events:
             if isinstance(event, TurnStarted):
                 yield from (*event.must, *event.deferred)
@@ -58,7 +58,7 @@ class Piece(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether each turn, and each call, that began in it ended in it."""
+        """True if each turn and each call that began in it ended in it."""
         turns = {event.turn for event in self.events if isinstance(event, TurnStarted)}
         begun = {event.reply for event in self.events if isinstance(event, ReplyStarted)}
         ended = {event.reply for event in self.events if isinstance(event, ReplyFinished)}
@@ -174,7 +174,7 @@ def _pieces(events: Iterable[Event]) -> list[Piece]:
 
 
 def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent, int, str]:
-    """Who talks in what is played, after which event that begins, and why not before."""
+    """Return the members, the event before the first played, and the reason for no earlier one."""
     sessions = [event for event in events if isinstance(event, SessionEvent)]
     cut, why = 0, ""
     for piece in pieces:
@@ -191,7 +191,7 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
 
 
 def _asked(event: Event) -> bool:
-    """Whether an agent summarised; a library's summary is made again."""
+    """Return True if an agent wrote the summary; one without an agent is made again."""
     return isinstance(event, Compacted) and event.is_by_agent
 
 
@@ -204,7 +204,7 @@ def _notes_from_elsewhere(pieces: Sequence[Piece]) -> list[str]:
 
 
 def _is_step(planted: MessageEvent) -> bool:
-    """Whether a `say` or a `system` step can plant it."""
+    """Return True if a `say` or a `system` step can plant it."""
     message = planted.message
     own_kind = "system" if message.author_type == "system" else "chat"
     carries = message.attachments or message.structured or message.kind != own_kind

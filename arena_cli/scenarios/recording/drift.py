@@ -1,4 +1,4 @@
-"""How a replay differs from its recording, and the first thing in each that does.
+"""Find how a replay differs from its recording, and the first difference in each part.
 
 A cause is told once a scenario: one changed role prompt is one difference, however many calls it
 touches. Settings and rules come first, then what agents are shown, then who is called. A note that
@@ -29,7 +29,7 @@ NOTE = "note "
 def differences(
     before: str | None, after: str | None, noted_before: Sequence[str], noted: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    """What differs between two texts of memory: `summary`, or `note <id>`, and its text in each.
+    """Yield the differences of two texts of memory: `summary`, or `note <id>`, and both texts.
 
     The ids are those of the notes in each, in order. Where the notes are alike, and only their
     order is another one, that is the whole text.
@@ -44,7 +44,7 @@ def differences(
 
 
 def is_given(name: str, made: Container[str]) -> bool:
-    """Whether what differs is a note that the scenario was given, which follows from nothing else.
+    """Return True if the difference is a note given by the scenario, which has no other cause.
 
     Notes that were `made` of what was said, and a summary, follow from that.
     """
@@ -101,10 +101,10 @@ def of(tape: Tape, members: Sequence[Member]) -> list[Drift]:
     return [*roots, *(one.model_copy(update={"follows": True}) for one in followers)]
 
 
-def _when(one: Drift) -> tuple[float, int, bool]:
-    """What comes first, something else follows from: in a turn, what agents are shown."""
-    step = float("inf") if one.step is None else one.step
-    return (step, one.turn or 0, one.kind != "input")
+def _when(drift: Drift) -> tuple[float, int, bool]:
+    """Return the sort key of a difference: causes before what follows from them."""
+    step = float("inf") if drift.step is None else drift.step
+    return (step, drift.turn or 0, drift.kind != "input")
 
 
 def _settings(case: CaseRecord, tape: Tape, members: Sequence[Member]) -> Iterator[Drift]:
@@ -180,18 +180,18 @@ def _ignored(
 
 
 def _members(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
-    """Who is in the team, where nobody who is called is shown it."""
+    """Yield changes of the team that no called agent is shown."""
     before, after = _opening(case, tape)
     if before is None or after is None:
         return
     was = _told(MEMBERS, before[MEMBERS])
-    now = _told(MEMBERS, [one.model_dump() for one in after.members])
+    now = _told(MEMBERS, [member.model_dump() for member in after.members])
     if was != now:
         yield _setting(None, MEMBERS, was, now)
 
 
 def _opening(case: CaseRecord, tape: Tape) -> tuple[Mapping[str, Any] | None, SessionEvent | None]:
-    """How its main session began, then and now."""
+    """Return the beginning of its main session, in the recording and in the replay."""
     before = next((line for line in case.lines if line["type"] == "session"), None)
     return before, next((e for e in tape.stretches[0].events if isinstance(e, SessionEvent)), None)
 
@@ -206,25 +206,25 @@ class _Difference(NamedTuple):
 
 
 def _inputs(case: CaseRecord, tape: Tape) -> Iterator[tuple[Drift, bool]]:
-    """What agents are shown otherwise, and whether it can follow from nothing else."""
+    """Yield changed inputs of agents, and whether each has no other cause."""
     found: dict[tuple[str, _Difference], list[Call]] = {}
     pairs = [(call, call.record) for call in tape.calls if call.record and call.drifted]
     pairs += [(call, record) for call, record in tape.judged_otherwise if call.missed]
     for call, record in pairs:
-        for one in _differences(record, case, call, tape):
-            found.setdefault((call.key.agent, one), []).append(call)
-    for (agent, one), calls in found.items():
+        for difference in _differences(record, case, call, tape):
+            found.setdefault((call.key.agent, difference), []).append(call)
+    for (agent, difference), calls in found.items():
         drift = Drift(
             kind="input",
             agent=agent,
-            field=one.field,
-            before=one.before,
-            after=one.after,
+            field=difference.field,
+            before=difference.before,
+            after=difference.after,
             step=calls[0].key.step,
             turn=calls[0].input.turn,
             calls=len(calls),
         )
-        yield drift, one.is_root
+        yield drift, difference.is_root
 
 
 _FOLLOWING = ("prefer_concise", "max_output_tokens", "mentioned_by", "turn")
@@ -252,8 +252,8 @@ def _differences(
     roots = [one for one in found if one.is_root]
     if not roots:
         found = [*_messages(before["messages"], after["messages"], tape), *found]
-    whole = _Difference("input", record.input_hash, call.input_hash)
-    yield from roots or found[:1] or [whole]
+    difference = _Difference("input", record.input_hash, call.input_hash)
+    yield from roots or found[:1] or [difference]
 
 
 def _rubric(
@@ -343,7 +343,7 @@ def _remembered(told: Iterable[_Both]) -> Iterator[Drift]:
 
 
 def _said_otherwise(told: Iterable[_Both], roots: Sequence[Drift]) -> Iterator[Drift]:
-    """What was sent or planted otherwise, or in another step, where no root tells of it."""
+    """Yield messages that changed, or moved to another step, where no cause explains it."""
     for both in told:
         then, now = (
             [one for one in found if one.field == MESSAGE and one.step != 0] for found in both
@@ -362,11 +362,11 @@ def _said_otherwise(told: Iterable[_Both], roots: Sequence[Drift]) -> Iterator[D
                 )
 
 
-def _tells(root: Drift, before: Iterable[Fact], after: Iterable[Fact]) -> bool:
-    """Whether an agent is shown just this otherwise."""
+def _tells(root: Drift, facts: Iterable[Fact], after: Iterable[Fact]) -> bool:
+    """Return True if the difference is exactly this change of an agent's input."""
     return (
         root.field.startswith("messages[")
-        and all(one.value in root.before for one in before)
+        and all(one.value in root.before for one in facts)
         and all(one.value in root.after for one in after)
     )
 
@@ -390,15 +390,19 @@ def _new_steps(tape: Tape) -> set[int | None]:
     return called | tape.new_steps
 
 
-def _first_apart(before: Sequence[Fact], after: Sequence[Fact]) -> Iterator[Drift]:
-    if before == after:
+def _first_apart(facts: Sequence[Fact], after: Sequence[Fact]) -> Iterator[Drift]:
+    if facts == after:
         return
-    at = next(
-        (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other),
-        min(len(before), len(after)),
+    index = next(
+        (
+            index
+            for index, (one, other) in enumerate(zip(facts, after, strict=False))
+            if one != other
+        ),
+        min(len(facts), len(after)),
     )
-    was = before[at] if at < len(before) else None
-    now = after[at] if at < len(after) else None
+    was = facts[index] if index < len(facts) else None
+    now = after[index] if index < len(after) else None
     where = now or was
     assert where is not None
     same = was is not None and now is not None and was[:4] == now[:4]
@@ -418,8 +422,8 @@ def _value(fact: Fact | None, where: Fact, *, same: bool) -> str:
         return ""
     if same or fact[:4] == where[:4]:
         return fact.value
-    who = f" {fact.agent}" if fact.agent else ""
-    return f"{fact.field}{who}: {fact.value}"
+    name = f" {fact.agent}" if fact.agent else ""
+    return f"{fact.field}{name}: {fact.value}"
 
 
 def _misses(tape: Tape) -> Iterator[Drift]:

@@ -1,4 +1,4 @@
-"""What the rules decided, what was sent, what was noted: of a recording, and of what is played."""
+"""List decisions of the rules, messages and notes: of a recording, and of a replay."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _compared(field: str, value: str, tape: Tape) -> str:
 
 
 def _facts(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | None, str]]:
-    """What one event tells, each fact with the agent whom it is about.
+    """Yield the facts of one event, each with the agent it is about.
 
     `get` gives a field of the event, or of its record.
     """
@@ -77,15 +77,19 @@ def _facts(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | No
 
 
 def _decided(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | None, str]]:
-    """What the rules decided by it."""
+    """Yield the decisions of the rules in an event."""
     if kind == "turn_started":
         yield "must", None, ", ".join(get("must"))
         if deferred := get("deferred"):
             yield "deferred", None, ", ".join(deferred)
     elif kind == "candidates":
         yield "asked", None, ", ".join(get("asked"))
-        for who, why in sorted(get("passed_over").items()):
-            yield "passed_over", who, _passing(why if isinstance(why, dict) else vars(why))
+        for name, reason in sorted(get("passed_over").items()):
+            yield (
+                "passed_over",
+                name,
+                _passing(reason if isinstance(reason, dict) else vars(reason)),
+            )
     elif kind == "reply_finished":
         yield "status", get("agent"), get("status")
         if calls := "; ".join(_calls(get)):
@@ -108,8 +112,8 @@ def _decided(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | 
 def _remembered(kind: str, get: Callable[[str], Any]) -> tuple[str, str | None, str]:
     match kind:
         case "note":
-            what = get("title") or get("reason")
-            return kind, None, f"{get('note')} {get('act')} by {get('by')}: {what}".strip()
+            problem = get("title") or get("reason")
+            return kind, None, f"{get('note')} {get('act')} by {get('by')}: {problem}".strip()
         case "compacted":
             how = f"rolled back: {get('rolled_back')}" if get("rolled_back") else "kept"
             return kind, None, f"{get('messages')} messages by {get('by')}, {how}"
@@ -119,10 +123,10 @@ def _remembered(kind: str, get: Callable[[str], Any]) -> tuple[str, str | None, 
             return kind, get("by"), f"{get('notes')} notes"
 
 
-def _passing(why: Mapping[str, Any]) -> str:
-    if why.get("threshold") is not None:
-        return f"relevance {why['relevance']:g} < {why['threshold']:g}"
-    return f"relevance {why['relevance']:g}, {why.get('reason')}"
+def _passing(reason: Mapping[str, Any]) -> str:
+    if reason.get("threshold") is not None:
+        return f"relevance {reason['relevance']:g} < {reason['threshold']:g}"
+    return f"relevance {reason['relevance']:g}, {reason.get('reason')}"
 
 
 def _calls(get: Callable[[str], Any]) -> Iterator[str]:

@@ -62,7 +62,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def path_of(scenario: Path) -> Path:
-    """Where the recording of a scenario's file lies."""
+    """Return the path of the recording of a scenario's file."""
     return scenario.parent / FOLDER / f"{scenario.stem}{SUFFIX}"
 
 
@@ -118,12 +118,12 @@ def check_writable(path: Path, shown: str) -> None:
         if is_new:
             path.parent.rmdir()
     except OSError as error:
-        why = error.strerror or str(error)
-        raise UsageError(f"{shown}: this recording could not be written: {why}") from error
+        reason = error.strerror or str(error)
+        raise UsageError(f"{shown}: this recording could not be written: {reason}") from error
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is one, be it one that cannot be read."""
+    """Return True if there is a recording, readable or not."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -166,8 +166,8 @@ def _checksum(texts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
-def _fault(shown: str, line: int, what: str) -> Fault:
-    return Fault(shown, line, "", what, f"record it anew: `arena run --record {_name(shown)}`")
+def _fault(shown: str, line: int, problem: str) -> Fault:
+    return Fault(shown, line, "", problem, f"record it anew: `arena run --record {_name(shown)}`")
 
 
 def _name(shown: str) -> str:
@@ -227,8 +227,8 @@ class _Reader:
                 else:
                     self._take(record, number, case)
             except (KeyError, TypeError, AttributeError, ValueError) as error:
-                what = f"is no line of a recording: {_why(error)}"
-                raise self._wrong(number, what) from error
+                problem = f"is no line of a recording: {_why(error)}"
+                raise self._wrong(number, problem) from error
         return Recording(str(head["scenario"]), cases, is_edited=self._is_edited)
 
     def _decoded(self, text: str, number: int) -> dict[str, Any]:
@@ -247,8 +247,8 @@ class _Reader:
             raise self._wrong(1, "is no recording")
         version = records[0].get("version")
         if version != VERSION:
-            what = f"is a recording of version {version!r}; this arena reads version {VERSION}"
-            raise self._wrong(1, what)
+            problem = f"is a recording of version {version!r}; this arena reads version {VERSION}"
+            raise self._wrong(1, problem)
         return records[0]
 
     def _check_end(self, texts: Sequence[str], records: Sequence[Mapping[str, Any]]) -> None:
@@ -309,5 +309,5 @@ class _Reader:
             notes=record.get("notes", ()),
         )
 
-    def _wrong(self, number: int, what: str) -> FileFaults:
-        return FileFaults([_fault(self._shown, number, what)])
+    def _wrong(self, number: int, problem: str) -> FileFaults:
+        return FileFaults([_fault(self._shown, number, problem)])

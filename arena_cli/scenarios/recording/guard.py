@@ -18,7 +18,7 @@ class Guard:
 
     @property
     def refusal(self) -> str | None:
-        """Why the scenario is an error; None where no live agent was to be called."""
+        """The reason the scenario is an error; None where no live agent was to be called."""
         if not self.refused:
             return None
         agents = ", ".join(f"`{agent}`" for agent in self.refused)
@@ -31,8 +31,8 @@ class Guard:
     def refuse(self, agent: str) -> AgentUnavailable:
         """Return the error of a call, and keep its agent."""
         self.refused[agent] = None
-        what = "it is not called: `CI` is set, and this scenario has no recording"
-        return AgentUnavailable(agent, what, mend=self._hint, again=False)
+        problem = "it is not called: `CI` is set, and this scenario has no recording"
+        return AgentUnavailable(agent, problem, mend=self._hint, again=False)
 
 
 class _Guarded:

@@ -11,7 +11,7 @@ ASIDE = ("judge", "memory")
 
 
 class Key(NamedTuple):
-    """Which calls are one another's: those of a step (from 1, None: of the whole scenario).
+    """The key that matches calls: their step (from 1, None: of the whole scenario), agent and kind.
 
     `invocation` is `memory` for the work of the team's memory.
     """
@@ -22,7 +22,7 @@ class Key(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """One call of a case, `number` in order; `input` and `came` as they stand in its line.
+    """A call of a case, `number` in order; `input` and `came` as they stand in its line.
 
     `notes` are the ids of those that the agent was shown. `came` has `output` or `failure`; `line`
     is the line of the file, from 1.
@@ -41,7 +41,7 @@ class Recorded(NamedTuple):
 
 @dataclass
 class CaseRecord:
-    """One case of a scenario, or the scenario that has none.
+    """A case of a scenario, or the scenario that has none.
 
     `lines` are its records in order, without the agents' (see `files`), each with all that was
     said: a reply's text stands in its message. `calls` are those of agents, of judges, and of those
@@ -67,7 +67,7 @@ class CaseRecord:
         return {line["step"] for line in self.lines if line["type"] == "step"}
 
     def called(self) -> set[str]:
-        """Who was called."""
+        """Return the agents that were called."""
         return {call.key.agent for call in self.calls}
 
     def session(self, key: str | None) -> Iterator[dict[str, Any]]:
@@ -80,7 +80,7 @@ class CaseRecord:
                 yield line
 
     def shown(self, call: Recorded) -> dict[str, Any]:
-        """What the agent was shown, whole: the fields of an AgentInput, messages in order."""
+        """Return the whole input of a call: the fields of an AgentInput, messages in order."""
         messages: dict[str, dict[str, Any]] = {}
         members: Sequence[Any] = ()
         for line in self.session(call.session):

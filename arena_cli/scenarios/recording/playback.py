@@ -1,4 +1,4 @@
-"""What recordings have to do with one scenario that is played."""
+"""Play one scenario with its recording: record, replay, compare."""
 
 from __future__ import annotations
 
@@ -68,38 +68,38 @@ class Take:
 
     @property
     def mode(self) -> Mode:
-        """How it is played: where something was missing, it was recorded."""
+        """The mode in which it is played: `record` where a call was missing."""
         return "record" if self._tape and self._tape.adds else self._mode
 
     @property
     def replays(self) -> bool:
-        """Whether nobody is called."""
+        """True if no agent is called."""
         return self._tape is not None and self._tape.replays
 
     @property
     def fails(self) -> bool:
-        """Whether it fails by its drift."""
+        """True if it fails by its drift."""
         return bool(self.drift) and self._what_of_drift == "fail"
 
     def around(self, session: str | None) -> Callable[[Runtime], Calls]:
-        """What the agents of a session are called through."""
+        """Return the wrapper of a session's calls."""
         if self._guard:
             return self._guard.around
         return self._tape.around(session) if self._tape else as_it_is
 
     def around_judge(self, runtime: Runtime) -> Calls:
-        """What a judge is called through."""
+        """Return the calls of a judge, wrapped."""
         if self._guard:
             return self._guard.around(runtime)
         return self._tape.around_judge(runtime) if self._tape else runtime
 
     @property
     def refusal(self) -> str | None:
-        """Why it is an error: a live agent was to be called, and must not be."""
+        """The reason it is an error: a live agent was to be called, and must not be."""
         return self._guard.refusal if self._guard else None
 
     def begin(self, step: int | None, session: str | None = None) -> None:
-        """What comes from now on belongs to that step, from 1; None: to all of them."""
+        """Begin that step, from 1; None: what follows belongs to all steps."""
         if self._tape:
             self._tape.finished = step is None
             self._tape.begin(step, session)
@@ -143,7 +143,7 @@ class Take:
     def unkept(
         self, steps: Sequence[StepResult], checks: Sequence[CheckResult], error: bool
     ) -> str:
-        """Why its recording is not written anew; empty where it is, or is as it was.
+        """Explain why its recording is not written; empty where it is, or is unchanged.
 
         An agent that failed where nobody expected it, or a check that crashed, is no behaviour to
         come back to; what drifted is kept only if it is taken over. A recording in which an agent
@@ -163,7 +163,7 @@ class Take:
             return "an agent or arena failed"
         return (
             "a check failed to judge"
-            if any(one.status == "error" for one in checks)
+            if any(check.status == "error" for check in checks)
             else "an agent failed, and its recording has an answer"
             if self.failed(checks)
             else ""
@@ -176,6 +176,6 @@ class Take:
         """
         if self._tape is None or self.before is None:
             return []
-        holds = not any(one.status == "failed" for one in checks)
+        holds = not any(check.status == "failed" for check in checks)
         failed = store.of_calls(self._tape.calls, but_replies=holds)
         return sorted(failed - store.of_case(self.before))

@@ -109,12 +109,12 @@ def _usage(usage: Usage) -> dict[str, Any]:
     return usage.model_dump(mode="json", exclude_defaults=True)
 
 
-def _attachment(part: Attachment) -> dict[str, Any]:
-    if isinstance(part.data, bytes):
-        data = {_BYTES: base64.b64encode(part.data).decode("ascii")}
+def _attachment(attachment: Attachment) -> dict[str, Any]:
+    if isinstance(attachment.data, bytes):
+        data = {_BYTES: base64.b64encode(attachment.data).decode("ascii")}
     else:
-        data = {"data": part.data}
-    return {"type": part.type, "name": part.name, **data}
+        data = {"data": attachment.data}
+    return {"type": attachment.type, "name": attachment.name, **data}
 
 
 def answered(record: Mapping[str, Any], heard: Heard) -> Answer:
@@ -135,7 +135,7 @@ def answered(record: Mapping[str, Any], heard: Heard) -> Answer:
 
 
 def failed(record: Mapping[str, Any], agent_id: str, heard: Heard) -> Exception:
-    """What is raised for the failure that stands in a record."""
+    """Return the exception for the failure in a record."""
     _tell(record, heard)
     if "usage" in record:
         heard(Usage.model_validate(record["usage"]))
@@ -173,8 +173,8 @@ class Ignoring:
 
     def __init__(self, patterns: Sequence[UserPattern | str] = ()) -> None:
         self._patterns = [
-            one if isinstance(one, UserPattern) else UserPattern(one, where="ignore")
-            for one in patterns
+            pattern if isinstance(pattern, UserPattern) else UserPattern(pattern, where="ignore")
+            for pattern in patterns
         ]
 
     def text(self, text: str) -> str:
@@ -292,7 +292,7 @@ MEMORY = "memory"
 
 @dataclass
 class Call:
-    """One call that was made: of a judge, or as which reply if as one, and what came of it.
+    """A call that was made, of an agent or of a judge, and its result.
 
     `notes` are the ids of those that a reply's agent was shown. `record` is what it was answered
     from, None where the agent was called or there was none. `is_same`: its input is that of the
@@ -312,12 +312,12 @@ class Call:
 
     @property
     def drifted(self) -> bool:
-        """Whether it was answered from a record of another input."""
+        """True if it was answered from a record of another input."""
         return self.record is not None and not self.is_same
 
     @property
     def missed(self) -> bool:
-        """Whether there was nothing to answer it from."""
+        """True if no record could answer it."""
         return not self.came
 
 
@@ -373,18 +373,18 @@ class Tape:
 
     @property
     def replays(self) -> bool:
-        """Whether nobody is called."""
+        """True if no agent is called."""
         return not self._live
 
     @property
     def adds(self) -> bool:
-        """Whether something was played that is not in the recording, and may be kept."""
+        """True if something was played that is not in the recording, and may be kept."""
         return self.called_agents or bool(self._live and self.new_steps)
 
     @property
     def new_steps(self) -> set[int]:
         """The steps that were played, and are not in the recording."""
-        played = {one.step for one in self.stretches if one.step}
+        played = {stretch.step for stretch in self.stretches if stretch.step}
         return played - self.recorded.steps() if self.recorded else played
 
     @property
@@ -402,18 +402,18 @@ class Tape:
 
     @property
     def judged_otherwise(self) -> list[tuple[Call, Recorded]]:
-        """What a judge was asked that has no record, each with what it was asked then instead."""
+        """The questions to judges without a record, each with the recorded one in its place."""
         asked = [call for call in self.calls if call.is_judge and call.record is None]
         left = {call.key: iter(self._unused.get(call.key, ())) for call in asked}
         pairs = ((call, next(left[call.key], None)) for call in asked)
         return [(call, record) for call, record in pairs if record is not None]
 
     def was_played(self, step: int | None) -> bool:
-        """Whether a step of the recording was, or will not be any more."""
+        """Return True if a step of the recording was played, or will not be any more."""
         return self.finished or any(stretch.step == step for stretch in self.stretches)
 
     def begin(self, step: int | None, session: str | None = None) -> None:
-        """What comes from now on belongs to that step (from 1), None: to the whole scenario."""
+        """Begin that step (from 1), None: what follows belongs to the whole scenario."""
         self.stretches.append(Stretch(step, session, [], [], []))
 
     def hear(self, session: str | None, event: Event) -> None:
@@ -426,7 +426,7 @@ class Tape:
             now[:] = [(call, told or event) for call, told in now]
 
     def around(self, session: str | None) -> Callable[[Runtime], Calls]:
-        """What the agents of a session are called through."""
+        """Return the wrapper of a session's calls."""
 
         def taped(runtime: Runtime) -> Calls:
             return _Taped(self, runtime, session, is_judge=False)
@@ -434,7 +434,7 @@ class Tape:
         return taped
 
     def around_judge(self, runtime: Runtime) -> Calls:
-        """What a judge is called through."""
+        """Return the calls of a judge, wrapped."""
         return _Taped(self, runtime, None, is_judge=True)
 
     def opened(
@@ -466,7 +466,9 @@ class Tape:
     def _take_record(self, call: Call) -> Recorded | None:
         """Return the record that answers a call, and note whether it has the same input."""
         left = self._unused.get(call.key, [])
-        same = next((at for at, one in enumerate(left) if one.input_hash == call.input_hash), None)
+        same = next(
+            (index for index, one in enumerate(left) if one.input_hash == call.input_hash), None
+        )
         if same is None and left:
             same = self._find_same(call, left)
         call.is_same = same is not None
@@ -477,9 +479,9 @@ class Tape:
     def _find_same(self, call: Call, records: Sequence[Recorded]) -> int | None:
         """Return the first record whose input differs in nothing that matters."""
         after = normalize_input(call.input, self.ignoring, self.redactor)
-        for at, record in enumerate(records):
+        for index, record in enumerate(records):
             if is_same(self.normal_input(record), after, self.ignoring):
-                return at
+                return index
         return None
 
     def normal_input(self, record: Recorded) -> dict[str, Any]:
@@ -491,16 +493,16 @@ class Tape:
         return self._normal[record.number]
 
     def may_call(self) -> bool:
-        """Whether an agent may be called where nothing is recorded."""
+        """Return True if an agent may be called where nothing is recorded."""
         if self._live and self.recorded is not None and any(call.drifted for call in self.calls):
             return False
         return self._live
 
     def miss(self, key: Key) -> AgentError:
-        """What a call without a record fails with."""
+        """Return the exception of a call without a record."""
         where = "over the whole scenario" if key.step is None else f"in step {key.step}"
-        what = f"its recording has no answer left for it {where} ({key.invocation})"
-        return AgentUnavailable(key.agent, what, mend=self._mend, again=False)
+        problem = f"its recording has no answer left for it {where} ({key.invocation})"
+        return AgentUnavailable(key.agent, problem, mend=self._mend, again=False)
 
 
 class _Taped:
@@ -516,7 +518,7 @@ class _Taped:
         self._is_judge = is_judge
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
-        """One call: from its record, else of the agent itself, which is recorded."""
+        """Answer a call from its record, else call the agent itself and record it."""
         tape = self._tape
         call = tape.opened(member, input, self._session, is_judge=self._is_judge)
         if OUTPUT in call.came:

@@ -126,13 +126,13 @@ def _aside(kind: str, call: Call, tape: Tape) -> dict[str, Any]:
         "input_hash": call.input_hash,
         "input": {
             **_input(tape.ignoring.input(call.input), {}),
-            "members": [one.model_dump(mode="json") for one in call.input.members],
+            "members": [member.model_dump(mode="json") for member in call.input.members],
         },
     } | call.came
 
 
 def _input(input: AgentInput, ids: Mapping[str, str]) -> dict[str, Any]:
-    """What is particular to an input; its prompt and its members stand elsewhere."""
+    """Return the fields particular to an input; its prompt and its members stand elsewhere."""
     told: dict[str, Any] = {"turn": input.turn}
     if input.mentioned_by:
         told["mentioned_by"] = list(input.mentioned_by)
@@ -146,7 +146,7 @@ def _input(input: AgentInput, ids: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _messages(messages: Sequence[ShownMessage], ids: Mapping[str, str]) -> list[Any]:
-    """Those of the session by their ids, the others written out."""
+    """Return the session's messages as ids, the others written out."""
     told: list[Any] = []
     known: list[str] = []
     for message in messages:

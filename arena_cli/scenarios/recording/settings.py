@@ -125,7 +125,7 @@ def record_workspace(
     }
     settings = {
         "ignore": list(ignore),
-        "models": {name: one.model_dump(exclude_none=True) for name, one in models.items()},
+        "models": {name: model.model_dump(exclude_none=True) for name, model in models.items()},
         "memory": {name: value for name, value in known.items() if value},
     }
     return dict(redactor.value({name: value for name, value in settings.items() if value}))
@@ -393,13 +393,13 @@ def _rules(scenario: Scenario) -> list[Fragment]:
     return [draft.fragment] if draft else list(scenario.parts)
 
 
-def _shown(parts: Sequence[Fragment], loc: Loc) -> str:
+def _shown(fragments: Sequence[Fragment], loc: Loc) -> str:
     """Return the place of the nearest part that holds `loc`, or as much of it as any does."""
-    if not parts:
+    if not fragments:
         return ""
-    part = find_holder(parts, loc)
-    document = part.document
-    return f"{document.name}:{document.line((*part.loc, *loc))}"
+    holder = find_holder(fragments, loc)
+    document = holder.document
+    return f"{document.name}:{document.line((*holder.loc, *loc))}"
 
 
 def _rubric(drift: Drift, scenario: Scenario) -> str:

@@ -22,7 +22,7 @@ _OTHER_SESSION = 0.5
 
 
 class StepMessage(NamedTuple):
-    """What a step sends or plants; `text` is None for a step that only checks."""
+    """The message that a step sends or plants; `text` is None for a step that only checks."""
 
     session: str | None
     author: str | None
@@ -88,9 +88,9 @@ def match(recorded: Sequence[StepMessage], played: Sequence[StepMessage]) -> dic
     ends = len(recorded) - last, len(played) - last
     rest = _match_rest(recorded[same : ends[0]], played[same : ends[1]])
     return {
-        **{at: at for at in range(same)},
+        **{index: index for index in range(same)},
         **{same + a: same + b for a, b in rest.items()},
-        **{ends[0] + at: ends[1] + at for at in range(last)},
+        **{ends[0] + index: ends[1] + index for index in range(last)},
     }
 
 
@@ -119,21 +119,21 @@ def _match_rest(recorded: Sequence[StepMessage], played: Sequence[StepMessage]) 
     return matched
 
 
-def _gain(one: StepMessage, other: StepMessage, is_same_number: bool) -> float:
-    gain = _score(one, other)
+def _gain(step_message: StepMessage, other: StepMessage, is_same_number: bool) -> float:
+    gain = _score(step_message, other)
     return gain + _SAME_NUMBER if gain and is_same_number else gain
 
 
-def _score(one: StepMessage, other: StepMessage) -> float:
+def _score(step_message: StepMessage, other: StepMessage) -> float:
     """Return how well two steps fit each other, 0 where they cannot be the same."""
-    if (one.text is None) != (other.text is None):
+    if (step_message.text is None) != (other.text is None):
         return 0.0
-    if one.text is None or other.text is None:
-        return _SILENT if one.session == other.session else 0.0
-    factor = 1.0 if one.session == other.session else _OTHER_SESSION
-    if one.text == other.text and one.author == other.author:
+    if step_message.text is None or other.text is None:
+        return _SILENT if step_message.session == other.session else 0.0
+    factor = 1.0 if step_message.session == other.session else _OTHER_SESSION
+    if step_message.text == other.text and step_message.author == other.author:
         return _EQUAL * factor
-    texts = one.text[:COMPARED_CHARS], other.text[:COMPARED_CHARS]
+    texts = step_message.text[:COMPARED_CHARS], other.text[:COMPARED_CHARS]
     likeness = SequenceMatcher(None, *texts, autojunk=False).quick_ratio()
     return (_CHANGED + likeness) * factor
 

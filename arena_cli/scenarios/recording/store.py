@@ -38,8 +38,8 @@ SCRIPTED = "scripted"
 
 @dataclass
 class _Volume:
-    """One file: what it held (None: nothing that counts) and its bytes then, the cases that were
-    made anew, and how many of its scenarios are still to be played.
+    """A recording file: its cases (None: none that count) and bytes when read, the cases recorded
+    since, and how many of its scenarios are still to be played.
     """
 
     path: Path
@@ -122,10 +122,10 @@ class Shelf:
             and self._wanted not in ("record", "update")
             and not steps.has_common_step(found, scenarios)
         ):
-            what = f"is the recording of `{found.scenario}`, not of `{title}` ({first.shown})"
+            problem = f"is the recording of `{found.scenario}`, not of `{title}` ({first.shown})"
             name = select.run_name(first.shown)
             mend = f"no step sends what was recorded; record it: `arena run --record {name}`"
-            raise FileFaults([Fault(shown, 1, "", what, mend)])
+            raise FileFaults([Fault(shown, 1, "", problem, mend)])
         return found
 
     def _unrecorded(self, scenarios: Iterable[Scenario]) -> Iterable[tuple[Path, Fault]]:
@@ -135,16 +135,16 @@ class Shelf:
             if volume.before is None and scenario.skip is None and not _is_scripted(scenario):
                 mend = f"record it: `arena run --record {select.run_name(scenario.shown)}`"
                 _, line = scenario.place(("scenario",))
-                what = f"has no recording: {volume.shown}"
-                yield scenario.path, Fault(scenario.shown, line, "", what, mend)
+                problem = f"has no recording: {volume.shown}"
+                yield scenario.path, Fault(scenario.shown, line, "", problem, mend)
 
     @property
     def updates(self) -> bool:
-        """Whether snapshots are taken as they come: where they are accepted, or all is anew."""
+        """True if snapshots are replaced: where changes are accepted, or all is recorded."""
         return self._wanted in ("update", "record")
 
     def mode_of(self, scenario: Scenario) -> Mode:
-        """How a scenario is played."""
+        """Return the mode in which a scenario is played."""
         before = self._volume(scenario).before
         is_new = before is None or _case(scenario) not in before.cases
         if self._wanted == "record" or (self._wanted == "missing" and is_new):
@@ -181,7 +181,7 @@ class Shelf:
         return self._volume(scenario).shown
 
     def tape_of(self, scenario: Scenario) -> Tape | None:
-        """What stands around its agents; None where they are called, and nothing is kept."""
+        """Return the tape around its agents; None where they are called, and nothing is kept."""
         mode = self.mode_of(scenario)
         if mode == "live":
             return None
@@ -204,7 +204,7 @@ class Shelf:
         )
 
     def drift_of_cases(self, scenario: Scenario) -> list[Drift]:
-        """That a case is not in its recording, and, told once, which recorded ones are gone."""
+        """Return drift for a case not recorded, and, once, for recorded ones that are gone."""
         path = scenario.path
         before = self._volume(scenario).before
         if before is None or self._wanted == "record":
@@ -260,8 +260,8 @@ class Shelf:
             with file_module.lock(scenario.root):
                 self._merge(scenario, volume)
         except OSError as error:
-            what = f"{volume.shown}: could not write: {error.strerror or error}"
-            raise DiskRefused(what) from error
+            problem = f"{volume.shown}: could not write: {error.strerror or error}"
+            raise DiskRefused(problem) from error
         finally:
             volume.changed.clear()  # what is refused once is told once
 
@@ -362,9 +362,11 @@ def orphan_files(selected: Selected, root: Path) -> Iterator[Fault]:
                 continue
             if _normal(path) not in owned:
                 stem = path.name.removesuffix(snapshots.SUFFIX).removesuffix(file_module.SUFFIX)
-                what = f"belongs to no scenario: there is no `{stem}.yaml` in {folder.parent.name}/"
+                problem = (
+                    f"belongs to no scenario: there is no `{stem}.yaml` in {folder.parent.name}/"
+                )
                 hint = "delete it, or name it as its scenario's file is named now"
-                yield Fault(reader.shown(path), 0, "", what, hint)
+                yield Fault(reader.shown(path), 0, "", problem, hint)
 
 
 def orphan_cases(scenarios: Iterable[Scenario], shelf: Shelf) -> Iterator[Fault]:
@@ -379,10 +381,10 @@ def orphan_cases(scenarios: Iterable[Scenario], shelf: Shelf) -> Iterator[Fault]
         for line, case in _cases(file_module.path_of(path)):
             if case not in scenario.cases:
                 name = f"the case `{case}`" if case else "a scenario without cases"
-                what = f"{name} belongs to no scenario: {scenario.shown} does not have it"
+                problem = f"{name} belongs to no scenario: {scenario.shown} does not have it"
                 stem = path.stem
                 hint = f"`arena run --update {stem}` takes it out"
-                yield Fault(shelf.path_of(scenario), line, "", what, hint)
+                yield Fault(shelf.path_of(scenario), line, "", problem, hint)
 
 
 def _recording_folders(selected: Selected) -> set[Path]:
