@@ -1,4 +1,4 @@
-"""What was expected beside what came: one above the other where both are short, else in columns."""
+"""Draw expected beside actual: one above the other where both are short, else in columns."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _apart(char: str) -> int:
 
 
 def wrap_rows(text: str, width: int, hang: int | None = None) -> tuple[int, list[tuple[int, int]]]:
-    """Where a line breaks: how far its further rows are set in, and (start, end) of each row.
+    """Return the indent of a line's further rows, and (start, end) of each row.
 
     `hang` None: as far as its own text, after a list's mark. Rows are at most `width` columns wide
     where anything lets them; a line that is too long for prose, or a terminal that is too narrow,
@@ -182,7 +182,7 @@ def wrap_rows(text: str, width: int, hang: int | None = None) -> tuple[int, list
 
 
 def _starts(text: str, first: int, further: int) -> list[int]:
-    """Where rows begin, the first of which has `first` columns, every other `further`."""
+    """Return where rows begin; the first has `first` columns, each other `further`."""
     spans = _seen(text)
     starts, limit = [0], first
     used = since_break = since_held = 0
@@ -242,7 +242,7 @@ def fit_end(text: str, width: int) -> str:
 
 
 def turns_around(text: str) -> bool:
-    """Whether a text has letters that are written from right to left."""
+    """Return True if a text has letters that are written from right to left."""
     return not text.isascii() and any(
         unicodedata.bidirectional(char) in {"R", "AL"} for char in text
     )

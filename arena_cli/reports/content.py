@@ -1,7 +1,7 @@
-"""What a message holds, as lines: its text, its structured parts by kind, its attachments.
+"""Draw a message as lines: its text, its structured parts by kind, its attachments.
 
-Agents write the data of a structured part as they like: each kind reads the usual shapes; what is
-none of them is shown as JSON, so that nothing is left out. All of it is escaped.
+Agents write the data of a structured part as they like: each kind reads the usual shapes; any other
+shape is shown as JSON, so that nothing is left out. All of it is escaped.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _tasks(tasks: list[Any], depth: int) -> list[Line] | None:
 
 
 def _done(task: dict[str, Any]) -> bool:
-    """Whether a task is done; takes out of it what said so, and nothing else."""
+    """Return True if a task is done, and take the mark of it out of the task."""
     for key in protocol.TASK_STATE_KEYS:
         value = task.get(key)
         if isinstance(value, str) and value.strip().casefold() in protocol.TASK_DONE_WORDS:

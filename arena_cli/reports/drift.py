@@ -1,6 +1,6 @@
-"""How replays differ from their recordings: a line in each scenario, and each cause once.
+"""Draw how replays differ from their recordings: a line a scenario, and each cause once.
 
-Makes lines of pieces (`report.spans`). What agents said is escaped.
+Makes lines of pieces (`reports.lines`). Texts of agents are escaped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UNKEPT = {"record": "not recorded", "update": "not updated"}
 
 
 def word(result: ScenarioResult) -> str:
-    """How it was played; empty where it was not."""
+    """Return the word for the mode of a scenario; empty where it was not played."""
     if result.mode is None:
         return ""
     if why_unkept(result, Words()):
@@ -43,13 +43,13 @@ def word(result: ScenarioResult) -> str:
 
 
 def counted(run_result: RunResult) -> dict[str, int]:
-    """How many scenarios were played how."""
+    """Count scenarios by mode."""
     counter = Counter(map(word, run_result.scenarios))
     return {one: counter[one] for one in (*_KEPT.values(), *_UNKEPT.values()) if counter[one]}
 
 
 def why_unkept(result: ScenarioResult, say: Words) -> str:
-    """Why its recording was not written, though that was wanted."""
+    """Explain why its recording was not written, though that was wanted."""
     if result.mode not in _UNKEPT:
         return ""
     if result.status == "interrupted" or not result.unkept:
@@ -85,7 +85,7 @@ def where(drift: Drift, say: Words) -> str:
 
 
 def describe_drift(drift: Drift | Cause, say: Words) -> str:
-    """What differs, in one line; with both values where they are short."""
+    """Describe a difference in one line; with both values where they are short."""
     agents = drift.agents if isinstance(drift, Cause) else [drift.agent] if drift.agent else []
     name = _listed([escape_line(agent) for agent in agents], say)
     field = escape_line(drift.field)
@@ -117,7 +117,7 @@ def describe_drift(drift: Drift | Cause, say: Words) -> str:
 
 
 def _setting(name: str, field: str, who: str, agents: int, say: Words) -> str:
-    """What has another setting: agents, the scenario, `arena.yaml`, or the team."""
+    """Return what has another setting: agents, the scenario, `arena.yaml`, or the team."""
     if agents > 1:
         return say("{who} have another {field}", who=who, field=field)
     if agents:
@@ -149,17 +149,17 @@ def row(drift: Drift, result: ScenarioResult, say: Words) -> Line:
 
 
 def ordered(result: ScenarioResult) -> list[Drift]:
-    """What drifted in a scenario, and then what only follows from it."""
+    """Return the drift of a scenario: causes first, then what only follows from them."""
     return sorted(result.drift, key=lambda drift: drift.follows)
 
 
 def updated(result: ScenarioResult) -> bool:
-    """Whether what drifted was written into its recording."""
+    """Return True if the drift was written into its recording."""
     return result.mode == "update" and result.written
 
 
 class Causes:
-    """What the drift of a run comes from, each told once for all scenarios that it touches."""
+    """The causes of a run's drift, each once for all scenarios that it touches."""
 
     def __init__(self, run_result: RunResult, say: Words) -> None:
         self._whole = run_result
@@ -169,7 +169,7 @@ class Causes:
         }
 
     def lines(self) -> Iterator[Line]:
-        """What differs, where, and what to do about it; of those that touch most."""
+        """Yield the difference, the place and the advice of the causes that touch most."""
         for cause in self.ordered()[:MOST_CAUSES]:
             yield EMPTY
             style = "failed" if self.is_wrong(cause) else "warned"
@@ -182,15 +182,15 @@ class Causes:
             yield lines_line(Span(self._say("drift: ")), self._say("and {count} more", count=more))
 
     def ordered(self) -> list[Cause]:
-        """Those that touch most first."""
+        """Return the causes, those that touch most first."""
         return sorted(self._whole.drift, key=lambda one: -len(one.touches))
 
     def is_wrong(self, cause: Cause) -> bool:
-        """Whether it makes any scenario go wrong."""
+        """Return True if it makes any scenario fail."""
         return any(result.drift_fails for result in self._touched(cause))
 
     def is_accepted(self, cause: Cause) -> bool:
-        """Whether all of it was written into the recordings."""
+        """Return True if all of it was written into the recordings."""
         return all(updated(result) for result in self._touched(cause))
 
     def below(self, cause: Cause) -> Iterator[Line]:
@@ -207,7 +207,7 @@ class Causes:
         return self._say("changed in {places}", places=places) if places else ""
 
     def advice(self, cause: Cause) -> Line:
-        """What to do about it, or what was done."""
+        """Return the advice on a cause, or what was done about it."""
         say = self._say
         left = [result for result in self._touched(cause) if not updated(result)]
         commands = _commands(left)
@@ -236,7 +236,7 @@ def texts(drift: Drift | Cause) -> tuple[str, str]:
 
 
 def difference(drift: Drift | Cause, say: Words) -> Iterator[Line]:
-    """What changed in the texts, where they do not stand in the line itself."""
+    """Yield the changes in the texts, where they do not fit the line itself."""
     lines = list(drawn(*texts(drift), say, indent=INDENT * 2))
     yield from lines[:MOST_LINES]
     more = len(lines) - MOST_LINES
@@ -261,7 +261,7 @@ def _places(cause: Cause, say: Words) -> Iterator[Line]:
 
 
 def _commands(scenario_results: Iterable[ScenarioResult]) -> list[str]:
-    """What to do where it is meant to be so; nothing where an update did not keep it."""
+    """Return the commands that accept the drift; none where an update did not keep it."""
     names: dict[str, dict[str, None]] = {option: {} for option in _OPTIONS}
     for result in scenario_results:
         option = _option(result)
@@ -278,7 +278,7 @@ def _commands(scenario_results: Iterable[ScenarioResult]) -> list[str]:
 
 
 def _option(result: ScenarioResult) -> str:
-    """What takes over the drift of one scenario: what no record answers is to be recorded.
+    """Return the option that accepts the drift of one scenario.
 
     What is missing is recorded alone only where nothing else drifted but what is new.
     """
@@ -307,7 +307,7 @@ Kind = Literal[
 
 
 class Finding(NamedTuple):
-    """One of them. `kind` says whose: an expectation that did not hold, drift, or who failed.
+    """A finding of a scenario. `kind`: a failed expectation, drift, or a failed agent.
 
     `step` is None where it is in none. `title` is one line, `text` what is told below it. Both are
     as they came: whoever prints them escapes them. `aside`: it is as its `xfail` has it, or an
@@ -329,7 +329,7 @@ class Finding(NamedTuple):
 
 
 def was_to_fail(result: ScenarioResult) -> bool:
-    """Whether what did not hold in it is as its `xfail` has it; it may still fail by its drift."""
+    """Return True if its failure is the one of its `xfail`; it may still fail by its drift."""
     return result.status == "xfailed" or (result.drift_fails and result.reason is not None)
 
 
@@ -339,7 +339,7 @@ def missed(result: ScenarioResult) -> set[tuple[int | None, str | None]]:
 
 
 def of(result: ScenarioResult, say: Words) -> Iterator[Finding]:
-    """What went wrong, and what warned, in the order of the file; the drift last."""
+    """Yield failures and warnings in the order of the file; the drift last."""
     missing, to_fail = missed(result), was_to_fail(result)
     for step in result.steps:
         yield from _of_failures(step, missing)
@@ -368,7 +368,7 @@ def _of_fault(fault: FileProblem) -> str:
 
 
 def wrong(result: ScenarioResult, say: Words) -> list[Finding]:
-    """Those that made it go wrong: what did not hold, then who failed, then the drift."""
+    """Return the findings that made it fail: expectations, then agents, then the drift."""
     order = {"expectation": 0, "drift": 2}
     found = [one for one in of(result, say) if one.kind != "warning"]
     return sorted(found, key=lambda one: 3 if one.aside else order.get(one.kind, 1))

@@ -35,7 +35,7 @@ ADDED = "named in next_mentions"
 
 @dataclass(frozen=True)
 class Named:
-    """What came of an `@`. `ids` are whom it names, `by` which of their names it is.
+    """The result of an `@`: `ids` are the members it names, `by` which of their names it is.
 
     Where it names nobody, `why` says why not; `count` is how often it stands there.
     """
@@ -68,7 +68,10 @@ class Naming:
 
 @dataclass(frozen=True)
 class Called:
-    """Who had to reply in a turn: named by whom, else `why`. `turn` counts over the chain."""
+    """A reason an agent had to reply in a turn: who named it, else `why`.
+
+    `turn` counts over the chain.
+    """
 
     turn: int
     must: dict[str, list[str]]
@@ -102,7 +105,7 @@ class Other:
 
 @dataclass(frozen=True)
 class Others:
-    """How everyone else in a turn was judged, the nearest first, by the messages `searched`."""
+    """The judgement of all other agents in a turn, the nearest first, by the `searched` messages."""
 
     turn: int
     selection: str
@@ -167,7 +170,7 @@ def _reasons_naming(message: Message, names: list[Named], **more: Any) -> Naming
 
 
 def _names(message: Message, opener: str, team: Team) -> list[Named]:
-    """What came of each `@`, the same ones together."""
+    """Return the result of each `@`, equal ones together."""
     spots = mentions.find_mention_spots(message.content, mentions.build_roster(team))
     return [
         dataclasses.replace(_reasons_named(spot, message.author_id, opener, team), count=count)
@@ -178,7 +181,7 @@ def _names(message: Message, opener: str, team: Team) -> list[Named]:
 def _reasons_added(
     event: ReplyFinished, message: Message, names: list[Named], team: Team
 ) -> list[Named]:
-    """Whom the text of a reply does not account for."""
+    """Return the names that the text of a reply does not account for."""
     in_text = {one for named in names for one in named.ids}
     # Everyone at once calls nobody where that is not allowed.
     calling = team.config.agents_may_mention_all
@@ -197,7 +200,7 @@ def _reasons_added(
 
 
 def _reasons_named(spot: MentionSpot, author: str, opener: str, team: Team) -> Named:
-    """Whom it names, by which name, or why nobody."""
+    """Return the members that an `@` names, by which name, or why none."""
     if spot.hidden is not None:
         return Named(spot.written, [], "", HIDDEN[spot.hidden])
     match spot.target:

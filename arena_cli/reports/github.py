@@ -33,7 +33,7 @@ _LEFT = 200  # bytes for the line that says what was left out
 
 
 class Note(NamedTuple):
-    """One annotation; `level` is `error` or `warning`."""
+    """An annotation; `level` is `error` or `warning`."""
 
     level: str
     file: str
@@ -63,7 +63,7 @@ def commands(
 
 
 def _of_causes(run_result: RunResult, say: Words) -> Iterator[Note]:
-    """One for each cause of drift, those that touch most first."""
+    """Yield an annotation for each cause of drift, those that touch most first."""
     causes = drift.Causes(run_result, say)
     for cause in causes.ordered():
         if causes.is_accepted(cause):
@@ -87,7 +87,7 @@ def _of_scenarios(run_result: RunResult, say: Words) -> Iterator[Note]:
 
 
 def _of_files(run_result: RunResult) -> Iterator[Note]:
-    """One for each warning of a file."""
+    """Yield an annotation for each warning of a file."""
     for warning in run_result.warnings:
         title = f"{warning.field}: {warning.what}" if warning.field else warning.what
         yield Note("warning", warning.file, warning.line, title, f"{title}\n{warning.hint}".strip())
@@ -132,7 +132,7 @@ def summary(run_result: RunResult, say: Words, room: int = MOST_BYTES, error: st
 
 
 def _fitting(parts: Sequence[str], say: Words, room: int) -> str:
-    """Those of the parts that fit, whole, and how many do not."""
+    """Return the parts that fit, whole, and how many do not."""
     kept: list[str] = []
     left = room - _LEFT
     for index, part in enumerate(parts):

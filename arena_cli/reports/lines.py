@@ -24,7 +24,7 @@ class Span(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line. In a narrow terminal its further rows begin `hang` columns in.
+    """A line. In a narrow terminal its further rows begin `hang` columns in.
 
     `hang` None: as far in as its own text. `whole` lines are never broken: they run on, so that
     what is copied is what was written.
@@ -159,7 +159,7 @@ def cost_not_taken(metadata: Mapping[str, Any], say: Words) -> str:
 
 
 def passed_over(passed_over: PassedOver, say: Words) -> str:
-    """Why a candidate was not asked."""
+    """Explain why a candidate was not asked."""
     relevance = f"{passed_over.relevance:g}"
     if passed_over.threshold is not None:
         threshold = f"{passed_over.threshold:g}"

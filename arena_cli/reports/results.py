@@ -1,6 +1,6 @@
-"""What came of a scenario: a line, and below it why it did not pass.
+"""Draw the result of a scenario: a line, and below it why it did not pass.
 
-Makes lines of pieces (`report.spans`), as the timeline does. What agents said is escaped.
+Makes lines of pieces (`reports.lines`), as the timeline does. Texts of agents are escaped.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def drawn(
 
 
 class Report:
-    """One scenario; knows which of its steps were told already. Arguments as those of `drawn`."""
+    """The report of a scenario, which draws each step once. Arguments as those of `drawn`."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class Report:
             yield from self.timelines(step)
 
     def reasons(self, step: StepResult) -> Iterator[Line]:
-        """Why a step did not pass, or what warned in it."""
+        """Yield why a step did not pass, or what warned in it."""
         if step.error:
             file, number = step.place()
             yield from _block(f"{file}:{number}: {step.error}", INDENT * 2)
@@ -165,7 +165,7 @@ class Report:
         yield from self.checks(step.checks)
 
     def checks(self, checks: Iterable[CheckResult]) -> Iterator[Line]:
-        """Those of the checks that did not pass, or that warned."""
+        """Yield the checks that did not pass, or that warned."""
         for check in checks:
             if check.status != "passed":
                 yield from self._check(check)
@@ -223,7 +223,7 @@ class Report:
         )
 
     def timelines(self, step: StepResult) -> Iterator[Line]:
-        """Those of the steps that its expectations are about, as `timeline` tells them."""
+        """Yield the timelines of the steps that its expectations are about."""
         for one in self._covered(step):
             yield from self.timeline(one)
 
@@ -257,7 +257,7 @@ def indented(drawn: Iterable[Line], indent: str) -> Iterator[Line]:
 
 
 def label(status: str) -> list[Span]:
-    """What a line begins with."""
+    """Return the beginning of a line."""
     word = LABELS[status]
     return [Span(word, STYLES[status]), Span(" " * max(LABEL_WIDTH - len(word), 1))]
 

@@ -53,7 +53,7 @@ class AtWork:
 
     @property
     def anyone(self) -> bool:
-        """Whether anybody is at work."""
+        """True if an agent is at work."""
         return bool(self._replies)
 
     def event(self, event: Event) -> None:
@@ -220,7 +220,7 @@ class Terminal:
                 self._drawn = (0, [])
 
     def _update(self) -> None:
-        """What the live display shows when it, or anything else, is drawn next."""
+        """Set what the live display shows when it, or anything else, is drawn next."""
         assert self._work
         self._over_what_was_broken()
         width = self._console.width
@@ -321,7 +321,7 @@ class _Segments:
 
 
 class _File(io.TextIOBase):
-    """What rich writes to: `write`, with the descriptor and encoding of a stream."""
+    """The file that rich writes to: `write`, with the descriptor and encoding of a stream."""
 
     def __init__(self, write: Callable[[str], None], stream: TextIO) -> None:
         self._write = write

@@ -1,4 +1,4 @@
-"""What agents used, added up by agent, model, day or scenario, and its table."""
+"""Add up usage by agent, model, day or scenario, and draw its table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COUNTS = ("input", "cache read", "cache write", "output")
 
 @dataclass
 class Row:
-    """What one agent, model, day or scenario used; `name` None: none is known.
+    """The usage of one agent, model, day or scenario; `name` None: none is known.
 
     `memory` is work for the team's memory: summaries, and looking for notes. `failed` are those of
     the `calls` that ended as an error, late or cancelled. Of `uncounted` calls no tokens are known,
@@ -171,7 +171,7 @@ class Ledger:
 
 
 def is_free(event: Compacted | Extracted) -> bool:
-    """Whether that was the work of no model: of a library, or of a script."""
+    """Return True for work without a model: by a library, or by a script."""
     by_library = isinstance(event, Compacted) and not event.is_by_agent
     return by_library or event.metadata.get("adapter") in FREE_KINDS
 

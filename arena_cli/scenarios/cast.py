@@ -29,20 +29,20 @@ def team_of(
     `keys` are those of `TeamPart`, as they stand in `parts`. Without a team and a fault, the
     shape's faults tell why.
     """
-    part, _ = loader.validate_merged(keys, TeamPart, fragments)
-    if part is None:
+    keys_of_team, _ = loader.validate_merged(keys, TeamPart, fragments)
+    if keys_of_team is None:
         return None, workspace, []
     faults: list[Fault] = []
-    if part.team is not None and part.agents is not None:
+    if keys_of_team.team is not None and keys_of_team.agents is not None:
         holder = find_holder(fragments, ("agents",))
-        what, mend = "`team` and `agents` are both given", "take one of them out"
-        return None, workspace, [holder.fault(("agents",), what, mend)]
+        problem, mend = "`team` and `agents` are both given", "take one of them out"
+        return None, workspace, [holder.fault(("agents",), problem, mend)]
     changed = workspace
-    if part.profiles:
+    if keys_of_team.profiles:
         places = below_all(fragments, ("profiles",))
         changed = (
             tried(
-                lambda: workspace.with_profiles(part.profiles, places),
+                lambda: workspace.with_profiles(keys_of_team.profiles, places),
                 fragments,
                 ("profiles",),
                 faults,
@@ -50,8 +50,16 @@ def team_of(
             or workspace
         )
     # The nearest has the last word.
-    rules = [below(one, ("config",)) for one in reversed(fragments) if one.holds(("config",))]
-    agents, humans, name = part.agents, part.humans, part.team or workspace.file.team
+    rules = [
+        below(fragment, ("config",))
+        for fragment in reversed(fragments)
+        if fragment.holds(("config",))
+    ]
+    agents, humans, name = (
+        keys_of_team.agents,
+        keys_of_team.humans,
+        keys_of_team.team or workspace.file.team,
+    )
     their_part = None if humans is None else find_holder(fragments, ("humans",))
 
     def made() -> Team:
@@ -64,7 +72,7 @@ def team_of(
 
     team = tried(made, fragments, ("team",) if agents is None else ("agents",), faults)
     if team is not None:
-        faults += _strangers(part, team, workspace, fragments)
+        faults += _strangers(keys_of_team, team, workspace, fragments)
     return team, changed, faults
 
 
@@ -74,8 +82,8 @@ def _strangers(
     """New agents that nobody plays: most likely a wrong id of one that somebody does."""
     extended = {keys.get("extends") for keys in team_part.profiles.values()}
     for agent_id, keys in team_part.profiles.items():
-        known = models.normalize_id(agent_id) in workspace.loaded or agent_id in extended
-        if known or team.member(models.normalize_id(agent_id)) or keys.get("member") is False:
+        is_known = models.normalize_id(agent_id) in workspace.loaded or agent_id in extended
+        if is_known or team.member(models.normalize_id(agent_id)) or keys.get("member") is False:
             continue
         members = [member.id for member in team.members]
         near = errors.find_nearest(agent_id, members)
@@ -99,13 +107,13 @@ def of(
     wrong: list[Wrong] = []
     for loc, check, covers_all in _checks(file):
         if covers_all and check.over == "step":
-            what, mend = "this covers all steps, not one", "write `over: scenario`"
-            wrong.append(((*loc, "over"), what, mend))
+            problem, mend = "this covers all steps, not one", "write `over: scenario`"
+            wrong.append(((*loc, "over"), problem, mend))
         agent = check.agent or default
-        place = (*loc, "agent") if check.agent else loc
+        agent_loc = (*loc, "agent") if check.agent else loc
         fault = _fault(agent, team, profiles)
         if fault is not None:
-            wrong.append((place, *fault))
+            wrong.append((agent_loc, *fault))
         elif agent is not None:
             judges[check.agent] = _member(profiles[agent])
     return dict(sorted(judges.items())), wrong
@@ -115,9 +123,9 @@ def _checks(file: ScenarioFile) -> Iterator[tuple[Loc, JudgeCheck, bool]]:
     """Each judge that is asked, its place, and whether that covers all steps."""
     for loc, expect in lint.expects(file):
         covers_all = loc == ("expect",) or loc[-1] == "check"
-        for one in model.given(expect):
-            if one.kind == judge_checks.KIND:
-                yield (*loc, *one.loc), one.value, covers_all
+        for check in model.given(expect):
+            if check.kind == judge_checks.KIND:
+                yield (*loc, *check.loc), check.value, covers_all
 
 
 def _fault(
@@ -127,8 +135,8 @@ def _fault(
     if agent is None:
         return "nobody is named to judge", f"name one with `agent`, or in arena.yaml: {DEFAULT}"
     if agent not in profiles:
-        others = [name for name in profiles if team.member(name) is None]
-        return f"there is no agent `{agent}`", errors.suggest_nearest(agent, others)
+        candidates = [name for name in profiles if team.member(name) is None]
+        return f"there is no agent `{agent}`", errors.suggest_nearest(agent, candidates)
     if team.member(agent) is not None:
         problem = f"`{agent}` is a member of the team that is judged"
         return problem, "name an agent that is none, with `member: false` in its profile"

@@ -50,7 +50,7 @@ def of(path: Path, until: int | None = None) -> Past:
     events: list[Event] = []
     unread: list[Unread] = []
     number = last = 0
-    rest = b""
+    unread_tail = b""
     try:
         for number, line in enumerate(lines(path), 1):
             if line.problem and not line.problem.is_mended:
@@ -60,16 +60,16 @@ def of(path: Path, until: int | None = None) -> Past:
             if until is not None and last >= until:
                 break
         else:
-            rest = tail(path)[0]
+            unread_tail = tail(path)[0]
     except OSError as error:
         raise UsageError(f"cannot read {path.name}: {error.strerror or error}") from error
-    if rest.strip():
-        found, problem = parsed(rest)  # an editor may have taken the last line end
-        events += found
-        unread += [Unread(number + 1, problem, last)] if problem and not found else []
+    if unread_tail.strip():
+        parsed_events, problem = parsed(unread_tail)  # an editor may have taken the last line end
+        events += parsed_events
+        unread += [Unread(number + 1, problem, last)] if problem and not parsed_events else []
     versions = [event.version for event in events if isinstance(event, SessionEvent)]
     if not versions:
-        is_empty = not number and not rest.strip()
+        is_empty = not number and not unread_tail.strip()
         problem = "is empty" if is_empty else "is no transcript of a session"
         raise UsageError(f"{path.name} {problem}", _MEND)
     if max(versions) > VERSION:
@@ -89,11 +89,11 @@ def upto(past: Past, seq: int | None) -> list[Event]:
     last = max(event.seq for event in past.events)
     if seq is not None and seq > last:
         raise UsageError(f"{past.path.name} has no event {seq}: its last is {last}")
-    unread = [one for one in past.unread if seq is None or one.after < seq]
+    unread = [line for line in past.unread if seq is None or line.after < seq]
     if unread:
-        more = f" (and {len(unread) - 1} more such lines)" if len(unread) > 1 else ""
+        suffix = f" (and {len(unread) - 1} more such lines)" if len(unread) > 1 else ""
         raise UsageError(
-            f"{past.path.name}:{unread[0].line} cannot be read: {unread[0].what}{more}",
+            f"{past.path.name}:{unread[0].line} cannot be read: {unread[0].what}{suffix}",
             "take the line out, or copy the transcript anew from its session",
         )
     return [event for event in past.events if seq is None or event.seq <= seq]
@@ -109,9 +109,9 @@ def messages(events: Iterable[Event]) -> list[Message]:
     for event in events:
         fold.apply(event)
     if fold.open and fold.open.turns:
-        told = {message.id for message in messages}
+        message_ids = {message.id for message in messages}
         ended = [done.message for done in fold.open.turns[-1].successes()]
-        messages += [one for one in ended if one is not None and one.id not in told]
+        messages += [reply for reply in ended if reply is not None and reply.id not in message_ids]
     return messages
 
 
@@ -123,10 +123,10 @@ def planted(past: Past, until: int | None, root: Path) -> list[PastPart]:
     session's folder, or where it lay. Raises UsageError.
     """
     events = upto(past, until)
-    said = messages(events)
-    if not said:
-        where = "" if until is None else f" up to event {until}"
-        raise UsageError(f"nothing is said in {past.path.name}{where}")
+    history = messages(events)
+    if not history:
+        scope = "" if until is None else f" up to event {until}"
+        raise UsageError(f"nothing is said in {past.path.name}{scope}")
     past_parts: list[PastPart] = [
         Planted(
             author_id=message.author_id,
@@ -141,13 +141,13 @@ def planted(past: Past, until: int | None, root: Path) -> list[PastPart]:
             ),
             structured=tuple(message.structured),
         )
-        for message in said
+        for message in history
     ]
     last = summary(events)
-    count = sum(message.seq <= parse_seq(last.upto) for message in said) if last else 0
+    count = sum(message.seq <= parse_seq(last.upto) for message in history) if last else 0
     if last and count:
-        place = sum(message.seq < last.seq for message in said)
-        past_parts.insert(place, _planted_summary(last, count))
+        index = sum(message.seq < last.seq for message in history)
+        past_parts.insert(index, _planted_summary(last, count))
     return past_parts
 
 
@@ -168,20 +168,20 @@ def with_content(attachment: Attachment, message_id: str, folders: Sequence[Path
     It is looked for in the first of `folders` as `attachments/<message id>/<file>`, in the others
     by its path. Raises UsageError where it is not what was attached.
     """
-    beside, *others = folders
+    beside, *other_folders = folders
     name = PurePosixPath(attachment.path or "").name
     places = [(beside, PurePosixPath("attachments", message_id, name))]
-    places += [(folder, PurePosixPath(attachment.path or "")) for folder in others]
-    for folder, place in places:
-        path = (folder / place).resolve()
+    places += [(folder, PurePosixPath(attachment.path or "")) for folder in other_folders]
+    for folder, relative in places:
+        path = (folder / relative).resolve()
         # A transcript may have come from anywhere: what it names is no way out of the folder.
         if not name or not path.is_relative_to(folder.resolve()) or not path.is_file():
             continue
         content = files.read_regular(path)
         if attachment.sha256 and hashlib.sha256(content).hexdigest() != attachment.sha256:
-            shown = text.escape_line(attachment.name)
+            label = text.escape_line(attachment.name)
             raise UsageError(
-                f"{path}: is not what was attached to {message_id} as {shown}",
+                f"{path}: is not what was attached to {message_id} as {label}",
                 "put back what it was, or take it away: agents are then told that it is gone",
             )
         return attachment.model_copy(
@@ -211,21 +211,21 @@ class Pasts:
         self._read: dict[tuple[str, int | None], tuple[list[PastPart], list[Fault]]] = {}
 
     def of(
-        self, given: Given, team: Team, fragments: Sequence[Fragment], faults: list[Fault]
+        self, past_keys: Given, team: Team, fragments: Sequence[Fragment], faults: list[Fault]
     ) -> list[PastPart]:
         """Return what is planted: the messages of a transcript, then those of the file itself."""
         past_parts: list[PastPart] = []
-        if given.transcript is not None:
-            key = (given.transcript, given.until)
+        if past_keys.transcript is not None:
+            key = (past_keys.transcript, past_keys.until)
             if key not in self._read:
                 self._read[key] = self._said(*key, fragments)
             past_parts += self._read[key][0]
             faults += self._read[key][1]
-        for index, message in enumerate(given.messages):
+        for index, message in enumerate(past_keys.messages):
             author, content = next(iter(message.items()))
             make = partial(outgoing.planted, team, author, content)
-            one = tried(make, fragments, ("given", "messages", index), faults)
-            past_parts += [one] if one is not None else []
+            past_part = tried(make, fragments, ("given", "messages", index), faults)
+            past_parts += [past_part] if past_part is not None else []
         return past_parts
 
     def _said(
@@ -238,9 +238,9 @@ class Pasts:
         )
         if read is None:
             return [], faults
-        place = loc if until is None else ("given", "until")
-        said = tried(lambda: planted(read, until, self._reader.root), fragments, place, faults)
-        return said or [], faults
+        until_loc = loc if until is None else ("given", "until")
+        parts = tried(lambda: planted(read, until, self._reader.root), fragments, until_loc, faults)
+        return parts or [], faults
 
 
 _SENTENCES: dict[Language, tuple[str, ...]] = {

@@ -59,17 +59,17 @@ def read(answer: str) -> Vote:
     it may be what the judge only quotes.
     """
     try:
-        found = list(_verdicts(answer))
+        verdicts = list(_verdicts(answer))
     except (ValueError, RecursionError):
         return _none("its answer is broken JSON", answer)
-    if not found:
+    if not verdicts:
         return _none("its answer has none", answer)
-    votes = [_vote(one["verdict"], one.get("reason")) for _, one, _ in found]
+    votes = [_vote(record["verdict"], record.get("reason")) for _, record, _ in verdicts]
     if None in {vote.holds for vote in votes}:
         return _none("it is neither pass nor fail", answer)
     if len({vote.holds for vote in votes}) > 1:
         return _none("there are several that differ", answer)
-    start, end = found[0][0], found[-1][-1]
+    start, end = verdicts[0][0], verdicts[-1][-1]
     if not _BLANK.fullmatch(answer, 0, start) and _WORD.search(answer, end):
         return _none("it may be a quotation: words stand before and behind it", answer)
     return votes[-1]
@@ -83,17 +83,17 @@ def _verdicts(answer: str) -> Iterator[tuple[int, dict[str, Any], int]]:
     end = 0
     while opening := _NEXT.match(answer, end) or _FIRST.search(answer, end):
         start = opening.end() - 1
-        one, end = _DECODER.raw_decode(answer, start)
-        if "verdict" in one:
-            yield start, one, end
+        record, end = _DECODER.raw_decode(answer, start)
+        if "verdict" in record:
+            yield start, record, end
 
 
 def _folded(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    folded: dict[str, Any] = {}
     for key, value in pairs:
-        if found.setdefault(key.strip().casefold(), value) != value:
+        if folded.setdefault(key.strip().casefold(), value) != value:
             raise ValueError(f"{key} stands twice")
-    return found
+    return folded
 
 
 def _vote(verdict: object, reason: object) -> Vote:
@@ -118,29 +118,32 @@ class Judges:
     def __init__(
         self,
         scenario: Scenario,
-        place: Place,
+        config: Place,
         *,
         around: Callable[[Runtime], Calls] = session.as_it_is,
     ) -> None:
         self.usage: Usage | None = None
         self._judges = scenario.judges
-        self._aside = Aside(place, scenario.team.config, around=around)
+        self._aside = Aside(config, scenario.team.config, around=around)
 
     async def heard(
-        self, expect: Expect, told: Conversation, whole: Callable[[], Conversation]
+        self,
+        expect: Expect,
+        conversation: Conversation,
+        whole_conversation: Callable[[], Conversation],
     ) -> Conversation:
         """The conversation with an answer to all that `expect` asks a judge about it.
 
         `whole` gives that of all steps so far. Raises DiskRefused.
         """
         if not self._judges:
-            return told
+            return conversation
         answers: dict[Hashable, Answered] = {}
-        told = replace(told, whole=whole(), verdicts=answers)
+        conversation = replace(conversation, whole=whole_conversation(), verdicts=answers)
         # An answer may decide what else is looked at, such as the next row of a timeline.
-        while asked := evaluate.questions(expect, told):
-            answers |= await self._answers(asked)
-        return told
+        while pending := evaluate.questions(expect, conversation):
+            answers |= await self._answers(pending)
+        return conversation
 
     @property
     def used(self) -> dict[str, set[int]]:
@@ -165,8 +168,8 @@ class Judges:
             for question in questions
             for _ in range(question.votes)
         ]
-        came = await asyncio.gather(*calls, return_exceptions=True)
-        votes = iter([_vote_of(one) for one in came])
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        votes = iter([_vote_of(outcome) for outcome in outcomes])
         return {
             question: Answered(
                 self._judges[question.judge].id, [next(votes) for _ in range(question.votes)]
@@ -186,7 +189,7 @@ class Judges:
         return Vote(None, "; ".join(line.strip() for line in reason.splitlines() if line.strip()))
 
 
-def _vote_of(came: Vote | BaseException) -> Vote:
-    if isinstance(came, BaseException):
-        raise came
-    return came
+def _vote_of(outcome: Vote | BaseException) -> Vote:
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome

@@ -26,13 +26,13 @@ Wrong = tuple[Loc, str, str]
 
 def report_problem(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
     """(place, what, mend) of every check whose file is not there, or is not what it should be."""
-    told: set[str] = set()
+    reported: set[str] = set()
     for loc, expect in expects(file):
         for check in model.given(expect):
             for below, problem, mend in _of_check(check, folders):
-                if check.kind == "snapshot" and problem in told:
+                if check.kind == "snapshot" and problem in reported:
                     continue  # all of them lie in one file
-                told.add(problem)
+                reported.add(problem)
                 yield (*loc, *check.loc, *below), problem, mend
 
 
@@ -122,8 +122,8 @@ def _has_step_before(file: ScenarioFile, index: int) -> bool:
     """Return whether a `check` follows a step of its session; an unknown session has its error."""
     session = file.steps[index].session
     covered = [
-        at
-        for at, step in enumerate(file.steps)
+        position
+        for position, step in enumerate(file.steps)
         if step.kind != "check" and session in (None, step.session)
     ]
     return covered[0] < index if covered else session is not None
@@ -163,29 +163,29 @@ def _no_session(file: ScenarioFile) -> Iterator[Wrong]:
 def _in_expect(expected: Expect, loc: Loc, team: Team) -> Iterator[Wrong]:
     if not expected.model_fields_set:
         return
-    for place, agent in evaluate.named_agents(expected):
-        yield from _agent(agent, (*loc, *place), team)
+    for inner, agent in evaluate.named_agents(expected):
+        yield from _agent(agent, (*loc, *inner), team)
     humans = [USER.id, *(human.id for human in team.humans)]
     for index, human in enumerate(expected.awaits):
         if human not in humans:
             problem = f"this team has no human with the id `{human}`"
             yield (*loc, "awaits", index), problem, suggest_nearest(human, humans)
     members = [member.id for member in team.members]
-    for place, somebody in evaluate.named_somebody(expected):
+    for inner, somebody in evaluate.named_somebody(expected):
         if somebody not in humans:
-            yield from _agent(somebody, (*loc, *place), team, members + humans)
+            yield from _agent(somebody, (*loc, *inner), team, members + humans)
 
 
 def _agent(
-    agent: str, loc: Loc, team: Team, known: Collection[str] | None = None
+    agent: str, loc: Loc, team: Team, known_agents: Collection[str] | None = None
 ) -> Iterator[Wrong]:
     if team.member(agent) is not None:
         return
-    members = known or [member.id for member in team.members]
-    meant = mentions.resolve_mentions(
+    members = known_agents or [member.id for member in team.members]
+    resolved = mentions.resolve_mentions(
         [agent], mentions.build_roster(team), author="", opener=""
     ).ids
-    by_name = f"write the id: `{meant[0]}`" if len(meant) == 1 else ""
+    by_name = f"write the id: `{resolved[0]}`" if len(resolved) == 1 else ""
     mend = by_name or suggest_nearest(agent, members)
     yield loc, f"nobody in this team has the id `{agent}`", mend
 
@@ -194,9 +194,9 @@ def _never_saved(file: ScenarioFile, waiting: Sequence[tuple[Loc, str]]) -> Iter
     """A step may use what an earlier one saves, its `expect` also what its own does."""
     if not waiting:
         return
-    before: list[set[str]] = [set()]
+    saved_so_far: list[set[str]] = [set()]
     for step in file.steps:
-        before.append(before[-1] | set(step.save))
+        saved_so_far.append(saved_so_far[-1] | set(step.save))
     for loc, name in waiting:
         key = loc[2] if loc[0] == "steps" else loc[0]
         if key not in _WAIT:
@@ -204,8 +204,8 @@ def _never_saved(file: ScenarioFile, waiting: Sequence[tuple[Loc, str]]) -> Iter
             yield loc, problem, f"it can in {', '.join(_WAIT)}"
             continue
         index = int(loc[1]) + (key == "expect") if loc[0] == "steps" else len(file.steps)
-        if name not in before[index]:
-            yield _wrong_name(loc, name, before[index])
+        if name not in saved_so_far[index]:
+            yield _wrong_name(loc, name, saved_so_far[index])
 
 
 def _wrong_name(loc: Loc, name: str, saved: Collection[str]) -> Wrong:

@@ -80,7 +80,7 @@ def load(selected: Selected, workspace: Workspace) -> list[Scenario]:
     """
     scenarios, broken = sort(selected, workspace)
     if broken:
-        raise FileFaults([fault for one in broken for fault in one.faults])
+        raise FileFaults([fault for broken_file in broken for fault in broken_file.faults])
     return scenarios
 
 
@@ -92,33 +92,35 @@ def sort(selected: Selected, workspace: Workspace) -> Sorted:
         faults[path][fault] = None
     loaded: list[Scenario] = []
     for path, documents in chains.items():
-        found, wrong = _Loader(path, documents, workspace, reader).scenarios()
+        scenarios, wrong = _Loader(path, documents, workspace, reader).scenarios()
         faults[path].update(dict.fromkeys(wrong))
-        loaded += found if not faults[path] else ()
-    broken = [_broken(path, tuple(found), reader) for path, found in faults.items() if found]
+        loaded += scenarios if not faults[path] else ()
+    broken = [
+        _broken(path, tuple(scenarios), reader) for path, scenarios in faults.items() if scenarios
+    ]
     return Sorted(loaded, broken)
 
 
 def shape_faults(selected: Selected, root: Path, *, anywhere: bool = False) -> list[Fault]:
     """Return the errors of the files by themselves, where the workspace cannot be loaded."""
     chains, by_path = _read(selected, Reader(root, chosen=selected.chosen, anywhere=anywhere))
-    faults = dict.fromkeys(fault for found in by_path.values() for fault in found)
+    faults = dict.fromkeys(fault for file_faults in by_path.values() for fault in file_faults)
     for documents in chains.values():
         cases, wrong = _cases(documents)
         faults.update(dict.fromkeys(wrong))
         for case in cases:
-            one = _Filled.of(documents, case)
-            faults.update(dict.fromkeys([*one.faults, *one.checked()[1]]))
+            filled = _Filled.of(documents, case)
+            faults.update(dict.fromkeys([*filled.faults, *filled.checked()[1]]))
     return list(faults)
 
 
 def _broken(path: Path, faults: tuple[Fault, ...], reader: Reader) -> Broken:
-    shown = reader.shown(path)
+    name = reader.shown(path)
     data = variables.merged(reader.chain(path)[0])
     if not isinstance(data, dict):
-        return Broken(path, shown, path.stem, None, faults)
+        return Broken(path, name, path.stem, None, faults)
     title, tags = data.get("scenario"), data.get("tags", [])
-    known = tuple(map(str, tags)) if isinstance(tags, list) else None
+    tag_names = tuple(map(str, tags)) if isinstance(tags, list) else None
     cases = data.get("cases")
     ids = (
         [case.get("id") for case in cases if isinstance(case, dict)]
@@ -127,9 +129,9 @@ def _broken(path: Path, faults: tuple[Fault, ...], reader: Reader) -> Broken:
     )
     return Broken(
         path,
-        shown,
+        name,
         title if isinstance(title, str) else path.stem,
-        known,
+        tag_names,
         faults,
         tuple(map(str, ids)),
     )
@@ -158,21 +160,21 @@ def _read(selected: Selected, reader: Reader) -> tuple[dict[Path, list[Document]
 def _is_included(path: Path, reader: Reader) -> bool:
     """Return True if a file that was read, or another one of the workspace, includes it."""
     if path not in reader.included:
-        for other in select.of_workspace(reader.root):
-            reader.chain(other)
+        for including in select.of_workspace(reader.root):
+            reader.chain(including)
     return path in reader.included
 
 
 def _same_stems(chains: Mapping[Path, list[Document]]) -> Iterator[tuple[Path, Fault]]:
     """The stem is the name of a scenario and of its recording, on every file system."""
-    known: dict[str, str] = {}
+    by_stem: dict[str, str] = {}
     for path, (document, *_) in chains.items():
         stem = unicodedata.normalize("NFC", path.stem).casefold()
-        if stem in known:
-            problem = f"`{path.stem}` is the name of {known[stem]} too"
+        if stem in by_stem:
+            problem = f"`{path.stem}` is the name of {by_stem[stem]} too"
             mend = "a scenario's recording is named after its file: rename one of them"
             yield path, Fault(document.name, 1, "", problem, mend)
-        known.setdefault(stem, document.name)
+        by_stem.setdefault(stem, document.name)
 
 
 def _cases(documents: Sequence[Document]) -> tuple[list[Case | None], list[Fault]]:
@@ -185,14 +187,14 @@ def _cases(documents: Sequence[Document]) -> tuple[list[Case | None], list[Fault
     keys = {key: merged[key] for key in Frame.model_fields if key in merged}
     if not keys:
         return [None], []
-    parts = [Fragment(document) for document in documents]
-    frame, faults = loader.validate_merged(keys, Frame, parts)
+    fragments = [Fragment(document) for document in documents]
+    frame, faults = loader.validate_merged(keys, Frame, fragments)
     if frame is None:
         return [], faults
     seen: set[str] = set()
     for index, case in enumerate(frame.cases):
         if case.id in seen:
-            holder = find_holder(parts, ("cases", index))
+            holder = find_holder(fragments, ("cases", index))
             faults.append(holder.fault(("cases", index, "id"), f"`{case.id}` stands twice"))
         seen.add(case.id)
     return list(frame.cases) or [None], faults
@@ -215,18 +217,18 @@ class _Filled:
     def of(cls, documents: Sequence[Document], case: Case | None) -> _Filled:
         """Put it together."""
         frame = variables.merged(documents)
-        given = frame.get("vars") if isinstance(frame, dict) else None
-        values = {**(given if isinstance(given, dict) else {}), **(case.vars if case else {})}
+        own_vars = frame.get("vars") if isinstance(frame, dict) else None
+        values = {**(own_vars if isinstance(own_vars, dict) else {}), **(case.vars if case else {})}
         filled = [variables.with_vars(document, values) for document in documents]
-        data = variables.merged([one.document for one in filled])
+        data = variables.merged([fragment.document for fragment in filled])
         if isinstance(data, dict):
             data = {key: value for key, value in data.items() if key != "cases"}
         return cls(
-            parts=[Fragment(one.document) for one in filled],
+            parts=[Fragment(fragment.document) for fragment in filled],
             data=data,
-            faults=[fault for one in filled for fault in one.faults],
-            unknown=frozenset().union(*(one.unknown for one in filled)),
-            typed=frozenset().union(*(one.typed for one in filled)),
+            faults=[fault for fragment in filled for fault in fragment.faults],
+            unknown=frozenset().union(*(fragment.unknown for fragment in filled)),
+            typed=frozenset().union(*(fragment.typed for fragment in filled)),
         )
 
     def checked(self) -> tuple[ScenarioFile | None, list[Fault]]:
@@ -268,15 +270,15 @@ class _Loader:
         """Its scenarios, and what is wrong with them."""
         cases, faults = _cases(self._documents)
         scenarios: list[Scenario] = []
-        told: dict[Fault, list[str]] = {}
-        ids = tuple(one.id if one else None for one in cases)
+        cases_by_fault: dict[Fault, list[str]] = {}
+        ids = tuple(case_or_none.id if case_or_none else None for case_or_none in cases)
         for case in cases:
             scenario, wrong = self._one(case, ids)
             for fault in wrong:
-                told.setdefault(fault, []).append(case.id if case else "")
+                cases_by_fault.setdefault(fault, []).append(case.id if case else "")
             if scenario is not None:
                 scenarios.append(scenario)
-        faults += [_in_cases(fault, names, len(cases)) for fault, names in told.items()]
+        faults += [_in_cases(fault, names, len(cases)) for fault, names in cases_by_fault.items()]
         return scenarios, faults
 
     def _one(
@@ -284,31 +286,31 @@ class _Loader:
     ) -> tuple[Scenario | None, list[Fault]]:
         filled = _Filled.of(self._documents, case)
         file, wrong = filled.checked()
-        parts, data, faults = filled.parts, filled.data, [*filled.faults, *wrong]
-        team, workspace, wrong = self._team(data, parts)
+        fragments, data, faults = filled.parts, filled.data, [*filled.faults, *wrong]
+        team, workspace, wrong = self._team(data, fragments)
         faults += wrong
         if file is None or team is None:
             return None, faults
-        past = self._pasts.of(file.given, team, parts, faults)
-        noted = model.of(file.given, self._path, self._reader, parts, faults)
-        waits = any(part.document.has_placeholders for part in parts)
+        past = self._pasts.of(file.given, team, fragments, faults)
+        noted = model.of(file.given, self._path, self._reader, fragments, faults)
+        waits = any(fragment.document.has_placeholders for fragment in fragments)
         waiting = list(variables.saved_names(data)) if waits else []
         later = {loc[1] for loc, _ in waiting if loc[0] == "steps" and loc[2] not in _JUDGED}
         sent = [
-            None if index in later else self._sent(parts, index, step, team, faults)
+            None if index in later else self._sent(fragments, index, step, team, faults)
             for index, step in enumerate(file.steps)
         ]
         judging, unfit = cast.of(file, team, workspace.loaded, workspace.judge)
         folders = Folders(self._workspace.root, self._path, self._workspace.anywhere)
         unfit = [*lint.unknown(file, team, waiting), *unfit, *lint.report_problem(file, folders)]
-        faults += _faults([*unfit, *lint.errors(file)], parts)
+        faults += _faults([*unfit, *lint.errors(file)], fragments)
         if faults:
             return None, faults
         scenario = Scenario(
             file=file,
             case=case,
             cases=cases,
-            parts=tuple(parts),
+            parts=tuple(fragments),
             data=data,
             path=self._path,
             root=self._workspace.root,
@@ -322,7 +324,7 @@ class _Loader:
             waiting=frozenset(loc for loc, _ in waiting),
             anywhere=self._workspace.anywhere,
             warnings=tuple(
-                self._warnings(lint.warnings(file, folders, recorded=self._recorded), parts)
+                self._warnings(lint.warnings(file, folders, recorded=self._recorded), fragments)
             ),
         )
         return scenario, []
@@ -342,10 +344,10 @@ class _Loader:
         self, wrong: Iterable[lint.Wrong], fragments: Sequence[Fragment]
     ) -> Iterator[Fault]:
         """Yield the warnings; what is alike in many cases is located once."""
-        for one in wrong:
-            if one not in self._warned:
-                (self._warned[one],) = _faults([one], fragments)
-            yield self._warned[one]
+        for entry in wrong:
+            if entry not in self._warned:
+                (self._warned[entry],) = _faults([entry], fragments)
+            yield self._warned[entry]
 
     def _sent(
         self, fragments: Sequence[Fragment], index: int, step: Step, team: Team, faults: list[Fault]
@@ -355,13 +357,13 @@ class _Loader:
             return None  # `named` tells
         author = step.author
         if author is not None:
-            place = (*loc, "from")
-            human = tried(lambda: outgoing.human_of(team, author), fragments, place, faults)
+            from_loc = (*loc, "from")
+            human = tried(lambda: outgoing.human_of(team, author), fragments, from_loc, faults)
             if human is None:
                 return None
-        place = (*loc, step.kind)
+        from_loc = (*loc, step.kind)
         return tried(
-            lambda: sent_of(step, team, self._path, self._reader), fragments, place, faults
+            lambda: sent_of(step, team, self._path, self._reader), fragments, from_loc, faults
         )
 
 
@@ -373,6 +375,6 @@ def _in_cases(fault: Fault, cases: Sequence[str], of: int) -> Fault:
     """The fault, with the cases in which it stands where it is not in all of them."""
     if of == 1 or len(cases) == of:
         return fault
-    more = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
+    suffix = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
     names = ", ".join(f"`{case}`" for case in cases[:3])
-    return replace(fault, what=f"{fault.what} (in case {names}{more})")
+    return replace(fault, what=f"{fault.what} (in case {names}{suffix})")

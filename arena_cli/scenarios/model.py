@@ -138,18 +138,18 @@ class Step(FileShape):
 
     @model_validator(mode="after")
     def _is_one(self) -> Step:
-        found = [kind for kind in KINDS if getattr(self, kind) is not None]
-        if not found:
+        kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if not kinds:
             raise ValueError("a step needs one of send, say, system, check")
-        if len(found) > 1:
-            both = " and ".join(f"`{kind}`" for kind in found)
+        if len(kinds) > 1:
+            both = " and ".join(f"`{kind}`" for kind in kinds)
             raise ValueError(f"{both} are two steps; write each as a step of its own")
-        if found == ["send"]:
+        if kinds == ["send"]:
             return self
-        given = {"from" if key == "author" else key for key in self.model_fields_set}
-        wrong = [f"`{key}`" for key in _ONLY_SEND if key in given]
+        keys = {"from" if key == "author" else key for key in self.model_fields_set}
+        wrong = [f"`{key}`" for key in _ONLY_SEND if key in keys]
         if wrong:
-            raise ValueError(f"{', '.join(wrong)} goes with `send` only, not with `{found[0]}`")
+            raise ValueError(f"{', '.join(wrong)} goes with `send` only, not with `{kinds[0]}`")
         return self
 
 
@@ -241,7 +241,7 @@ def below(fragment: Fragment, loc: Loc) -> Fragment:
 
 def below_all(fragments: Sequence[Fragment], loc: Loc) -> list[Fragment]:
     """The parts at `loc` of several."""
-    return [below(part, loc) for part in fragments]
+    return [below(fragment, loc) for fragment in fragments]
 
 
 def tried(
@@ -281,11 +281,15 @@ class GivenNote(NamedTuple):
 
 
 def of(
-    given: Given, scenario: Path, reader: Reader, fragments: Sequence[Fragment], faults: list[Fault]
+    past_keys: Given,
+    scenario: Path,
+    reader: Reader,
+    fragments: Sequence[Fragment],
+    faults: list[Fault],
 ) -> tuple[GivenNote, ...]:
     """The notes that a scenario starts with; `faults` takes what is wrong with them."""
-    found: dict[str, GivenNote] = {}
-    for index, name in enumerate(given.notes):
+    notes: dict[str, GivenNote] = {}
+    for index, name in enumerate(past_keys.notes):
         loc = ("given", "notes", index)
         try:
             note = _read(name, scenario, reader)
@@ -296,13 +300,13 @@ def of(
             faults.append(find_holder(fragments, loc).fault(loc, error.what, error.mend))
             continue
         folded = unicodedata.normalize("NFC", note.name).casefold()
-        if folded in found:
+        if folded in notes:
             problem = f"`{note.name}` is the name of two notes: a session has one of a name"
             faults.append(
                 find_holder(fragments, loc).fault(loc, problem, "rename one of the files")
             )
-        found.setdefault(folded, note)
-    return tuple(found.values())
+        notes.setdefault(folded, note)
+    return tuple(notes.values())
 
 
 def _read(name: str, scenario: Path, reader: Reader) -> GivenNote:
@@ -313,13 +317,13 @@ def _read(name: str, scenario: Path, reader: Reader) -> GivenNote:
         raise UsageError(f"there is no file `{name}`", mend)
     if path.suffix != SUFFIX or make_safe_name(path.name) != path.name:
         raise UsageError(f"`{path.name}` is no note's name", f"such as decision-auth{SUFFIX}")
-    shown = reader.shown(path)
+    label = reader.shown(path)
     try:
         raw = read_regular(path)
     except OSError as error:
-        raise UsageError(f"cannot read {shown}: {error.strerror or error}") from error
-    text = markdown.decoded(raw, shown)
-    if markdown.parse(text, id=path.stem, file=shown).source is not None:
+        raise UsageError(f"cannot read {label}: {error.strerror or error}") from error
+    text = markdown.decoded(raw, label)
+    if markdown.parse(text, id=path.stem, file=label).source is not None:
         # That message is of another session.
         text = markdown.changed(text, source=None)
     return GivenNote(path.name, text)
@@ -374,21 +378,21 @@ class Scenario:
     @property
     def skip(self) -> str | None:
         """The reason it is not played, if it is not."""
-        own = self.case.skip if self.case else None
-        return self.file.skip if own is None else own
+        case_reason = self.case.skip if self.case else None
+        return self.file.skip if case_reason is None else case_reason
 
     @property
     def xfail(self) -> str | None:
         """The reason it must fail, if it must."""
-        own = self.case.xfail if self.case else None
-        return self.file.xfail if own is None else own
+        case_reason = self.case.xfail if self.case else None
+        return self.file.xfail if case_reason is None else case_reason
 
     def as_played(self, agent: Member | None) -> Member | None:
         """An agent of the workspace that works for the team's memory, as its profile is here."""
-        one = self.profiles.get(agent.id) if agent else None
-        if agent is None or one is None:
+        loaded = self.profiles.get(agent.id) if agent else None
+        if agent is None or loaded is None:
             return agent
-        return agent._replace(profile=one.profile, role_prompt=one.role_prompt)
+        return agent._replace(profile=loaded.profile, role_prompt=loaded.role_prompt)
 
     def place(self, loc: Loc) -> tuple[str, int]:
         """The file and the line of what stands at `loc`."""
@@ -441,8 +445,8 @@ def sent_of(step: Step, team: Team, path: Path, reader: Reader) -> Sent:
 
 def there(name: str, path: Path, reader: Reader) -> Path:
     """The file that the scenario in `path` calls so. Raises UsageError."""
-    found = reader.located(name, path)
-    if found is None:
+    located = reader.located(name, path)
+    if located is None:
         mend = f"paths start from {reader.root}, or from the folder of this file"
         raise UsageError(f"there is no file `{name}`", mend)
-    return found
+    return located

@@ -62,10 +62,10 @@ def found(saved: Saved, conversation: Conversation) -> Verdict:
     match = text_checks.compiled(saved.regex).search(text_checks.form(text))
     if match is None:
         return Verdict(False, expected, f"no match in {text_checks.excerpt(text)}")
-    found = match[1] if match.re.groups else match[0]
-    if not found:
+    matched = match[1] if match.re.groups else match[0]
+    if not matched:
         return Verdict(False, expected, f"nothing is matched in {text_checks.excerpt(text)}")
-    return Verdict(True, expected, found)
+    return Verdict(True, expected, matched)
 
 
 KIND = "scripted"
@@ -87,8 +87,8 @@ def unused(scenario: Scenario, used: Sequence[Mapping[str, set[int]]]) -> list[C
 
 def _unused(scenario: Scenario, agent: str, index: int, entry: object) -> CheckResult:
     loc: Loc = ("adapter", "replies", index)
-    parts = scenario.profiles[agent].source.fragments
-    holder = find_holder(parts, loc)
+    fragments = scenario.profiles[agent].source.fragments
+    holder = find_holder(fragments, loc)
     return CheckResult(
         place=lambda: (holder.document.name, holder.document.line((*holder.loc, *loc))),
         field=format_loc((*holder.loc, *loc)),
@@ -152,8 +152,8 @@ class _Watched:
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
         """Call an agent; work for the team's memory is no call of a step."""
         if input.turn_id != call.ASIDE:
-            shown = "\n\n".join(render.render(input.afresh()))
-            self._inputs[input.input_hash] = self.redactor.text(shown)
+            prompt = "\n\n".join(render.render(input.afresh()))
+            self._inputs[input.input_hash] = self.redactor.text(prompt)
         return await self._calls.invoke(member, input, heard)
 
     async def stop(self) -> None:
@@ -174,29 +174,29 @@ class Playing:
     def __init__(
         self,
         scenario: Scenario,
-        place: Place,
+        config: Place,
         keep: Keep = "failed",
         *,
         detail: bool = False,
         shelf: Shelf | None = None,
     ) -> None:
         self._scenario = scenario
-        self._take = Take(scenario, shelf, place)
+        self._take = Take(scenario, shelf, config)
         if self._take.replays:
-            place = replace(place, clock=HastyClock(place.clock), connects=False)
-        place = replace(
-            place,
+            config = replace(config, clock=HastyClock(config.clock), connects=False)
+        config = replace(
+            config,
             shared_notes=False,
             profiles=(
-                *place.profiles,
+                *config.profiles,
                 *(profile.profile for profile in scenario.profiles.values()),
             ),
-            summarizer=scenario.as_played(place.summarizer),
-            extractor=scenario.as_played(place.extractor),
+            summarizer=scenario.as_played(config.summarizer),
+            extractor=scenario.as_played(config.extractor),
         )
-        self._place = place
-        self._redactor = redactor_of(place)
-        self._watching = Watching(scenario.file, place.workspace)
+        self._place = config
+        self._redactor = redactor_of(config)
+        self._watching = Watching(scenario.file, config.workspace)
         self._keep = keep
         self._detail = detail
         self._sessions: dict[str | None, Session] = {}
@@ -204,7 +204,7 @@ class Playing:
         self._saved: dict[str, str] = {}
         self._checks: list[CheckResult] = []
         self._rows = evaluate.Rows(scenario.file.expect)
-        self._judges = Judges(scenario, place, around=self._take.around_judge)
+        self._judges = Judges(scenario, config, around=self._take.around_judge)
         updates = shelf is not None and shelf.updates
         case = scenario.case.id if scenario.case else None
         self._snapshots = Snapshots(
@@ -212,14 +212,14 @@ class Playing:
             case,
             cases=scenario.cases,
             update=updates,
-            sync=place.durability == "fsync",
+            sync=config.durability == "fsync",
         )
         self._turns = 0
         self._opening: SessionEvent | None = None
         self._error: str | None = None
         self._finished = False
         self.written = False
-        self._began = place.clock.monotonic()
+        self._began = config.clock.monotonic()
         self._seconds = 0.0
 
     async def run(self) -> None:
@@ -285,10 +285,10 @@ class Playing:
     def _save_snapshots(self) -> None:
         if self._take.mode == "record" and self._unkept:
             return  # they are those of the recording, which stays
-        whole = self._error is None and all(step.status != "not_run" for step in self._steps)
+        is_whole = self._error is None and all(step.status != "not_run" for step in self._steps)
         try:
             with lock(self._scenario.root) if self._snapshots.update else nullcontext():
-                self._snapshots.save(whole=whole)
+                self._snapshots.save(is_whole=is_whole)
         except (DiskRefused, NotSnapshots, OSError) as error:
             self._error = str(error)
 
@@ -299,18 +299,18 @@ class Playing:
             return "interrupted"
         if self._scenario.skip is not None:
             return "skipped"
-        found = {step.status for step in self._steps}
+        statuses = {step.status for step in self._steps}
         failures = [failure for step in self._steps for failure in step.failures]
-        found.add(_step_status(evaluate.status_of(self._checks, failures)))
+        statuses.add(_step_status(evaluate.status_of(self._checks, failures)))
         if self._error:
-            found.add("error")
+            statuses.add("error")
         if self._take.fails:
             return "failed"
-        if self._scenario.xfail is not None and "error" not in found:
-            return "xfailed" if "failed" in found else "failed"
-        if "failed" in found and not (self._scenario.xfail is not None and "error" in found):
+        if self._scenario.xfail is not None and "error" not in statuses:
+            return "xfailed" if "failed" in statuses else "failed"
+        if "failed" in statuses and not (self._scenario.xfail is not None and "error" in statuses):
             return "failed"
-        return "error" if "error" in found else "passed"
+        return "error" if "error" in statuses else "passed"
 
     def result(self) -> ScenarioResult:
         """Return the result so far."""
@@ -354,22 +354,22 @@ class Playing:
         scenario = self._scenario
         first = self._session(None, opened, heard)
         self._opening = next((e for e in heard[None] if isinstance(e, SessionEvent)), None)
-        given = scenario.file.given
+        past_keys = scenario.file.given
         for note in scenario.notes:
             note.put(own_notes(first.folder, self._place.workspace).path)
             first.plant_approval(note.note)
         message_events: list[MessageEvent] = []
-        if given.fill:
+        if past_keys.fill:
             for planted in messages_neutral(
-                given.fill.messages, given.fill.seed, scenario.team, self._place.language
+                past_keys.fill.messages, past_keys.fill.seed, scenario.team, self._place.language
             ):
                 message_events.append(first.plant(planted))
         filled = len(message_events)
-        for one in scenario.past:
-            if isinstance(one, Planted):
-                message_events.append(first.plant(one))
+        for entry in scenario.past:
+            if isinstance(entry, Planted):
+                message_events.append(first.plant(entry))
             else:
-                first.plant_summary(one, message_events[: filled + one.messages])
+                first.plant_summary(entry, message_events[: filled + entry.messages])
         heard[None].clear()
         for index, step in enumerate(scenario.file.steps):
             self._take.begin(index + 1, step.session)
@@ -379,8 +379,8 @@ class Playing:
             events.clear()
             self._steps.append(done)
             if done.status != "passed" and step.on_fail == "stop":
-                left = range(index + 1, len(scenario.file.steps))
-                self._steps += (self._result(one, "not_run") for one in left)
+                remaining = range(index + 1, len(scenario.file.steps))
+                self._steps += (self._result(entry, "not_run") for entry in remaining)
                 return
         self._take.begin(None)
         await self._judge_whole()
@@ -430,34 +430,44 @@ class Playing:
     async def _judged(self, index: int, events: Sequence[Event]) -> StepResult:
         step, loc = self._scenario.file.steps[index], ("steps", index)
         if step.check is not None:
-            done = [one for one in self._steps if step.session in (None, one.session)]
-            told = self._told([event for one in done for event in one.events], index + 1)
-            results = await self._checked(step.check, told, (*loc, "check"))
+            done = [
+                earlier_step
+                for earlier_step in self._steps
+                if step.session in (None, earlier_step.session)
+            ]
+            talk = self._told(
+                [event for earlier_step in done for event in earlier_step.events], index + 1
+            )
+            results = await self._checked(step.check, talk, (*loc, "check"))
             status = _step_status(evaluate.status_of(results, []))
-            return self._result(index, status, end=told.end, checks=results)
-        told = self._told(events, index + 1)
-        results = self._save(index, step, told)
-        results += await self._checked(step.expect, told, (*loc, "expect"), events)
-        whole = self._scenario.file.expect
-        if any(one.kind == "send" for one in self._scenario.file.steps[index + 1 :]):
-            whole = whole.model_copy(update={"end": []})  # which is the last chain's
-        failures = evaluate.unnamed(told, step.expect, whole, self._rows, self._turns)
-        self._turns += len(told.turns)
+            return self._result(index, status, end=talk.end, checks=results)
+        talk = self._told(events, index + 1)
+        results = self._save(index, step, talk)
+        results += await self._checked(step.expect, talk, (*loc, "expect"), events)
+        expectation = self._scenario.file.expect
+        if any(
+            earlier_step.kind == "send" for earlier_step in self._scenario.file.steps[index + 1 :]
+        ):
+            expectation = expectation.model_copy(update={"end": []})  # which is the last chain's
+        failures = evaluate.unnamed(talk, step.expect, expectation, self._rows, self._turns)
+        self._turns += len(talk.turns)
         status = _step_status(evaluate.status_of(results, failures))
         return self._result(
-            index, status, end=told.end, checks=results, failures=failures, events=events
+            index, status, end=talk.end, checks=results, failures=failures, events=events
         )
 
     async def _checked(
-        self, expect: Expect, told: Conversation, loc: Loc, events: Sequence[Event] = ()
+        self, expect: Expect, talk: Conversation, loc: Loc, events: Sequence[Event] = ()
     ) -> list[CheckResult]:
         """The results; `events` are those of the step that are not in its result yet."""
         if not expect.model_fields_set:
             return []
         expected = self._scenario.expected(loc, expect, self._saved)
-        before = (event for step in self._steps for event in step.events)
-        told = await self._judges.heard(expected, told, lambda: self._told([*before, *events]))
-        results = evaluate.checked(expected, told, self._scenario.place, loc)
+        earlier_events = (event for step in self._steps for event in step.events)
+        talk = await self._judges.heard(
+            expected, talk, lambda: self._told([*earlier_events, *events])
+        )
+        results = evaluate.checked(expected, talk, self._scenario.place, loc)
         return [self._redacted(result) for result in results]
 
     def _redacted(self, result: CheckResult) -> CheckResult:
@@ -468,12 +478,12 @@ class Playing:
     def _save(self, index: int, step: Step, conversation: Conversation) -> list[CheckResult]:
         """Keep what the step saves; a result for each that is not there to be kept."""
         missing = []
-        for name, wanted in step.save.items():
+        for name, saved in step.save.items():
             status: Literal["failed", "error"] = "failed"
             try:
-                verdict = found(wanted, conversation)
+                verdict = found(saved, conversation)
             except PatternTimeout as error:
-                status, verdict = "error", Verdict(False, f"/{wanted.regex}/", str(error))
+                status, verdict = "error", Verdict(False, f"/{saved.regex}/", str(error))
             if verdict.holds:
                 self._saved[name] = verdict.actual
             else:
@@ -485,22 +495,22 @@ class Playing:
         scenario = self._scenario
         used = [session.journal.fold.scripted_used for session in self._sessions.values()]
         used.append(self._judges.used)
-        told = self._told([event for step in self._steps for event in step.events])
+        talk = self._told([event for step in self._steps for event in step.events])
         self._checks = unused(scenario, used)
         try:
-            self._checks += await self._checked(scenario.file.expect, told, ("expect",))
+            self._checks += await self._checked(scenario.file.expect, talk, ("expect",))
         except (NotSaved, UsageError) as error:
             self._error = str(error)
 
     def _told(self, events: Sequence[Event], step: int | None = None) -> Conversation:
-        told = conversation.of(events, self._place.workspace)
-        told.scenario = self._scenario.path
-        told.anywhere = self._scenario.anywhere
-        told.step = step
-        told.live = self._take.mode in ("live", "record")
-        told.snapshots = self._snapshots
-        told.inputs, told.noted_texts = self._watching.inputs, self._watching.noted
-        return told
+        talk = conversation.of(events, self._place.workspace)
+        talk.scenario = self._scenario.path
+        talk.anywhere = self._scenario.anywhere
+        talk.step = step
+        talk.live = self._take.mode in ("live", "record")
+        talk.snapshots = self._snapshots
+        talk.inputs, talk.noted_texts = self._watching.inputs, self._watching.noted
+        return talk
 
     def _result(
         self,
@@ -530,9 +540,9 @@ class Playing:
         )
 
 
-def _sum(parts: Iterable[Usage | None]) -> Usage | None:
-    known = [part for part in parts if part is not None]
-    return Usage.total(known) if known else None
+def _sum(usages: Iterable[Usage | None]) -> Usage | None:
+    known_usages = [usage for usage in usages if usage is not None]
+    return Usage.total(known_usages) if known_usages else None
 
 
 def _remove(folder: Path) -> None:

@@ -233,8 +233,8 @@ class ScenarioResult(Shape):
 
     def line_of(self, step: int | None) -> int:
         """The line of a step (from 1), or of the title."""
-        there = [one.line for one in self.steps if one.number == step]
-        return there[0] if there else self.line
+        lines = [step_result.line for step_result in self.steps if step_result.number == step]
+        return lines[0] if lines else self.line
 
     def all_checks(self) -> list[CheckResult]:
         """The checks of its steps, then those over all of them."""
@@ -270,11 +270,11 @@ class RunResult(Shape):
 
 def causes(results: Iterable[ScenarioResult]) -> list[Cause]:
     """Return the causes of a run's drift, each once, in order of appearance."""
-    found: dict[tuple[str, str | None, str, str, str], list[tuple[ScenarioResult, Drift]]] = {}
+    by_cause: dict[tuple[str, str | None, str, str, str], list[tuple[ScenarioResult, Drift]]] = {}
     for result in results:
         for drift in (drift for drift in result.drift if not drift.follows):
-            found.setdefault(_same_cause(drift), []).append((result, drift))
-    return [_cause(met) for met in found.values()]
+            by_cause.setdefault(_same_cause(drift), []).append((result, drift))
+    return [_cause(met) for met in by_cause.values()]
 
 
 def _same_cause(drift: Drift) -> tuple[str, str | None, str, str, str]:

@@ -24,7 +24,7 @@ class Runner:
     def __init__(  # noqa: PLR0913  # each is an option of the command
         self,
         scenarios: Sequence[Scenario],
-        place: Place,
+        config: Place,
         on_result: Callable[[ScenarioResult], None],
         *,
         on_progress: Callable[[Scenario, ScenarioStatus | None], None] = lambda *_: None,
@@ -36,7 +36,7 @@ class Runner:
     ) -> None:
         self._shelf = shelf
         self._scenarios = scenarios
-        self._place = place
+        self._place = config
         self._on_result = on_result
         self._on_progress = on_progress
         self._jobs = jobs

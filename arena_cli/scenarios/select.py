@@ -38,23 +38,23 @@ class Selected(NamedTuple):
     chosen: frozenset[Path] = frozenset()
 
 
-def select(root: Path, wanted: Sequence[str], start: Path, *, anywhere: bool = False) -> Selected:
+def select(root: Path, names: Sequence[str], start: Path, *, anywhere: bool = False) -> Selected:
     """The scenario files that are meant: all of the workspace's, or those that are named.
 
     Each of `wanted` is a file, a folder, or the name of a file in `scenarios/`; paths are relative
     to `start`. Raises UsageError where one is not there, or where none is left.
     """
-    if not wanted:
+    if not names:
         everywhere = everything(root, anywhere=anywhere)
         if not everywhere.paths:
             raise _nothing_in(str(root / FOLDER), everywhere.outside)
         return everywhere
-    found: dict[Path, None] = {}
-    named: set[Path] = set()
+    unique_paths: dict[Path, None] = {}
+    named_paths: set[Path] = set()
     chosen: set[Path] = set()
     folders: list[Path] = []
     outside: list[Path] = []
-    for name in wanted:
+    for name in names:
         path = _meant(root, name, start)
         if path == Path(start, name) and not _leads_through(path, root):
             chosen |= _lying_in(path, root)
@@ -62,34 +62,44 @@ def select(root: Path, wanted: Sequence[str], start: Path, *, anywhere: bool = F
             paths, links = _inside(path, root, anywhere=anywhere)
             if not paths:
                 raise _nothing_in(name, links)
-            found.update(dict.fromkeys(paths))
+            unique_paths.update(dict.fromkeys(paths))
             folders.append(path)
             outside += links
         else:
-            named.add(path.resolve())
-            found[path.resolve()] = None
+            named_paths.add(path.resolve())
+            unique_paths[path.resolve()] = None
     return Selected(
-        tuple(found), frozenset(named), tuple(folders), tuple(outside), frozenset(chosen)
+        tuple(unique_paths),
+        frozenset(named_paths),
+        tuple(folders),
+        tuple(outside),
+        frozenset(chosen),
     )
 
 
 def _leads_through(path: Path, root: Path) -> bool:
     """Return True if a part of a path that a user named lies in the workspace."""
-    whole = Path(os.path.abspath(path))  # noqa: PTH100 - with its links as they are
-    return any(files_module.is_inside(one, root) for one in (*whole.parents, whole.resolve()))
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - with its links as they are
+    return any(
+        files_module.is_inside(parent, root) for parent in (*absolute.parents, absolute.resolve())
+    )
 
 
-def run_name(shown: str) -> str:
+def run_name(relative: str) -> str:
     """Return what `arena run` takes for a scenario file: below `scenarios/` its path there."""
-    inside = shown.removeprefix(f"{FOLDER}/")
-    return shlex.quote(escape_line(shown if inside == shown else stem(inside)))
+    inside = relative.removeprefix(f"{FOLDER}/")
+    return shlex.quote(escape_line(relative if inside == relative else stem(inside)))
 
 
 def _lying_in(path: Path, root: Path) -> set[Path]:
     """A file, or the files below a folder that no link there leads out of it."""
     if not path.is_dir():
         return {path.resolve()}
-    return {one for one in _inside(path, root)[0] if files_module.is_inside(one, path)}
+    return {
+        path_inside
+        for path_inside in _inside(path, root)[0]
+        if files_module.is_inside(path_inside, path)
+    }
 
 
 def everything(root: Path, *, anywhere: bool = False) -> Selected:
@@ -98,17 +108,17 @@ def everything(root: Path, *, anywhere: bool = False) -> Selected:
     return Selected(tuple(paths), folders=(root / FOLDER,), outside=tuple(outside))
 
 
-def _nothing_in(where: str, outside: Sequence[Path]) -> UsageError:
+def _nothing_in(scope: str, outside: Sequence[Path]) -> UsageError:
     hint = f"{outside[0]} leads out of the workspace; allow it: --allow-outside" if outside else ""
-    return UsageError(f"no scenario is selected: no *{SUFFIX} in {where}", hint)
+    return UsageError(f"no scenario is selected: no *{SUFFIX} in {scope}", hint)
 
 
 def only_parts(selected: Selected, root: Path) -> UsageError:
     """Return the error for a selection of nothing but files that others include."""
-    shown = [Reader(root).shown(path) for path in selected.paths]
-    more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+    names = [Reader(root).shown(path) for path in selected.paths]
+    suffix = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return UsageError(
-        f"no scenario is selected: only what others include, {', '.join(shown[:3])}{more}",
+        f"no scenario is selected: only what others include, {', '.join(names[:3])}{suffix}",
         "name one that includes it; `arena run --list` shows all that can be played",
     )
 
@@ -128,8 +138,8 @@ def _meant(root: Path, name: str, start: Path) -> Path:
         return by_stem[0]
     reader = Reader(root)
     played = [path for path in of_workspace(root) if not variables.is_part(reader.document(path))]
-    known = [path.stem for path in played]
-    raise UsageError(f"there is no scenario `{name}`", errors.suggest_nearest(name, known))
+    stems = [path.stem for path in played]
+    raise UsageError(f"there is no scenario `{name}`", errors.suggest_nearest(name, stems))
 
 
 def _nfc(name: str) -> str:
@@ -153,20 +163,24 @@ def _inside(folder: Path, root: Path, *, anywhere: bool = False) -> tuple[list[P
     seen = {folder.resolve()}
     real_root = root.resolve()
     is_inside = not anywhere and folder.resolve().is_relative_to(real_root)
-    for place, folders, files in os.walk(folder, followlinks=True):
-        kept = []
+    for directory, folders, files in os.walk(folder, followlinks=True):
+        subfolders = []
         for name in sorted(folders):
-            target = Path(place, name).resolve()
-            if name == FIXTURES or target in seen or Path(place).resolve().is_relative_to(target):
+            target = Path(directory, name).resolve()
+            if (
+                name == FIXTURES
+                or target in seen
+                or Path(directory).resolve().is_relative_to(target)
+            ):
                 continue
             if is_inside and not target.is_relative_to(real_root):
-                outside.append(Path(place, name))
+                outside.append(Path(directory, name))
                 continue
             seen.add(target)
-            kept.append(name)
-        folders[:] = kept
+            subfolders.append(name)
+        folders[:] = subfolders
         for name in files:
-            path = Path(place, name)
+            path = Path(directory, name)
             if not name.casefold().endswith(SUFFIXES) or not files_module.is_file_or_refused(path):
                 continue
             if is_inside and not path.resolve().is_relative_to(real_root):
@@ -188,28 +202,30 @@ def by_words(expression: str) -> Callable[[str], bool]:
 
     def holds(text: str) -> bool:
         folded = text.casefold()
-        return any(all((word in folded) is wanted for word, wanted in terms) for terms in choices)
+        return any(
+            all((word in folded) is is_wanted for word, is_wanted in terms) for terms in choices
+        )
 
     return holds
 
 
 def _parted(words: Sequence[str], index: str) -> list[list[str]]:
-    parts: list[list[str]] = [[]]
+    groups: list[list[str]] = [[]]
     for word in words:
         if word == index:
-            parts.append([])
+            groups.append([])
         else:
-            parts[-1].append(word)
-    return parts
+            groups[-1].append(word)
+    return groups
 
 
 def _term(words: Sequence[str], expression: str) -> tuple[str, bool]:
     negations = 0
     while words[negations : negations + 1] == ["not"]:
         negations += 1
-    rest = words[negations:]
-    if not rest or "not" in rest:
+    remaining = words[negations:]
+    if not remaining or "not" in remaining:
         raise UsageError(
             f"-k: cannot read {expression!r}", "write words with `and`, `or` and `not` between them"
         )
-    return " ".join(rest), negations % 2 == 0
+    return " ".join(remaining), negations % 2 == 0

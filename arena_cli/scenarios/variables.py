@@ -95,8 +95,8 @@ class _Vars:
 
     def _key(self, key: str, loc: Loc) -> str:
         if any(name.startswith(_VARS) for name in templates.list_placeholders(key)):
-            what, mend = f"nothing is filled into a key: `{key}`", "write the key itself"
-            self.faults.append(self._document.fault((*loc, key), what, mend))
+            problem, mend = f"nothing is filled into a key: `{key}`", "write the key itself"
+            self.faults.append(self._document.fault((*loc, key), problem, mend))
         return key
 
     def _text(self, text: str, loc: Loc) -> Any:
@@ -136,8 +136,8 @@ class _Vars:
                 problem = f"`{name}` has another var in it, which is not filled in"
                 self.faults.append(self._document.fault(loc, problem, "write its text out"))
             return value
-        known = [f"{_VARS}{one}" for one in self._values]
-        mend = errors.suggest_nearest(name, known) if known else "set it under `vars:`"
+        names = [f"{_VARS}{variable}" for variable in self._values]
+        mend = errors.suggest_nearest(name, names) if names else "set it under `vars:`"
         self.faults.append(self._document.fault(loc, f"there is no `${{{name}}}`", mend))
         return f"${{{name}}}"
 
@@ -212,26 +212,28 @@ class Reader:
 
     def document(self, path: Path) -> Document:
         """Return the document of one file."""
-        known = self._documents.get(path)
-        if known is None:
-            known = self._documents[path] = self._load(path)
-        return known
+        document = self._documents.get(path)
+        if document is None:
+            document = self._documents[path] = self._load(path)
+        return document
 
     def _load(self, path: Path) -> Document:
-        shown = self.shown(path)
+        label = self.shown(path)
         is_inside = files.is_inside(path, self.root)
         is_chosen = path in self._chosen or path in self.included
         if not (is_inside or is_chosen or self.anywhere):
-            problem = f"is a link that leads out of the workspace: {shown}"
+            problem = f"is a link that leads out of the workspace: {label}"
             return Document(
-                shown, None, (Fault(self._link_to(path), 0, "", problem, files.OUTSIDE_HINT),)
+                label, None, (Fault(self._link_to(path), 0, "", problem, files.OUTSIDE_HINT),)
             )
-        return loader.load(path, shown, is_shown=is_inside or is_chosen)
+        return loader.load(path, label, is_shown=is_inside or is_chosen)
 
     def _link_to(self, path: Path) -> str:
         """A link in the workspace that leads to a file outside, as the user is shown it."""
-        links = (one for one in self.root.glob("scenarios/**/*") if files.is_link(one))
-        return self.shown(next((one for one in links if Path(os.path.realpath(one)) == path), path))
+        links = (link for link in self.root.glob("scenarios/**/*") if files.is_link(link))
+        return self.shown(
+            next((link for link in links if Path(os.path.realpath(link)) == path), path)
+        )
 
     def shown(self, path: Path) -> str:
         """The path as the user is shown it."""
@@ -240,15 +242,19 @@ class Reader:
 
     def chain(self, path: Path) -> tuple[list[Document], list[Fault]]:
         """A file and all that it includes, the nearest first, and what is wrong with that."""
-        found: dict[Path, Document] = {}
+        documents: dict[Path, Document] = {}
         faults: list[Fault] = []
-        self._follow(path, (), found, faults)
-        return list(found.values()), faults
+        self._follow(path, (), documents, faults)
+        return list(documents.values()), faults
 
     def _follow(
-        self, path: Path, above: tuple[Path, ...], found: dict[Path, Document], faults: list[Fault]
+        self,
+        path: Path,
+        above: tuple[Path, ...],
+        documents: dict[Path, Document],
+        faults: list[Fault],
     ) -> None:
-        document = found[path] = self.document(path)
+        document = documents[path] = self.document(path)
         data = document.data
         names = data.get(KEY, []) if isinstance(data, dict) else []
         for index, name in enumerate(names if isinstance(names, list) else [names]):
@@ -265,12 +271,13 @@ class Reader:
                 faults.append(document.fault(loc, f"there is no file `{name}`", mend))
             elif target in (*above, path):
                 circle = " → ".join(
-                    self.document(one).name for one in (*_from(target, (*above, path)), target)
+                    self.document(included).name
+                    for included in (*_from(target, (*above, path)), target)
                 )
                 faults.append(document.fault(loc, f"includes itself: {circle}", "take one out"))
-            elif target not in found:
+            elif target not in documents:
                 self.included.add(target)
-                self._follow(target, (*above, path), found, faults)
+                self._follow(target, (*above, path), documents, faults)
 
     def located(self, name: str, beside: Path, scenario: Path | None = None) -> Path | None:
         """The file of that name: below the workspace, else in the folder of the file `beside`.
@@ -302,10 +309,10 @@ def merged(nearest_first: Sequence[Document]) -> Any:
     return data
 
 
-def _over(own: Any, base: Any) -> Any:
-    if not isinstance(own, dict) or not isinstance(base, dict):
-        return base if own is None else own
+def _over(upper: Any, base: Any) -> Any:
+    if not isinstance(upper, dict) or not isinstance(base, dict):
+        return base if upper is None else upper
     result = dict(base)
-    for key, value in own.items():
+    for key, value in upper.items():
         result[key] = _over(value, base[key]) if key in base else value
     return result

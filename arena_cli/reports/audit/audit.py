@@ -1,9 +1,9 @@
-"""What a session's record holds, entry after entry, as plain data: the same in every format.
+"""Turn a session's events into the entries of its audit, as plain data for every format.
 
 An entry has `entry` (its kind), `seq` and `time` of the event that it comes from, and the fields of
-its kind. A `message` is what was said; a `call` is one reply, whatever came of it: who was asked
-what, with which notes, at what cost, and the text of the answer. `session`, `note`,
-`context_usage`, `compacted`, `deviation`, `extracted` and `chain_finished` are told with the fields
+its kind. A `message` holds a text; a `call` is one reply, whatever its end: the agent, its input,
+its notes, its cost, and the text of the answer. `session`, `note`,
+`context_usage`, `compacted`, `deviation`, `extracted` and `chain_finished` have the fields
 of their events. Only what is open is held, so that a session may be as long as it likes.
 """
 
@@ -47,8 +47,10 @@ _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_to
 
 
 def conversation(events: Iterable[Event]) -> Iterator[Entry]:
-    """What was said, in order: an entry `message` for each message of a person, of the system, and
-    of an agent that answered.
+    """Yield the conversation in order.
+
+    An entry `message` for each message of a person, of the system,
+    and of an agent that answered.
     """
     for event in events:
         message = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
@@ -74,7 +76,7 @@ def audit(events: Iterable[Event]) -> Iterator[Entry]:
 
 
 class _OpenChain:
-    """What an entry takes from the events before its own."""
+    """The facts that an entry takes from the events before its own."""
 
     def __init__(self) -> None:
         self._turn: TurnStarted | None = None
@@ -157,7 +159,7 @@ class _OpenChain:
         return entry
 
     def _asked(self, started: ReplyStarted) -> Entry:
-        """Who was asked what."""
+        """Return the fields of a call's input."""
         agent, turn = started.agent, self._turn
         entry: Entry = {"chain": turn.chain if turn else None}
         for name in ("turn", "phase", "reply", "agent", "adapter", "invocation"):
@@ -299,7 +301,7 @@ def _told(sums: Counter[str], cost: float | None) -> dict[str, Any]:
 
 @dataclass
 class Record:
-    """What is written of a session: its name, who talks in it now, and its events, read once.
+    """The record of a session: its name, its current members, and its events, read once.
 
     `audit`: every call, not only what was said. `totals` and `unreadable`, the number of lines of
     the transcript that could not be read, are known once all entries have passed.

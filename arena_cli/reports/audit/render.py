@@ -273,5 +273,5 @@ def _text(value: Any) -> str:
 
 
 def _plain(said: str) -> str:
-    """One line of somebody's, in which no markup works."""
+    """Return a text as one line in which no markup works."""
     return _MARKUP.sub(r"\\\g<0>", escape_line(said))

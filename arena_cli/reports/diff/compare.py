@@ -1,6 +1,6 @@
-"""How two conversations differ, as lines: where they part, then chain by chain what changed.
+"""Draw how two conversations differ, as lines: the first difference, then chain by chain.
 
-Makes lines of pieces (`report.spans`). What agents said is escaped. Fields that follow from others
+Makes lines of pieces (`reports.lines`). Texts of agents are escaped. Fields that follow from others
 are only named, at the end.
 """
 
@@ -118,7 +118,7 @@ class _Drawing:
         self._parting: Parted | None = None
 
     def heading(self, conversation_diff: ConversationDiff) -> Iterator[Line]:
-        """Which conversation of a recording it is, and how much there is of it."""
+        """Yield the lines that name a conversation of a recording, and its size."""
         say = self._say
         name = [
             *(
@@ -150,7 +150,7 @@ class _Drawing:
             )
 
     def conversation(self, conversation_diff: ConversationDiff) -> Iterator[Line]:
-        """What differs in it."""
+        """Yield the differences in a conversation."""
         say = self._say
         if conversation_diff.settings:
             yield EMPTY
@@ -239,7 +239,7 @@ class _Drawing:
                 yield from _field(one, self._say, indent)
 
     def _alone(self, one: Changed, side: Side, indent: str) -> Iterator[Line]:
-        """What stands on one side only: what was said, and how it ended if not well."""
+        """Yield what is on one side only: the texts, and an end that is not a good one."""
         value = one.a if side == "a" else one.b
         if one.field == "status" and value != "success":
             yield line(indent, Span(self._say.enum(escape_line(str(value))), STYLES[side]))
@@ -248,7 +248,7 @@ class _Drawing:
 
 
 def _repeats(one: Changed, called: Changed | None) -> bool:
-    """Whether it says of whom a text names what is said of whom it calls."""
+    """Return True if the names in the text repeat the agents that it calls."""
     if called is None or one.field != "mentions":
         return False
     return bool(one.a == called.a and one.b == called.b)

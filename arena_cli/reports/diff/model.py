@@ -46,7 +46,7 @@ OF_INPUT = ("mentioned_by", "memory_context", "prefer_concise", "max_output_toke
 
 
 class Entry(NamedTuple):
-    """One of them; `key` is what it is found again by, `chain` counts the chains from 1.
+    """An entry of a conversation; `key` matches it to the other side, `chain` counts from 1.
 
     `text` is its content as JSON: few of many thousand are ever looked into.
     """
@@ -64,7 +64,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class Conversation:
-    """One session, or one session of a case of a recording.
+    """A session, or a session of a case of a recording.
 
     `settings` are those it began with, by the place of each (`config.max_responders`).
     """
@@ -93,7 +93,7 @@ class Builder:
         self._usages: list[Usage] = []
 
     def take(self, record: Mapping[str, Any]) -> None:
-        """One event."""
+        """Add an event."""
         match record["type"]:
             case "session":
                 self._session(record)
@@ -131,11 +131,11 @@ class Builder:
         self._add("judge", line["agent"], told)
 
     def settings(self, place: str, values: Mapping[str, Any]) -> None:
-        """What else it began with."""
+        """Add settings of its beginning."""
         self._told.settings.update(_flat(place, values))
 
     def whole(self) -> Conversation:
-        """What came of all records."""
+        """Return the conversation of all records."""
         self._close()
         self._sum_up()
         for agent, kinds in self._adapters.items():
@@ -212,7 +212,7 @@ class Builder:
         self._told.replies += record["status"] == "success"
 
     def _remembered(self, kind: str, record: Mapping[str, Any]) -> None:
-        """What was done for the memory, by the turn or the chain at whose end it was done."""
+        """Add work for the memory to the turn or chain at whose end it was done."""
         told = _kept(record, _REMEMBERED[kind])
         told.update((key, self._name(told[key])) for key in ("message", "upto") if key in told)
         if self._chain is None:
@@ -231,7 +231,7 @@ class Builder:
         return told
 
     def _name(self, message: str) -> str:
-        """What a message is called by those of its chain."""
+        """Return the name of a message among those of its chain."""
         return self._names.get(message, "before")
 
     def _use(self, reply: Fields, usage: Mapping[str, Any]) -> None:
@@ -291,7 +291,7 @@ class Builder:
 
 
 def _kept(values: Mapping[str, Any], names: Iterable[str]) -> Fields:
-    """Those of the values that are there, and not empty."""
+    """Return the values that are present and not empty."""
     return {name: values[name] for name in names if values.get(name) not in _EMPTY}
 
 
@@ -306,7 +306,7 @@ def _flat(place: str, value: Any) -> Fields:
 
 
 def _attachment(part: Mapping[str, Any]) -> Fields:
-    """What a transcript keeps of an attachment; a recording has all of its content."""
+    """Return the fields that a transcript keeps of an attachment; recordings hold its content."""
     told = _kept(part, ("type", "name", "size", "sha256"))
     if "sha256" not in told:
         data = part.get("data")
@@ -318,7 +318,7 @@ def _attachment(part: Mapping[str, Any]) -> Fields:
 
 
 def _count(part: Any) -> int:
-    """How many messages a part of a recorded input stands for (`m3-m7`)."""
+    """Count the messages that a part of a recorded input stands for (`m3-m7`)."""
     if isinstance(part, str) and "-" in part:
         first, last = part.split("-")
         return int(last[1:]) - int(first[1:]) + 1
@@ -337,7 +337,7 @@ class Changed(Shape):
 
 
 class ReplyDiff(Shape):
-    """One agent's reply in a turn. `only`: the other side has none.
+    """An agent's reply in a turn. `only`: the other side has none.
 
     `shown_otherwise`: it was shown something else, though all that was said before is the same.
     """
@@ -349,7 +349,7 @@ class ReplyDiff(Shape):
 
 
 class TurnDiff(Shape):
-    """One turn, counted from 1 in its chain."""
+    """A turn, counted from 1 in its chain."""
 
     turn: int
     only: Side | None = None
@@ -383,7 +383,7 @@ class Parted(Shape):
 
 
 class Told(Shape):
-    """How much there is of a conversation."""
+    """The size of a conversation."""
 
     chains: int
     turns: int
@@ -392,7 +392,7 @@ class Told(Shape):
 
 
 class ConversationDiff(Shape):
-    """One session beside another. `case` and `session` are those of a recording."""
+    """A session beside another. `case` and `session` are those of a recording."""
 
     case: str | None = None
     session: str | None = None
@@ -405,12 +405,12 @@ class ConversationDiff(Shape):
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs."""
+        """True if nothing differs."""
         return not (self.only or self.settings or self.entries)
 
 
 class Compared(Shape):
-    """What was compared: its name, as it was given, and what it is."""
+    """One side of a comparison: its name, as given, and its kind."""
 
     name: str
     kind: Literal["session", "recording", "result"]

@@ -94,7 +94,7 @@ def _told(conversation: Conversation | None) -> Told | None:
 
 
 def _settings(a: Fields, b: Fields, *, mixed: bool) -> Iterator[Changed]:
-    """Those of members and agents that both sides know of."""
+    """Yield changed settings of members and agents that both sides have."""
     owners = [{_owner(place) for place in side} for side in (a, b)]
     for one in changed(a, b):
         owner = _owner(one.field)
@@ -229,7 +229,7 @@ def _opening(message: Fields) -> str:
 
 
 def _of_chain(chain: Fields) -> Fields:
-    """What opened it, what the system said in it, and its end."""
+    """Return the fields of a chain: its opening, its system messages, its end."""
     messages = [message.get("content", "") for message in chain["messages"]]
     told = {"messages": messages} if messages else {}
     return {**chain["opening"], **told, **chain["end"]}
@@ -250,7 +250,7 @@ def _parted(number: int, other: int, a: Fields, b: Fields) -> Parted | None:
 
 
 def _way(turn: Fields) -> Fields:
-    """Who had to reply, who was asked, who was passed over."""
+    """Return the routing of a turn: who had to reply, was asked, was passed over."""
     told = {name: turn[name] for name in _PARTING if name in turn}
     passed_over = turn.get("passed_over")
     return {**told, "passed_over": sorted(passed_over)} if passed_over else told

@@ -1,9 +1,8 @@
-"""How two results of `arena run` differ, scenario by scenario.
+"""Compare two results of `arena run`, scenario by scenario.
 
 Two results are the same where what was checked is: statuses, failures, drift, and each expectation
-with its verdict. What an agent said otherwise, within what is expected, or used otherwise, is kept
-beside that. Times, paths of sessions, and lines of files are not compared. Nothing is drawn here
-(`rundifferences` does).
+with its verdict. Texts and usage that changed within what is expected are kept
+beside that. Times, paths of sessions, and lines of files are not compared.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ class StepChanged(Changed):
 
 
 class ScenarioDiff(Shape):
-    """One scenario, or case; `only`: it is in one of the results.
+    """A scenario, or case; `only`: it is in one of the results.
 
     Of an expectation, by its place below `expect`, `status`, `expected` and `actual` stand on each
     side; of drift `before` and `after`, and `follows` where it follows from another one.
@@ -116,7 +115,7 @@ class ScenarioDiff(Shape):
 
 
 class RunTold(Shape):
-    """What a result comes to: scenarios by status, and what their agents and judges used."""
+    """The totals of a result: scenarios by status, usage of agents and judges."""
 
     counts: dict[str, int]
     usage: Usage | None
@@ -206,7 +205,7 @@ Place = tuple[int | None, str]
 
 
 def _in_order(place: Place) -> tuple[int, int]:
-    """What is said of the whole scenario, then step by step: its status, its drift, the rest."""
+    """Return the sort key: the whole scenario first, then by step its status, drift, the rest."""
     step, field = place
     return step or 0, (0 if field == "status" else 1 if field.startswith(_DRIFT) else 2)
 
@@ -333,7 +332,7 @@ def _scenario(
 
 
 def _follows(step_changed: StepChanged) -> bool:
-    """Whether it is drift that follows from another one, which is told."""
+    """Return True for drift that follows from another one in the report."""
     sides = [side for side in (step_changed.a, step_changed.b) if side is not None]
     return all(isinstance(side, Mapping) and side.get("follows") for side in sides)
 

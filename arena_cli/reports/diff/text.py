@@ -1,7 +1,7 @@
-"""What became of a text: `-` a line that is gone, `+` one that is new, `~` one that was changed.
+"""Compare two texts: `-` a removed line, `+` a new one, `~` a changed one.
 
 A changed line is told once, as `the {-old-}{+new+} words`. Words are compared where a script puts
-spaces between them, characters elsewhere. What agents said is escaped.
+spaces between them, characters elsewhere. Texts of agents are escaped.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def pairs(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[tuple[int | 
 
 
 def _middle(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int, int]:
-    """Where an equal beginning ends, and where an equal end begins in each."""
+    """Return the end of the equal beginning, and the begin of the equal end in each."""
     shorter = min(len(a), len(b))
     start = next((index for index in range(shorter) if a[index] != b[index]), shorter)
     a_end, b_end = len(a), len(b)
@@ -129,7 +129,7 @@ _UNSEEN = re.compile("[\u200c\u200d\ufe00-\ufe0f]")
 
 
 class Change(NamedTuple):
-    """What both texts have, and what stands behind it in the one and in the other."""
+    """A common piece of both texts, and what stands behind it in each."""
 
     same: str
     old: str
@@ -231,7 +231,7 @@ def _changed(old: str | None, new: str | None, indent: str) -> Iterator[Line]:
 
 
 def changes_of(old: str, new: str) -> list[Change] | None:
-    """What became of a line, readably; None where it is another one."""
+    """Return the changes of a line; None where it is a different line."""
     left, right = _tokens(old), _tokens(new)
     changes: list[Change] = []
     same = ""
@@ -289,7 +289,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _goes_on(before: str, char: str) -> bool:
-    """Whether it is one with what ends in a joiner, or a word's next letter behind a mark."""
+    """Return True if a character belongs to the one before: a joiner, or a mark."""
     if before[-1] == "\u200d":
         return True
     if visible_text.classify_char(before[-1]) is not CharKind.EXTEND:

@@ -76,7 +76,7 @@ def _outdented(line: Line) -> Iterable[Span]:
 
 
 def _parted(rows: list[_Row]) -> tuple[list[_Row], list[_Row]]:
-    """Where a long text is folded: between two lines, or within one that is too long."""
+    """Fold a long text: between two lines, or within one that is too long."""
     room = KEPT
     for index, row in enumerate(rows):
         if index == KEPT_LINES:
@@ -162,7 +162,7 @@ class Cast:
         return known or self._who(agent, agent, "", zlib.crc32(agent.encode()) % AGENT_STYLES)
 
     def is_member(self, agent: str) -> bool:
-        """Whether an id is that of an agent, and not of a human."""
+        """Return True if an id is that of an agent, and not of a human."""
         return agent in self._everybody
 
     def _who(self, agent: str, name: str, role: str, colour: int) -> Who:
@@ -170,7 +170,7 @@ class Cast:
         return Who(escape_line(agent), escape_line(name), face, escape_line(role), colour)
 
     def lanes(self, events: Iterable[Event]) -> dict[str, Lane]:
-        """Those who were called, or might have been, in team order."""
+        """Return the lanes of agents that were called or judged, in team order."""
         seen: dict[str, None] = {}
         replies: Counter[str] = Counter()
         usage: dict[str, list[Usage]] = {}

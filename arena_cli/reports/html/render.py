@@ -101,7 +101,7 @@ def session_page(
 
 
 class _Chain:
-    """One chain of a session: a part of the page that a filter takes or leaves."""
+    """A chain of a session: a part of the page that a filter shows or hides."""
 
     def __init__(self, number: int, events: Sequence[Event], talk: Talk) -> None:
         self.id = f"c{number}"
@@ -166,7 +166,7 @@ def _file(name: str) -> str:
 
 
 def _widths(lanes: Iterable[int]) -> str:
-    """How wide a table with so many lanes is at least, where there is room for lanes.
+    """Return the least width of a table with that many lanes.
 
     What stands beside it goes below where both do not fit.
     """

@@ -131,7 +131,7 @@ BRIEF = 200  # characters of what was expected, and held, that stand in its line
 
 @dataclass(frozen=True)
 class Check:
-    """One expectation; both texts are numbered by line where they have several."""
+    """An expectation; both texts are numbered by line where they have several."""
 
     status: str
     place: str
@@ -155,7 +155,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Drifted:
-    """One difference in one scenario; `cause` is the number of the cause that tells more, None
+    """A difference in one scenario; `cause` is the number of the cause with the details, None
     where it `follows` from another one.
     """
 
@@ -177,7 +177,7 @@ class Link:
 
 @dataclass(frozen=True)
 class CauseView:
-    """One cause of drift, the scenarios that it touches, and what to do about it."""
+    """A cause of drift, the scenarios that it touches, and the advice."""
 
     told: str
     diff: list[Row]
@@ -187,7 +187,7 @@ class CauseView:
 
 @dataclass(frozen=True)
 class Step:
-    """One step with its expectations and its conversation."""
+    """A step with its expectations and its conversation."""
 
     id: str
     title: str
@@ -205,7 +205,7 @@ class Step:
 
 @dataclass(frozen=True)
 class ScenarioView:
-    """One scenario. `opened` ones are shown unfolded."""
+    """A scenario. `opened` ones are shown unfolded."""
 
     id: str
     title: str
@@ -312,7 +312,7 @@ def _drifted(drift: Drift, causes: _Causes, say: Words) -> Drifted:
 
 
 def _alike(one: Drift | Cause) -> tuple[str, str, str, str]:
-    """What a cause and its drift have in common, their agent apart (see `result.causes`)."""
+    """Return the key that a cause and its drift share, their agent apart (see `result.causes`)."""
     return (one.kind, one.field.partition("[")[0], one.before, one.after)
 
 
@@ -331,7 +331,7 @@ class _Steps:
         self._lanes = self._cast.lanes(events)
 
     def view(self, step: StepResult) -> Step:
-        """One step."""
+        """Return the view of a step."""
         file, line = step.place()
         return Step(
             id=f"{self._id}-{step.number}",

@@ -27,7 +27,7 @@ from arena_cli.util.text import escape_line
 
 @dataclass(frozen=True)
 class Card:
-    """One reply. `status` is empty while there is none; `calls` are agents, then humans by id."""
+    """A reply. `status` is empty while there is none; `calls` are agents, then humans by id."""
 
     who: Who
     status: str
@@ -44,7 +44,7 @@ class Card:
 
 @dataclass
 class Cell:
-    """What an agent did in a phase, or why nothing."""
+    """An agent's part in a phase, or the reason for none."""
 
     who: Who
     cards: list[Card] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Cell:
 
 @dataclass
 class PhaseRow:
-    """One phase of a turn, a cell for each lane. `turn` counts over the chain."""
+    """A phase of a turn, a cell for each lane. `turn` counts over the chain."""
 
     phase: str
     turn: int
@@ -86,7 +86,7 @@ class NoteRow:
 
 @dataclass(frozen=True)
 class EndRow:
-    """How a chain ended; `facts` are counts and cost."""
+    """The end of a chain; `facts` are counts and cost."""
 
     end: str
     awaits: list[str]
@@ -100,7 +100,7 @@ Row = PhaseRow | SaidRow | NoteRow | EndRow
 
 @dataclass(frozen=True)
 class Talk:
-    """One table. `idle` are the members who have no part in it, `idle_why` says why."""
+    """A table of a conversation. `idle` are members without a part in it, `idle_why` says why."""
 
     lanes: list[Lane]
     rows: list[Row]
@@ -109,7 +109,7 @@ class Talk:
 
     @property
     def has_phases(self) -> bool:
-        """Whether anybody was called, or might have been."""
+        """True if any agent was called or judged."""
         return any(row.kind == "phase" for row in self.rows)
 
 
@@ -138,7 +138,7 @@ class _Table:
         self._ended = False
 
     def take(self, event: Event) -> None:
-        """One event; what is not shown is passed over."""
+        """Add an event; one that is not shown is skipped."""
         match event:
             case MessageEvent():
                 self._opened = self._opened or event.chain is not None
@@ -302,5 +302,5 @@ class _Table:
 
 
 def sessions(events: Iterable[Event]) -> list[SessionEvent]:
-    """Who talks there, as it was told from time to time."""
+    """Return the session events, which name the members."""
     return [event for event in events if isinstance(event, SessionEvent)]

@@ -34,8 +34,8 @@ def all_of(subject: Subject, check_keys: CheckKeys, *, ignore_case: bool = False
         one(subject, kind, check_keys, ignore_case=ignore_case) for kind in check_keys.kinds
     ]
     expected = " and ".join(verdict.expected for verdict in verdicts)
-    shown = next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
-    return Verdict(shown.holds, expected, shown.actual)
+    decisive = next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
+    return Verdict(decisive.holds, expected, decisive.actual)
 
 
 def one(
@@ -49,10 +49,10 @@ def one(
 def wanted(check_keys: CheckKeys, joined: str = " and ", *, ignore_case: bool = False) -> str:
     """The checks that are given, in words."""
     either = check_keys.ignore_case or ignore_case
-    asked = (
+    phrases = (
         _kind(kind).asks(check_keys.given(kind), ignore_case=either) for kind in check_keys.kinds
     )
-    return joined.join(asked)
+    return joined.join(phrases)
 
 
 def _kind(kind: str) -> Kind:
@@ -90,11 +90,11 @@ def _one_of(choices: Sequence[CheckKeys], *, ignore_case: bool = False) -> str:
 def _on_text(check: Callable[..., Verdict]) -> Kind:
     """A check that looks at nothing but the text."""
 
-    def judge(subject: Subject, given: Any, *, ignore_case: bool = False) -> Verdict:
-        return check(subject.text, given, ignore_case=ignore_case)
+    def judge(subject: Subject, options: Any, *, ignore_case: bool = False) -> Verdict:
+        return check(subject.text, options, ignore_case=ignore_case)
 
-    def asks(given: Any, *, ignore_case: bool = False) -> str:
-        return check("", given, ignore_case=ignore_case).expected
+    def asks(options: Any, *, ignore_case: bool = False) -> str:
+        return check("", options, ignore_case=ignore_case).expected
 
     return Kind(judge, asks)
 

@@ -176,7 +176,7 @@ class Conversation:
             if number:
                 replies = [call.message for call in self.turns[number - 1].calls()]
                 messages += [message for message in replies if message]
-            messages += [message for before, message in self.given if before == number]
+            messages += [message for position, message in self.given if position == number]
         return messages
 
     def replies(self, agent: str | None = None) -> list[Call]:
@@ -210,7 +210,7 @@ class Conversation:
         started = [turn.started[agent] for turn in self.turns if agent in turn.started]
         if not started:
             return None
-        return list(dict.fromkeys(note for one in started for note in one.notes))
+        return list(dict.fromkeys(note for reply in started for note in reply.notes))
 
     def passings(self, agent: str) -> list[PassedOver]:
         """Each time that the agent was passed over, and why."""
@@ -229,15 +229,15 @@ class Conversation:
     def tokens(self) -> int:
         """The tokens, in and out, that all calls used."""
         used = [call.done.usage for call in self.calls() if call.done.usage is not None]
-        whole = Usage.total(used)
-        cached = whole.cache_read_tokens + whole.cache_write_tokens
-        return whole.input_tokens + whole.output_tokens + cached
+        total = Usage.total(used)
+        cached = total.cache_read_tokens + total.cache_write_tokens
+        return total.input_tokens + total.output_tokens + cached
 
     def cost_usd(self) -> float | None:
         """Return the cost of all calls; None where that of a live one is not known."""
         costs = [turn.cost_of(call) for turn in self.turns for call in turn.calls()]
-        known = [cost for cost in costs if cost is not None]
-        return round(sum(known), 10) if len(known) == len(costs) else None
+        known_costs = [cost for cost in costs if cost is not None]
+        return round(sum(known_costs), 10) if len(known_costs) == len(costs) else None
 
     def live_s(self) -> float | None:
         """Return the seconds that live agents took, turn after turn; None where none was called."""
@@ -265,8 +265,8 @@ class Subject(NamedTuple):
         step = self.told.step or 0
         if self.call is None:
             return (step, "", 0, *self.part)
-        own = self.told.replies(self.call.agent)
-        number = next(n for n, one in enumerate(own, 1) if one.done is self.call.done)
+        replies = self.told.replies(self.call.agent)
+        number = next(n for n, call in enumerate(replies, 1) if call.done is self.call.done)
         return (step, self.call.agent, number, *self.part)
 
 

@@ -44,16 +44,20 @@ from arena_cli.yamlio.nodes import Loc
 def among(rows: Sequence[Row], conversation: Conversation) -> Verdict:
     """These rows are there in this order; others may lie between."""
     calls = conversation.calls()
-    place = 0
+    start = 0
     for index, row in enumerate(rows):
-        found = next(
-            (at for at in range(place, len(calls)) if not _against(row, calls[at], conversation)),
+        matched = next(
+            (
+                position
+                for position in range(start, len(calls))
+                if not _against(row, calls[position], conversation)
+            ),
             None,
         )
-        if found is None:
-            reason = _nearest(row, calls[place:], conversation)
+        if matched is None:
+            reason = _nearest(row, calls[start:], conversation)
             return _verdict(rows, calls, index, f"no row {index + 1}{reason}")
-        place = found + 1
+        start = matched + 1
     return _verdict(rows, calls)
 
 
@@ -87,16 +91,16 @@ def _rows_at(index: int | None) -> tuple[int, ...]:
 
 def _against(row: Row, call: Call, conversation: Conversation) -> str:
     """Explain why a call is not this row; return an empty text if it is."""
-    given = row.model_fields_set
+    keys = row.model_fields_set
     done = call.done
     facts = {"turn": call.turn, "phase": done.phase, "agent": done.agent, "status": done.status}
     for key, actual in facts.items():
-        if key in given and getattr(row, key) != actual:
+        if key in keys and getattr(row, key) != actual:
             return f"{key} is {actual}"
-    if done.message is None and (row.kinds or "mentions" in given):
+    if done.message is None and (row.kinds or "mentions" in keys):
         return f"said nothing: {done.status}"
     mentions = done.message.mentions if done.message else []
-    if "mentions" in given and not _mentions(row.mentions, mentions):
+    if "mentions" in keys and not _mentions(row.mentions, mentions):
         return f"mentions {', '.join(mentions) or 'nobody'}"
     if row.kinds:
         verdict = check_kinds.all_of(Subject(call.text, conversation, call), row)
@@ -104,34 +108,35 @@ def _against(row: Row, call: Call, conversation: Conversation) -> str:
     return ""
 
 
-def _mentions(wanted: Sequence[str] | Exactly, actual: Sequence[str]) -> bool:
+def _mentions(expected: Sequence[str] | Exactly, actual: Sequence[str]) -> bool:
     """Return whether a message mentions these; an empty list is nobody, as in every list."""
-    if isinstance(wanted, Exactly):
-        return set(wanted.exactly) == set(actual)
-    return set(wanted) <= set(actual) if wanted else not actual
+    if isinstance(expected, Exactly):
+        return set(expected.exactly) == set(actual)
+    return set(expected) <= set(actual) if expected else not actual
 
 
 def _nearest(row: Row, calls: Sequence[Call], conversation: Conversation) -> str:
     """Explain why the calls of the row's agent are not that row."""
-    own = [call for call in calls if call.agent == row.agent]
+    agent_calls = [call for call in calls if call.agent == row.agent]
     return "".join(
-        f"; {call.agent} in turn {call.turn}: {_against(row, call, conversation)}" for call in own
+        f"; {call.agent} in turn {call.turn}: {_against(row, call, conversation)}"
+        for call in agent_calls
     )
 
 
 def _shown(row: Row) -> str:
     """A row as it is expected, in words."""
-    given = row.model_fields_set
+    keys = row.model_fields_set
     facts = []
-    if {"turn", "phase"} & given:
-        turn = f"turn {row.turn}" if "turn" in given else "a turn"
-        facts.append(f"{turn} {row.phase}" if "phase" in given else turn)
+    if {"turn", "phase"} & keys:
+        turn = f"turn {row.turn}" if "turn" in keys else "a turn"
+        facts.append(f"{turn} {row.phase}" if "phase" in keys else turn)
     facts.append(row.agent or "somebody")
-    if "status" in given:
+    if "status" in keys:
         facts.append(row.status)
     if isinstance(row.mentions, Exactly):
         facts.append(f"→ exactly {', '.join(row.mentions.exactly) or 'nobody'}")
-    elif "mentions" in given:
+    elif "mentions" in keys:
         facts.append(f"→ {', '.join(row.mentions) or 'nobody'}")
     if row.kinds:
         facts.append(check_kinds.wanted(row))
@@ -175,10 +180,10 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
             if agent != EVERYBODY:
                 yield (key, agent), agent
     for key in ("timeline", "timeline_exact", "structured", "attachments", "deviations"):
-        parts = getattr(expect, key)
-        for index, part in enumerate(parts if isinstance(parts, list) else ()):
-            if getattr(part, "agent", ""):
-                yield (key, index, "agent"), part.agent
+        entries = getattr(expect, key)
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            if getattr(entry, "agent", ""):
+                yield (key, index, "agent"), entry.agent
 
 
 def named_somebody(expect: Expect) -> Iterator[tuple[Loc, str]]:
@@ -215,8 +220,8 @@ def _includes(expected: Replied, actual: list[str]) -> Verdict:
     if expected.any_order:
         holds = not Counter(expected.include) - Counter(actual)
         return Verdict(holds, f"{_names(expected.include)}, in any order", _names(actual))
-    rest = iter(actual)
-    holds = all(agent in rest for agent in expected.include)
+    remaining = iter(actual)
+    holds = all(agent in remaining for agent in expected.include)
     return Verdict(holds, f"{_names(expected.include)}, in this order", _names(actual))
 
 
@@ -265,15 +270,17 @@ def _passed_over(expected: dict[str, PassedOverBy]) -> Checks:
 
 
 def _was_passed_over(
-    agent: str, wanted: float | Range | None, conversation: Conversation
+    agent: str, expected_relevance: float | Range | None, conversation: Conversation
 ) -> Verdict:
     expected = "passed over"
-    if wanted is not None:
-        expected += f" with relevance {model.wanted(wanted)}"
+    if expected_relevance is not None:
+        expected += f" with relevance {model.wanted(expected_relevance)}"
     passings = conversation.passings(agent)
     if not passings:
         return Verdict(False, expected, conversation.outcome(agent))
-    holds = wanted is None or any(model.within(wanted, passing.relevance) for passing in passings)
+    holds = expected_relevance is None or any(
+        model.within(expected_relevance, passing.relevance) for passing in passings
+    )
     return Verdict(
         holds, expected, ", ".join(f"relevance {passing.relevance:g}" for passing in passings)
     )
@@ -286,19 +293,19 @@ def _counted(
 
 
 def _count(expected: float | Range, actual: float | None, unit: str) -> Verdict:
-    wanted = f"{model.wanted(expected)}{unit}"
+    text = f"{model.wanted(expected)}{unit}"
     if actual is None:
-        return Verdict(True, wanted, "not judged: no agent was called live")
-    return Verdict(model.within(expected, actual), wanted, f"{actual:g}{unit}")
+        return Verdict(True, text, "not judged: no agent was called live")
+    return Verdict(model.within(expected, actual), text, f"{actual:g}{unit}")
 
 
 def _cost(expected: float | Cost) -> Checks:
     def check(conversation: Conversation) -> Verdict:
-        wanted, actual = f"{model.wanted(expected)} USD", conversation.cost_usd()
+        text, actual = f"{model.wanted(expected)} USD", conversation.cost_usd()
         if actual is None:
             passes = isinstance(expected, Cost) and expected.unknown == "pass"
-            return Verdict(passes, wanted, "not known: an agent did not say what it cost")
-        return Verdict(model.within(expected, actual), wanted, f"{actual:g} USD")
+            return Verdict(passes, text, "not known: an agent did not say what it cost")
+        return Verdict(model.within(expected, actual), text, f"{actual:g} USD")
 
     yield Check((), check)
 
@@ -328,8 +335,10 @@ def _same(expected: list[str], actual: list[str]) -> Verdict:
 
 def _same_set(expected: Iterable[str], actual: Iterable[str]) -> Verdict:
     """Of the same names, in whatever order."""
-    wanted, there = list(expected), list(actual)
-    return Verdict(set(wanted) == set(there), _names(wanted), _names(there))
+    expected_names, actual_names = list(expected), list(actual)
+    return Verdict(
+        set(expected_names) == set(actual_names), _names(expected_names), _names(actual_names)
+    )
 
 
 def _names(names: Sequence[str], joined: str = ", ") -> str:
@@ -377,11 +386,15 @@ def questions(expected: Expect, conversation: Conversation) -> list[Question]:
 
     With the answers there may be more: what a row says is looked at once another row did not fit.
     """
-    places = [one.loc for one in model.given(expected) if one.kind == judge_checks.KIND]
+    places = [
+        given_check.loc
+        for given_check in model.given(expected)
+        if given_check.kind == judge_checks.KIND
+    ]
     consulted = Consulted(conversation.verdicts, instead=NOT_YET)
     asking = replace(conversation, verdicts=consulted)
     for check in checks_of(expected):
-        if any(place[: len(check.loc)] == check.loc for place in places):
+        if any(location[: len(check.loc)] == check.loc for location in places):
             with contextlib.suppress(Exception):  # it is told when it is checked with the answers
                 check.judge(asking)
     return [question for question in consulted.looked if question not in conversation.verdicts]
@@ -392,7 +405,7 @@ def checked(
 ) -> list[CheckResult]:
     """Every check of an `expect`, which stands at `loc`, in the order of their lines."""
     results = [_checked(check, conversation, locate, loc) for check in checks_of(expected)]
-    if any(one.status != "passed" for one in results):  # else nobody asks for their lines
+    if any(result.status != "passed" for result in results):  # else nobody asks for their lines
         results.sort(key=lambda one: one.line)
     return results
 
@@ -461,7 +474,7 @@ class Rows:
 
 
 def unnamed(
-    conversation: Conversation, step: Expect, scenario: Expect, rows: Rows, before: int
+    conversation: Conversation, step: Expect, scenario: Expect, rows: Rows, turns_before: int
 ) -> list[Failure]:
     """Return the calls that failed in a step, and that neither `expect` names.
 
@@ -472,7 +485,7 @@ def unnamed(
     failures = conversation.failures()
     if not failures or (conversation.end == "failed" and "failed" in (*step.end, *scenario.end)):
         return []
-    own = Rows(step)
+    step_rows = Rows(step)
     return [
         Failure(
             agent=call.agent,
@@ -481,15 +494,16 @@ def unnamed(
             error=call.done.error or "",
         )
         for call in failures
-        if not own.name(call, call.turn)
-        and not rows.name(call, before + call.turn)
-        and call.done.status not in (one.outcome.get(call.agent) for one in (step, scenario))
+        if not step_rows.name(call, call.turn)
+        and not rows.name(call, turns_before + call.turn)
+        and call.done.status
+        not in (expectation.outcome.get(call.agent) for expectation in (step, scenario))
     ]
 
 
 def status_of(checks: Sequence[CheckResult], failures: Sequence[Failure]) -> Status:
     """An error is neither a pass nor a failed expectation, whatever else came of the step."""
-    found = {check.status for check in checks}
-    if failures or "error" in found:
+    statuses = {check.status for check in checks}
+    if failures or "error" in statuses:
         return "error"
-    return "failed" if "failed" in found else "passed"
+    return "failed" if "failed" in statuses else "passed"

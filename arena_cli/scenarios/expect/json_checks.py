@@ -76,15 +76,15 @@ def _keys(value: Mapping[str, Any]) -> str:
 
 def dotted(steps: Iterable[str | int]) -> str:
     """A path as it is written."""
-    whole = ""
+    text = ""
     for step in steps:
         if isinstance(step, int):
-            whole += f"[{step}]"
+            text += f"[{step}]"
         elif _STEP.fullmatch(step):
-            whole += f".{step}" if whole else step
+            text += f".{step}" if text else step
         else:
-            whole += f"[{text_checks.quoted(step)}]"
-    return whole
+            text += f"[{text_checks.quoted(step)}]"
+    return text
 
 
 def shown(value: Any) -> str:
@@ -92,19 +92,20 @@ def shown(value: Any) -> str:
     return text_checks.shortened(json.dumps(value, ensure_ascii=False))
 
 
-def same(value: Any, wanted: Any, ignore_case: bool) -> bool:
+def same(value: Any, expected: Any, ignore_case: bool) -> bool:
     """As JSON has it: 1 and 1.0 are one number, true is none. Texts are compared in NFKC."""
-    if isinstance(value, dict) and isinstance(wanted, dict):
-        return value.keys() == wanted.keys() and all(
-            same(value[key], wanted[key], ignore_case) for key in value
+    if isinstance(value, dict) and isinstance(expected, dict):
+        return value.keys() == expected.keys() and all(
+            same(value[key], expected[key], ignore_case) for key in value
         )
-    if isinstance(value, list) and isinstance(wanted, list):
-        return len(value) == len(wanted) and all(
-            same(one, other, ignore_case) for one, other in zip(value, wanted, strict=True)
+    if isinstance(value, list) and isinstance(expected, list):
+        return len(value) == len(expected) and all(
+            same(item, expected_item, ignore_case)
+            for item, expected_item in zip(value, expected, strict=True)
         )
-    if isinstance(value, str) and isinstance(wanted, str):
-        return text_checks.form(value, ignore_case) == text_checks.form(wanted, ignore_case)
-    return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
+    if isinstance(value, str) and isinstance(expected, str):
+        return text_checks.form(value, ignore_case) == text_checks.form(expected, ignore_case)
+    return bool(value == expected) and isinstance(value, bool) == isinstance(expected, bool)
 
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"  # of a schema that names none
@@ -170,16 +171,16 @@ def _of(schema: Any) -> Validator:
     if not isinstance(schema, dict):
         raise NotASchema(f"a JSON Schema is a mapping, not {shown(schema)}")
     dialect = _dialect(schema)
-    known = jsonschema.validators.validator_for
-    kind = known({"$schema": dialect}, default=None)  # type: ignore[arg-type]  # None is given back
+    find_validator = jsonschema.validators.validator_for
+    kind = find_validator({"$schema": dialect}, default=None)  # type: ignore[arg-type]  # None is given back
     if kind is None:
         raise NotASchema(f"the JSON Schema of {shown(dialect)} is not known")
     try:
         kind.check_schema(schema)
         _resolve(schema, dialect)
     except jsonschema.SchemaError as error:
-        place = dotted(error.absolute_path)
-        raise NotASchema(f"no JSON Schema: {_told(place, error.message)}") from error
+        path = dotted(error.absolute_path)
+        raise NotASchema(f"no JSON Schema: {_told(path, error.message)}") from error
     extend: Any = jsonschema.validators.extend
     timed: type[Validator] = extend(kind, {"pattern": _pattern})
     return timed(schema, registry=Registry())
@@ -220,14 +221,14 @@ def _names(value: Any) -> Iterable[str]:
 
 def _mappings(value: Any) -> Iterator[dict[str, Any]]:
     """Yield all mappings in nested data."""
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, dict):
-            yield one
-            left += one.values()
-        elif isinstance(one, list):
-            left += one
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            yield item
+            stack += item.values()
+        elif isinstance(item, list):
+            stack += item
 
 
 def unknown_keywords_json_schema(validator: Validator) -> list[tuple[str, str]]:
@@ -235,16 +236,16 @@ def unknown_keywords_json_schema(validator: Validator) -> list[tuple[str, str]]:
 
     Names that begin with `x-` are free.
     """
-    known = {*type(validator).VALIDATORS, *_OTHERS}
-    found: dict[str, str] = {}
+    keywords = {*type(validator).VALIDATORS, *_OTHERS}
+    unknown: dict[str, str] = {}
     schema = validator.schema
     assert isinstance(schema, Mapping)  # `of` takes no other
     for resource, _ in _resources(schema, _dialect(schema)):
         contents = resource.contents
         for key in contents if isinstance(contents, dict) else ():
-            if key not in known and not key.startswith("x-"):
-                found[key] = find_nearest(key, known) or ""
-    return list(found.items())
+            if key not in keywords and not key.startswith("x-"):
+                unknown[key] = find_nearest(key, keywords) or ""
+    return list(unknown.items())
 
 
 def _dialect(schema: Mapping[str, Any]) -> str:
@@ -303,8 +304,8 @@ def _order(steps: Iterable[str | int]) -> list[tuple[bool, str | int]]:
     return [(isinstance(step, int), step) for step in steps]
 
 
-def _told(place: str, message: str) -> str:
-    return f"{place}: {text_checks.shortened(message)}" if place else text_checks.shortened(message)
+def _told(path: str, message: str) -> str:
+    return f"{path}: {text_checks.shortened(message)}" if path else text_checks.shortened(message)
 
 
 # JSON begins right behind a fence and its word, or in the next line. In a span of code within a
@@ -364,23 +365,23 @@ def judge(subject: Subject, json_check: JsonCheck, *, ignore_case: bool = False)
             raise NoVerdict(expected, str(error)) from error
         if against:
             return Verdict(False, expected, against)
-    there, actual = at(value, steps_of(json_check.path))
-    if not there:
+    is_present, actual = at(value, steps_of(json_check.path))
+    if not is_present:
         return Verdict(False, expected, actual)
-    said = f"{json_check.path or 'it'} is {shown(actual)}"
+    description = f"{json_check.path or 'it'} is {shown(actual)}"
     holds = not json_check.compares or same(actual, json_check.equals, ignore_case)
-    return Verdict(holds, expected, said)
+    return Verdict(holds, expected, description)
 
 
 def asks(json_check: JsonCheck, *, ignore_case: bool = False) -> str:
     """Describe in words what is expected of the JSON."""
     facts = ["is JSON" if json_check.fenced == "allow" else "is JSON without a fence"]
     if json_check.of_schema is not None:
-        named = isinstance(json_check.of_schema, str)
-        facts.append(f"of {json_check.of_schema}" if named else "of its schema")
+        is_file = isinstance(json_check.of_schema, str)
+        facts.append(f"of {json_check.of_schema}" if is_file else "of its schema")
     if json_check.compares:
-        wanted = f"{json_check.path or 'it'} is {shown(json_check.equals)}"
-        facts.append(f"{wanted}{text_checks.case(ignore_case)}")
+        text = f"{json_check.path or 'it'} is {shown(json_check.equals)}"
+        facts.append(f"{text}{text_checks.case(ignore_case)}")
     elif json_check.path:
         facts.append(f"{json_check.path} is there")
     return ", ".join(facts)
@@ -401,10 +402,10 @@ def wrong(json_check: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, s
     except NotASchema as error:
         yield ("schema",), str(error), ""
         return
-    for keyword, meant in unknown_keywords_json_schema(schema):
-        if meant:
+    for keyword, suggestion in unknown_keywords_json_schema(schema):
+        if suggestion:
             problem = f"JSON Schema has no keyword {text_checks.quoted(keyword)}"
-            yield ("schema",), problem, f"did you mean `{meant}`?"
+            yield ("schema",), problem, f"did you mean `{suggestion}`?"
 
 
 def unknown_keywords(json_check: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
@@ -414,8 +415,8 @@ def unknown_keywords(json_check: JsonCheck, folders: Folders) -> Iterator[tuple[
     """
     if json_check.of_schema is None:
         return
-    for keyword, meant in unknown_keywords_json_schema(of(json_check.of_schema, folders)):
-        if not meant:
+    for keyword, suggestion in unknown_keywords_json_schema(of(json_check.of_schema, folders)):
+        if not suggestion:
             problem = (
                 f"JSON Schema has no keyword {text_checks.quoted(keyword)}, so it checks nothing"
             )
@@ -492,14 +493,14 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in result:
             raise _RepeatedKey(
                 f"the key {text_checks.shortened(text_checks.quoted(key))} stands twice"
             )
-        found[key] = value
-    return found
+        result[key] = value
+    return result
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)

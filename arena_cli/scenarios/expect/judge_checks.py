@@ -67,10 +67,10 @@ class Consulted(Mapping[Hashable, Any]):
 
     def __getitem__(self, question: Hashable) -> Any:
         self.looked[question] = None
-        found = self._answers.get(question, self._instead)
-        if found is None:
+        answer = self._answers.get(question, self._instead)
+        if answer is None:
             raise KeyError(question)
-        return found
+        return answer
 
     def __iter__(self) -> Iterator[Hashable]:
         return iter(self._answers)
@@ -81,8 +81,8 @@ class Consulted(Mapping[Hashable, Any]):
     @property
     def judge(self) -> str | None:
         """The judge that answered the first question looked up."""
-        given = (self._answers.get(question) for question in self.looked)
-        return next((answered.judge for answered in given if answered), None)
+        answers = (self._answers.get(question) for question in self.looked)
+        return next((answered.judge for answered in answers if answered), None)
 
 
 RUBRIC = "You judge what others said. It passes if all points of this rubric hold:"
@@ -114,10 +114,10 @@ def outcome(votes: Sequence[Vote]) -> bool | None:
 
 def told(votes: Sequence[Vote], holds: bool | None) -> str:
     """The outcome in words: `fail (2 of 3): reason`, that of the first such vote."""
-    such = [vote for vote in votes if vote.holds is holds]
+    agreeing = [vote for vote in votes if vote.holds is holds]
     word = {True: "pass", False: "fail", None: "no verdict"}[holds]
-    count = f" ({len(such)} of {len(votes)})" if len(votes) > 1 else ""
-    reason = next((vote.reason for vote in such if vote.reason), "it gave no reason")
+    count = f" ({len(agreeing)} of {len(votes)})" if len(votes) > 1 else ""
+    reason = next((vote.reason for vote in agreeing if vote.reason), "it gave no reason")
     return f"{word}{count}: {text_checks.shortened(reason, text_checks.REASON)}"
 
 
@@ -196,19 +196,19 @@ def _question(subject: Subject, judge_check: JudgeCheck) -> Question:
 
 def _matter(subject: Subject, over: Over) -> str:
     """Frame what is judged, so that no text in it can end the frame or speak as another."""
-    told = subject.told
+    talk = subject.told
     if over == "reply":
         return _said(subject.call, subject.text, subject.part)
-    if over == "scenario" and told.whole is not None:
-        told = told.whole
-    return _all_said(told.replies())
+    if over == "scenario" and talk.whole is not None:
+        talk = talk.whole
+    return _all_said(talk.replies())
 
 
 def _all_said(replies: Iterable[Call]) -> str:
     return "\n\n".join(_said(reply, reply.text) for reply in replies) or render.NOBODY
 
 
-def _said(call: Call | None, text: str, part: tuple[str | int, ...] = ()) -> str:
+def _said(call: Call | None, text: str, path: tuple[str | int, ...] = ()) -> str:
     """A text and its author. Where its file lies is left out: that differs from run to run."""
     message = call.message if call else None
     return render.frame(
@@ -218,7 +218,7 @@ def _said(call: Call | None, text: str, part: tuple[str | int, ...] = ()) -> str
             author_name=message.author_name if message else "system",
             author_type=message.author_type if message else "system",
             content=text,
-            kind="file" if part[:1] == ("attachment",) else "chat",
+            kind="file" if path[:1] == ("attachment",) else "chat",
             timestamp="",
             role="user",
         )

@@ -33,15 +33,15 @@ class _Item:
 
 
 def _items(conversation: Conversation) -> list[_Item]:
-    found: dict[str, _Item] = {}
+    items: dict[str, _Item] = {}
     for event in conversation.noted:
         if event.act == "refused":
             continue
-        item = found.setdefault(event.note, _Item(event))
+        item = items.setdefault(event.note, _Item(event))
         item.last = event
         if event.by not in item.by:
             item.by.append(event.by)
-    return list(found.values())
+    return list(items.values())
 
 
 def notes(expected: Sequence[str | NoteRow] | Noted) -> Iterator[Check]:
@@ -61,17 +61,17 @@ def notes(expected: Sequence[str | NoteRow] | Noted) -> Iterator[Check]:
 
 
 def _none(conversation: Conversation) -> Verdict:
-    there = _listed(_items(conversation))
-    return Verdict(not there, "no note", there or NOTHING)
+    listed = _listed(_items(conversation))
+    return Verdict(not listed, "no note", listed or NOTHING)
 
 
 def _is_there(row: str | NoteRow, conversation: Conversation, *, times: int = 1) -> Verdict:
     """So many notes are this row."""
     reasons = [(item, _against(row, item, conversation)) for item in _items(conversation)]
-    found = [item for item, reason in reasons if not reason]
+    matches = [item for item, reason in reasons if not reason]
     expected = _often(_wanted(row), times)
-    if len(found) >= times:
-        return Verdict(True, expected, str(found[times - 1]))
+    if len(matches) >= times:
+        return Verdict(True, expected, str(matches[times - 1]))
     actual = "\n".join(f"{item} ({reason})" if reason else str(item) for item, reason in reasons)
     return Verdict(False, expected, actual or NOTHING)
 
@@ -80,34 +80,40 @@ def _often(row: str, times: int) -> str:
     return f"{row}, {times} times" if times > 1 else row
 
 
-def _exactly(wanted: Sequence[str | NoteRow], conversation: Conversation) -> Verdict:
+def _exactly(rows: Sequence[str | NoteRow], conversation: Conversation) -> Verdict:
     """Every note is another row, and every row another note."""
     items = _items(conversation)
     fits = [
-        [at for at, one in enumerate(items) if not _against(row, one, conversation)]
-        for row in wanted
+        [
+            index
+            for index, note_item in enumerate(items)
+            if not _against(row, note_item, conversation)
+        ]
+        for row in rows
     ]
-    given: dict[int, int] = {}
-    unmet = [at for at in range(len(wanted)) if not _give(at, fits, given, set())]
-    left = [item for at, item in enumerate(items) if at not in given]
-    expected = "\n".join(map(_wanted, wanted)) or "no note"
+    assigned: dict[int, int] = {}
+    unmet = [index for index in range(len(rows)) if not _give(index, fits, assigned, set())]
+    unmatched = [item for index, item in enumerate(items) if index not in assigned]
+    expected = "\n".join(map(_wanted, rows)) or "no note"
     actual = _listed(items) or NOTHING
-    at: Loc = ()
+    index: Loc = ()
     if unmet:
-        actual += f"\n(none is {_wanted(wanted[unmet[0]])})"
-        at = (unmet[0],)
-    elif left:
-        actual += f"\n(not expected: {left[0].last.note})"
-    return Verdict(not unmet and not left, expected, actual, at)
+        actual += f"\n(none is {_wanted(rows[unmet[0]])})"
+        index = (unmet[0],)
+    elif unmatched:
+        actual += f"\n(not expected: {unmatched[0].last.note})"
+    return Verdict(not unmet and not unmatched, expected, actual, index)
 
 
-def _give(row: int, fits: Sequence[Sequence[int]], given: dict[int, int], seen: set[int]) -> bool:
+def _give(
+    row: int, fits: Sequence[Sequence[int]], assigned: dict[int, int], seen: set[int]
+) -> bool:
     """Give a row a note that fits it; a row that had it gets another, if there is one."""
     for item in fits[row]:
         if item not in seen:
             seen.add(item)
-            if item not in given or _give(given[item], fits, given, seen):
-                given[item] = row
+            if item not in assigned or _give(assigned[item], fits, assigned, seen):
+                assigned[item] = row
                 return True
     return False
 
@@ -116,8 +122,8 @@ def _so_many(kind: str, expected: float | Range, conversation: Conversation) -> 
     items = [item for item in _items(conversation) if item.last.kind == kind]
     actual = f"{len(items)} {kind}"
     told_of = f"{actual}: {'; '.join(map(str, items))}" if items else actual
-    wanted = f"{model.wanted(expected)} {kind}"
-    return Verdict(model.within(expected, len(items)), wanted, told_of)
+    text = f"{model.wanted(expected)} {kind}"
+    return Verdict(model.within(expected, len(items)), text, told_of)
 
 
 def _against(row: str | NoteRow, item: _Item, conversation: Conversation) -> str:
@@ -128,9 +134,9 @@ def _against(row: str | NoteRow, item: _Item, conversation: Conversation) -> str
 
 
 def _reasons(row: NoteRow, item: _Item, conversation: Conversation) -> Iterator[str]:
-    last, given = item.last, row.model_fields_set
+    last, keys = item.last, row.model_fields_set
     for name in ("kind", "status"):
-        if name in given and getattr(row, name) != getattr(last, name):
+        if name in keys and getattr(row, name) != getattr(last, name):
             yield f"{name} is {getattr(last, name)}"
     if row.note and not _is_named(row.note, last.note):
         yield f"note is {last.note}"
@@ -151,8 +157,8 @@ def _wanted(row: str | NoteRow) -> str:
     """A row as it is expected, in words."""
     if isinstance(row, str):
         return row
-    given = row.model_fields_set
-    facts = [getattr(row, name) for name in ("kind", "note", "status") if name in given]
+    keys = row.model_fields_set
+    facts = [getattr(row, name) for name in ("kind", "note", "status") if name in keys]
     if row.by:
         facts.append(f"by {row.by}")
     if row.title:
@@ -168,37 +174,51 @@ def _listed(items: Iterable[_Item]) -> str:
 
 def shown_notes(expected: Mapping[str, Sequence[str] | NotesShown]) -> Iterator[Check]:
     """The checks on which notes agents were shown, over all their calls."""
-    for agent, wanted in expected.items():
-        yield Check((agent,), functools.partial(_shown, agent, _as_shape(wanted)))
+    for agent, notes in expected.items():
+        yield Check((agent,), functools.partial(_shown, agent, _as_shape(notes)))
 
 
-def _as_shape(wanted: Sequence[str] | NotesShown) -> NotesShown:
-    if isinstance(wanted, NotesShown):
-        return wanted
-    return NotesShown(include=list(wanted)) if wanted else NotesShown(exactly=[])
+def _as_shape(expected: Sequence[str] | NotesShown) -> NotesShown:
+    if isinstance(expected, NotesShown):
+        return expected
+    return NotesShown(include=list(expected)) if expected else NotesShown(exactly=[])
 
 
 def _shown(agent: str, notes_shown: NotesShown, conversation: Conversation) -> Verdict:
-    there = conversation.notes_shown(agent)
-    asked = list(notes_shown.exactly if notes_shown.exactly is not None else notes_shown.include)
-    facts = [f"{', '.join(asked) or 'no note'}{', no other' if notes_shown.exactly else ''}"]
-    facts = facts if asked or notes_shown.exactly is not None else []
+    shown_ids = conversation.notes_shown(agent)
+    expected_ids = list(
+        notes_shown.exactly if notes_shown.exactly is not None else notes_shown.include
+    )
+    facts = [f"{', '.join(expected_ids) or 'no note'}{', no other' if notes_shown.exactly else ''}"]
+    facts = facts if expected_ids or notes_shown.exactly is not None else []
     facts += [f"not {', not '.join(notes_shown.exclude)}"] if notes_shown.exclude else []
     expected = f"{agent} is shown {', '.join(facts)}"
-    if there is None:
+    if shown_ids is None:
         return Verdict(False, expected, f"no call of {agent}: {conversation.outcome(agent)}")
-    missing = [one for one in asked if not any(_is_named(one, note) for note in there)]
-    unwanted = [note for note in there if any(_is_named(one, note) for one in notes_shown.exclude)]
+    missing = [
+        pattern
+        for pattern in expected_ids
+        if not any(_is_named(pattern, note) for note in shown_ids)
+    ]
+    unwanted = [
+        note
+        for note in shown_ids
+        if any(_is_named(pattern, note) for pattern in notes_shown.exclude)
+    ]
     if notes_shown.exactly is not None:
-        unwanted = [note for note in there if not any(_is_named(one, note) for one in asked)]
-    actual = ", ".join(there) or "no note"
+        unwanted = [
+            note
+            for note in shown_ids
+            if not any(_is_named(pattern, note) for pattern in expected_ids)
+        ]
+    actual = ", ".join(shown_ids) or "no note"
     return Verdict(not missing and not unwanted, expected, actual)
 
 
-def _is_named(wanted: str, note: str) -> bool:
+def _is_named(pattern_text: str, note: str) -> bool:
     """Return True if the pattern matches a note's id; `*` stands for any text."""
-    parts = text_checks.form(wanted, ignore_case=True).split("*")
-    pattern = "*".join(map(glob.escape, parts))
+    pieces = text_checks.form(pattern_text, ignore_case=True).split("*")
+    pattern = "*".join(map(glob.escape, pieces))
     return fnmatch.fnmatchcase(text_checks.form(note, ignore_case=True), pattern)
 
 
@@ -222,16 +242,16 @@ def _deviated(expected: float | Range, conversation: Conversation) -> Verdict:
 
 def _unheeded(row: DeviationRow, conversation: Conversation, *, times: int = 1) -> Verdict:
     """So many deviations are this row."""
-    given = row.model_fields_set
+    keys = row.model_fields_set
     expected = " · ".join(
-        str(getattr(row, name)) for name in DeviationRow.model_fields if name in given
+        str(getattr(row, name)) for name in DeviationRow.model_fields if name in keys
     )
     expected = _often(expected, times)
-    left = times
+    remaining = times
     for deviation in conversation.deviations:
-        same = all(getattr(row, name) == getattr(deviation, name) for name in given - {"note"})
-        left -= same and (not row.note or _is_named(row.note, deviation.note))
-        if not left:
+        same = all(getattr(row, name) == getattr(deviation, name) for name in keys - {"note"})
+        remaining -= same and (not row.note or _is_named(row.note, deviation.note))
+        if not remaining:
             return Verdict(True, expected, _deviation(deviation))
     return Verdict(False, expected, "\n".join(map(_deviation, conversation.deviations)) or "none")
 

@@ -117,17 +117,17 @@ class CheckKeys(Sparse):
         for key in unknown:
             if key not in theirs and (error := plugins.misspelt(key, sorted(keys))):
                 raise error
-        given = handler({key: value for key, value in data.items() if key not in theirs})
+        checks = handler({key: value for key, value in data.items() if key not in theirs})
         options = {key: plugins.options(key, value) for key, value in theirs.items()}
         # As a private attribute it would double the time that reading each check takes.
-        object.__setattr__(given, "_plugged", options)
-        return given
+        object.__setattr__(checks, "_plugged", options)
+        return checks
 
     @property
     def kinds(self) -> list[str]:
         """The checks that are given, in the order of this shape, then those that others plug in."""
-        own = self.model_fields_set & _KINDS.keys()
-        return [*sorted(own, key=_KINDS.__getitem__), *self._plugged]
+        own_kinds = self.model_fields_set & _KINDS.keys()
+        return [*sorted(own_kinds, key=_KINDS.__getitem__), *self._plugged]
 
     def given(self, kind: str) -> Any:
         """Return the value given for a check; for a plugged-in one with its key."""
@@ -508,16 +508,16 @@ def given(expect: Expect) -> Iterator[Given]:
 def _in(value: Any, loc: Loc) -> Iterator[Given]:
     if isinstance(value, CheckKeys):
         for kind in value.kinds:
-            here, given = (*loc, key_of(kind)), value.given(kind)
-            yield Given(here, kind, given)
-            yield from _in(given, here)
+            here, options = (*loc, key_of(kind)), value.given(kind)
+            yield Given(here, kind, options)
+            yield from _in(options, here)
     elif isinstance(value, FileShape):
         for name in type(value).model_fields:
             if name in value.model_fields_set:
                 yield from _in(getattr(value, name), (*loc, name))
     elif isinstance(value, dict):
-        for key, one in value.items():
-            yield from _in(one, (*loc, key))
+        for key, item in value.items():
+            yield from _in(item, (*loc, key))
     elif isinstance(value, list):
-        for index, one in enumerate(value):
-            yield from _in(one, (*loc, index))
+        for index, item in enumerate(value):
+            yield from _in(item, (*loc, index))

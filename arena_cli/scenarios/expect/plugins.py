@@ -33,62 +33,66 @@ def installed() -> Mapping[str, Sequence[Any]]:
 def _installed(_: tuple[str, ...]) -> Mapping[str, Sequence[Any]]:
     from importlib.metadata import entry_points  # noqa: PLC0415  # only for keys that are not arena's
 
-    found: dict[str, list[Any]] = {}
+    by_name: dict[str, list[Any]] = {}
     for point in entry_points(group=GROUP):
-        found.setdefault(point.name, []).append(point)
-    return found
+        by_name.setdefault(point.name, []).append(point)
+    return by_name
 
 
-def options(key: str, given: Any) -> BaseModel:
+def options(key: str, raw: Any) -> BaseModel:
     """Return the options at the key of a plugged-in check, as its shape.
 
     Raises ValidationError, each error below the key, where it does not fit, or there is no shape.
     """
-    point, *others = installed()[key]
-    if others:
-        packages = " and ".join(sorted(one.dist.name for one in (point, *others)))
-        raise _wrong(key, f"{packages} both have a check of this name; uninstall one", given)
+    point, *duplicates = installed()[key]
+    if duplicates:
+        packages = " and ".join(
+            sorted(entry_point.dist.name for entry_point in (point, *duplicates))
+        )
+        raise _wrong(key, f"{packages} both have a check of this name; uninstall one", raw)
     try:
         shape = point.load()
     except (Exception, SystemExit) as error:
-        raise _wrong(key, f"cannot be imported: {type(error).__name__}: {error}", given) from error
+        raise _wrong(key, f"cannot be imported: {type(error).__name__}: {error}", raw) from error
     if not (isinstance(shape, type) and issubclass(shape, BaseModel) and hasattr(shape, "check")):
-        raise _wrong(key, f"{point.value} is no pydantic model with a method `check`", given)
+        raise _wrong(key, f"{point.value} is no pydantic model with a method `check`", raw)
     try:
-        return shape.model_validate(given)
+        return shape.model_validate(raw)
     except ValidationError as error:
-        details = [_detail(key, one, shape) for one in error.errors(include_url=False)]
+        details = [
+            _detail(key, entry_point, shape) for entry_point in error.errors(include_url=False)
+        ]
         raise ValidationError.from_exception_data(key, details) from error
     except Exception as error:
         problem = f"its own code failed on it: {type(error).__name__}: {error}"
-        raise _wrong(key, problem, given) from error
+        raise _wrong(key, problem, raw) from error
 
 
-def misspelt(key: str, known: list[str]) -> ValidationError | None:
+def misspelt(key: str, keys: list[str]) -> ValidationError | None:
     """The error of a key that nobody has, if one that is plugged in is the nearest to it."""
-    near = errors.find_nearest(key, [*known, *installed()])
-    if near is None or near in known:
+    near = errors.find_nearest(key, [*keys, *installed()])
+    if near is None or near in keys:
         return None
     return _wrong(key, f"unknown key: did you mean `{near}`?", None)
 
 
-def judge(subject: Subject, given: tuple[str, BaseModel], **_: bool) -> Verdict:
+def judge(subject: Subject, named_options: tuple[str, BaseModel], **_: bool) -> Verdict:
     """It says that it holds. Raises OwnCheckError where it says nothing."""
-    check = given[1].check  # type: ignore[attr-defined]  # `options` saw it
-    return python_checks.verdict(subject, check, asks(given))
+    check = named_options[1].check  # type: ignore[attr-defined]  # `options` saw it
+    return python_checks.verdict(subject, check, asks(named_options))
 
 
-def asks(given: tuple[str, BaseModel], **_: bool) -> str:
+def asks(named_options: tuple[str, BaseModel], **_: bool) -> str:
     """The key, and what stands at it."""
-    name, model = given
-    there = json.dumps(model.model_dump(mode="json", exclude_unset=True), ensure_ascii=False)
-    return f"{name}: {text_checks.shortened(there)}"
+    name, model = named_options
+    text = json.dumps(model.model_dump(mode="json", exclude_unset=True), ensure_ascii=False)
+    return f"{name}: {text_checks.shortened(text)}"
 
 
-def _wrong(key: str, problem: str, given: Any) -> ValidationError:
+def _wrong(key: str, problem: str, raw: Any) -> ValidationError:
     error = PydanticCustomError("plugged", "{what}", {"what": problem})
     return ValidationError.from_exception_data(
-        key, [InitErrorDetails(type=error, loc=(key,), input=given)]
+        key, [InitErrorDetails(type=error, loc=(key,), input=raw)]
     )
 
 

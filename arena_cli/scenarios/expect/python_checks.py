@@ -87,13 +87,13 @@ def verdict(
     subject: Subject, check: Callable[[Reply, Run], Any], expected: str, file: Path | None = None
 ) -> Verdict:
     """Call a check on a subject; `file` is where the check stands. Raises OwnCheckError."""
-    told = subject.told
-    came = _came_of(lambda: check(_reply(subject), _run(told)))
-    if came is None:
+    talk = subject.told
+    outcome = _came_of(lambda: check(_reply(subject), _run(talk)))
+    if outcome is None:
         raise OwnCheckError(expected, f"it did not return within {LIMIT_S:g} s")
-    answer, error = came
+    answer, error = outcome
     if error is not None:
-        raise OwnCheckError(expected, _what_happened(error, file, told.folders)) from error
+        raise OwnCheckError(expected, _what_happened(error, file, talk.folders)) from error
     if answer is True:
         return Verdict(True, expected, text_checks.excerpt(subject.text))
     if answer is False:
@@ -111,19 +111,19 @@ def _came_of(ask: Callable[[], Any]) -> tuple[Any, BaseException | None] | None:
 
     What is printed goes to stderr.
     """
-    came: list[tuple[Any, BaseException | None]] = []
+    outcomes: list[tuple[Any, BaseException | None]] = []
 
     def work() -> None:
         try:
-            came.append((ask(), None))
+            outcomes.append((ask(), None))
         except BaseException as error:  # noqa: BLE001  # also sys.exit in the user's code
-            came.append((None, error))
+            outcomes.append((None, error))
 
     worker = threading.Thread(target=work, daemon=True)  # one that never ends holds up no exit
     with contextlib.redirect_stdout(sys.stderr):
         worker.start()
         worker.join(LIMIT_S)
-    return came[0] if came else None
+    return outcomes[0] if outcomes else None
 
 
 def _in_words(answer: Any) -> str:
@@ -142,11 +142,11 @@ def _what_happened(error: BaseException, file: Path | None, folders: Folders) ->
         for frame in traceback.extract_tb(error.__traceback__)
         if (Path(frame.filename) == file if file else frame.filename != __file__)
     ]
-    where = f"{folders.shown(Path(frames[-1].filename))}:{frames[-1].lineno}: " if frames else ""
+    location = f"{folders.shown(Path(frames[-1].filename))}:{frames[-1].lineno}: " if frames else ""
     text = ""
     with contextlib.suppress(Exception):  # the user's `__str__` too may raise
         text = text_checks.shortened(str(error), text_checks.REASON)
-    return f"{where}{type(error).__name__}{f': {text}' if text else ''}"
+    return f"{location}{type(error).__name__}{f': {text}' if text else ''}"
 
 
 def _reply(subject: Subject) -> Reply:
@@ -163,9 +163,9 @@ def _of_call(call: Call, conversation: Conversation, text: str) -> Reply:
         agent=call.agent,
         turn=call.turn,
         mentions=tuple(message.mentions),
-        structured=tuple((part.type, copy.deepcopy(part.data)) for part in message.structured),
+        structured=tuple((item.type, copy.deepcopy(item.data)) for item in message.structured),
         attachments=tuple(
-            (part.name, conversation.workspace / (part.path or "")) for part in message.attachments
+            (item.name, conversation.workspace / (item.path or "")) for item in message.attachments
         ),
         usage=call.done.usage,
     )
@@ -241,25 +241,32 @@ def wrong(target: str, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
 
 
 @functools.lru_cache(maxsize=1024)  # many cases name one function
-def _faults(path: Path, function: str, shown: str, *_stamp: int) -> tuple[tuple[str, str], ...]:
+def _faults(path: Path, function: str, label: str, *_stamp: int) -> tuple[tuple[str, str], ...]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are told when it is run
             tree = ast.parse(files.read_regular(path), str(path))
             code = compile(tree, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
-        problem = f"{shown}:{error.lineno or 1}: {error.msg}"
+        problem = f"{label}:{error.lineno or 1}: {error.msg}"
         return ((problem, "it is no Python as it stands"),)
     except (OSError, ValueError, RecursionError) as error:
-        return ((f"{shown}: cannot be read: {error}", ""),)
-    there = {node.name: node for node in tree.body if isinstance(node, _FUNCTIONS)}
-    if function in there:
-        return tuple(_wrong_form(there[function], shown))
-    bound = {one.argval for one in dis.get_instructions(code) if one.opname == "STORE_NAME"}
+        return ((f"{label}: cannot be read: {error}", ""),)
+    functions = {node.name: node for node in tree.body if isinstance(node, _FUNCTIONS)}
+    if function in functions:
+        return tuple(_wrong_form(functions[function], label))
+    bound = {
+        instruction.argval
+        for instruction in dis.get_instructions(code)
+        if instruction.opname == "STORE_NAME"
+    }
     if function in bound or _imports_all(tree):
         return ()
     return (
-        (f"there is no function `{function}` in {shown}", errors.suggest_nearest(function, there)),
+        (
+            f"there is no function `{function}` in {label}",
+            errors.suggest_nearest(function, functions),
+        ),
     )
 
 
@@ -276,28 +283,28 @@ def _imports_all(tree: ast.Module) -> bool:
 
 
 def _wrong_form(
-    node: ast.FunctionDef | ast.AsyncFunctionDef, shown: str
+    node: ast.FunctionDef | ast.AsyncFunctionDef, label: str
 ) -> Iterator[tuple[str, str]]:
-    place = f"{shown}:{node.lineno}"
+    location = f"{label}:{node.lineno}"
     mend = f"write it as `def {node.name}(reply, run):`"
     if isinstance(node, ast.AsyncFunctionDef):
-        yield f"{place}: `{node.name}` is async, which a check cannot be", mend
+        yield f"{location}: `{node.name}` is async, which a check cannot be", mend
         return
-    given = node.args
-    places = [*given.posonlyargs, *given.args]
-    needed = len(places) - len(given.defaults)
-    must_be_named = any(default is None for default in given.kw_defaults)
-    if needed > 2 or (len(places) < 2 and not given.vararg) or must_be_named:
-        yield f"{place}: `{node.name}` does not take a reply and a run", mend
+    parameters = node.args
+    places = [*parameters.posonlyargs, *parameters.args]
+    needed = len(places) - len(parameters.defaults)
+    must_be_named = any(default is None for default in parameters.kw_defaults)
+    if needed > 2 or (len(places) < 2 and not parameters.vararg) or must_be_named:
+        yield f"{location}: `{node.name}` does not take a reply and a run", mend
 
 
 def _function(path: Path, name: str) -> Callable[[Reply, Run], Any]:
     """The function; its file is run at its first use. Raises what that raises."""
     stat = path.stat()
-    found = getattr(_module(path, stat.st_mtime_ns, stat.st_size), name, None)
-    if not callable(found):
+    function = getattr(_module(path, stat.st_mtime_ns, stat.st_size), name, None)
+    if not callable(function):
         raise AttributeError(f"there is no function `{name}` in {path.name}")
-    return found  # type: ignore[no-any-return]  # the user's
+    return function  # type: ignore[no-any-return]  # the user's
 
 
 @functools.lru_cache(maxsize=256)

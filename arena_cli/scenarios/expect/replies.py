@@ -45,25 +45,27 @@ def shown(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
 
 
 def _of_agents(texts: _Texts, expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
-    for agent, wanted in expected.items():
-        if isinstance(wanted, list):
-            yield from _of_texts(texts, (agent,), agent, "all", wanted)
+    for agent, checks in expected.items():
+        if isinstance(checks, list):
+            yield from _of_texts(texts, (agent,), agent, "all", checks)
             continue
-        for which in sorted(wanted.model_fields_set):
-            yield from _of_texts(texts, (agent, which), agent, which, getattr(wanted, which))
+        for which in sorted(checks.model_fields_set):
+            yield from _of_texts(texts, (agent, which), agent, which, getattr(checks, which))
 
 
 def _of_texts(
     texts: _Texts, loc: Loc, agent: str, which: str, text_checks: list[TextCheck]
 ) -> Iterable[Check]:
     if which == "any" or not text_checks:
-        for some, warns in _by_level(text_checks):
-            yield Check(loc, functools.partial(_any_passes, texts, agent, some), warns=warns)
+        for level_checks, warns in _by_level(text_checks):
+            yield Check(
+                loc, functools.partial(_any_passes, texts, agent, level_checks), warns=warns
+            )
         return
     for index, check in enumerate(text_checks):
-        place = (*loc, index, key_of(check.kind))
+        check_loc = (*loc, index, key_of(check.kind))
         judge = functools.partial(_each_passes, texts, agent, which, check)
-        yield Check(place, judge, warns=check.level == "warn")
+        yield Check(check_loc, judge, warns=check.level == "warn")
 
 
 def _by_level(text_checks: Sequence[TextCheck]) -> Iterable[tuple[Sequence[TextCheck], bool]]:
@@ -79,11 +81,11 @@ def _each_passes(
     texts: _Texts, agent: str, which: str, check: TextCheck, conversation: Conversation
 ) -> Verdict:
     """The texts that are meant pass the check, and there is one; shows the first that fails."""
-    there = texts.of(agent, conversation)
-    if not there:
+    agent_texts = texts.of(agent, conversation)
+    if not agent_texts:
         return texts.none(agent, conversation)
-    meant = {"first": there[:1], "last": there[-1:], "all": there}[which]
-    verdicts = [_of_text(subject, call, check) for subject, call in meant]
+    selected = {"first": agent_texts[:1], "last": agent_texts[-1:], "all": agent_texts}[which]
+    verdicts = [_of_text(subject, call, check) for subject, call in selected]
     return next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
 
 
@@ -94,34 +96,39 @@ def _of_text(subject: Subject, call: Call, check: TextCheck) -> Verdict:
 
 def _by(name: str, actual: str) -> str:
     """Return a text with its author; lines beside the expected ones go into the note."""
-    lines, found, note = actual.rpartition("\n(")
-    return f"{lines}\n({name}: {note}" if found else f"{name}: {actual}"
+    lines, has_note, note = actual.rpartition("\n(")
+    return f"{lines}\n({name}: {note}" if has_note else f"{name}: {actual}"
 
 
 def _any_passes(
     texts: _Texts, agent: str, text_checks: Sequence[TextCheck], conversation: Conversation
 ) -> Verdict:
     """Return a passing verdict if a text passes all checks, else why each does not."""
-    there = texts.of(agent, conversation)
-    if not there:
+    agent_texts = texts.of(agent, conversation)
+    if not agent_texts:
         return texts.none(agent, conversation)
-    named = ((subject, _who(call)) for subject, call in there)
-    return _one_passes(named, text_checks, texts.what, "")
+    with_names = ((subject, _who(call)) for subject, call in agent_texts)
+    return _one_passes(with_names, text_checks, texts.what, "")
 
 
 def _one_passes(
-    subjects: Iterable[tuple[Subject, str]], wanted: Sequence[TextCheck], problem: str, nothing: str
+    subjects: Iterable[tuple[Subject, str]],
+    text_checks_given: Sequence[TextCheck],
+    problem: str,
+    nothing: str,
 ) -> Verdict:
     """Judge whether one of the texts, each with its author, passes all checks."""
-    asked = " and ".join(dict.fromkeys(check_kinds.wanted(check) for check in wanted))
-    expected = f"{problem} that {asked or 'is there'}"
+    requirement = " and ".join(
+        dict.fromkeys(check_kinds.wanted(check) for check in text_checks_given)
+    )
+    expected = f"{problem} that {requirement or 'is there'}"
     reasons = []
     for subject, name in subjects:
-        verdicts = [check_kinds.one(subject, check.kind, check) for check in wanted]
+        verdicts = [check_kinds.one(subject, check.kind, check) for check in text_checks_given]
         failed = next((verdict for verdict in verdicts if not verdict.holds), None)
         if failed is None:
-            said = verdicts[-1].actual if verdicts else text_checks.excerpt(subject.text)
-            return Verdict(True, expected, f"{name}: {said}")
+            actual = verdicts[-1].actual if verdicts else text_checks.excerpt(subject.text)
+            return Verdict(True, expected, f"{name}: {actual}")
         reasons.append(f"{name}: {failed.actual}")
     return Verdict(False, expected, "; ".join(reasons) or nothing)
 
@@ -135,12 +142,12 @@ def _shown_to(agent: str, conversation: Conversation) -> list[tuple[Subject, Cal
     """Return the inputs of all calls that ended, whatever their result."""
     calls = [call for call in conversation.calls() if agent in (EVERYBODY, call.agent)]
     counted: Counter[str] = Counter()
-    found = []
+    inputs = []
     for call in calls:
         counted[call.agent] += 1
-        part = ("shown", call.agent, counted[call.agent])
-        found.append((Subject(conversation.shown_at(call), conversation, part=part), call))
-    return found
+        path = ("shown", call.agent, counted[call.agent])
+        inputs.append((Subject(conversation.shown_at(call), conversation, part=path), call))
+    return inputs
 
 
 def _not_called(agent: str, conversation: Conversation) -> Verdict:
@@ -165,19 +172,19 @@ def _who(reply: Call) -> str:
 
 def system(expected: Sequence[TextCheck]) -> Iterable[Check]:
     """The checks on system messages: one of them passes all; without checks there is none."""
-    for some, warns in _by_level(expected):
-        yield Check((), functools.partial(_system_says, some), warns=warns)
+    for level_checks, warns in _by_level(expected):
+        yield Check((), functools.partial(_system_says, level_checks), warns=warns)
 
 
-def _system_says(wanted: Sequence[TextCheck], conversation: Conversation) -> Verdict:
-    if not wanted:
-        said = "; ".join(map(text_checks.excerpt, conversation.system))
-        return Verdict(not said, "no system message", said or "no system message")
-    there = [
+def _system_says(expected: Sequence[TextCheck], conversation: Conversation) -> Verdict:
+    if not expected:
+        texts = "; ".join(map(text_checks.excerpt, conversation.system))
+        return Verdict(not texts, "no system message", texts or "no system message")
+    subjects = [
         (Subject(text, conversation, part=("system", number)), "a system message")
         for number, text in enumerate(conversation.system, 1)
     ]
-    return _one_passes(there, wanted, "a system message", "no system message")
+    return _one_passes(subjects, expected, "a system message", "no system message")
 
 
 class Item(NamedTuple):
@@ -214,9 +221,9 @@ def _checks(expected: Any, problem: str, items: Any) -> Iterator[Check]:
     if not expected:
         yield Check((), functools.partial(_none_carried, problem, items))
     if isinstance(expected, Mapping):
-        for name, wanted in expected.items():
-            judge = functools.partial(_carried, problem, items, name, "", wanted)
-            warns = bool(wanted) and all(check.level == "warn" for check in wanted)
+        for name, checks in expected.items():
+            judge = functools.partial(_carried, problem, items, name, "", checks)
+            warns = bool(checks) and all(check.level == "warn" for check in checks)
             yield Check((name,), judge, warns=warns)
         return
     for index, item in enumerate(expected):
@@ -225,16 +232,16 @@ def _checks(expected: Any, problem: str, items: Any) -> Iterator[Check]:
             judge = functools.partial(_carried, problem, items, item, "", (), times=times)
         else:
             name = item.type if isinstance(item, CarriedPart) else item.name
-            wanted = [item] if item.kinds else []
+            checks = [item] if item.kinds else []
             judge = functools.partial(
-                _carried, problem, items, name, item.agent, wanted, times=times
+                _carried, problem, items, name, item.agent, checks, times=times
             )
         yield Check((index,), judge)
 
 
 def _none_carried(problem: str, items: Any, conversation: Conversation) -> Verdict:
-    there = ", ".join(f"{item.name} of {item.agent}" for item in items(conversation))
-    return Verdict(not there, f"no {problem}", there or "nothing was carried")
+    listed = ", ".join(f"{item.name} of {item.agent}" for item in items(conversation))
+    return Verdict(not listed, f"no {problem}", listed or "nothing was carried")
 
 
 def _carried(
@@ -242,41 +249,41 @@ def _carried(
     items: Any,
     name: str,
     agent: str,
-    wanted: Sequence[CheckKeys],
+    checks: Sequence[CheckKeys],
     conversation: Conversation,
     *,
     times: int = 1,
 ) -> Verdict:
     """So many items of that name, by that agent if one is named, pass all checks."""
     by = f" of {agent}" if agent else ""
-    that = " and ".join(check_kinds.wanted(one) for one in wanted)
+    that = " and ".join(check_kinds.wanted(check) for check in checks)
     often = f", {times} times" if times > 1 else ""
     expected = f"{problem} {name}{by}{f' that {that}' if that else ''}{often}"
-    there = list(items(conversation))
-    meant = [
+    carried = list(items(conversation))
+    matching = [
         item
-        for item in there
+        for item in carried
         if text_checks.form(item.name) == text_checks.form(name) and agent in ("", item.agent)
     ]
     reasons = []
     passed = 0
-    for item in meant:
+    for item in matching:
         text = item.read()
         subject = Subject(text, conversation, item.call, (problem, item.number))
-        verdicts = [check_kinds.all_of(subject, one) for one in wanted]
+        verdicts = [check_kinds.all_of(subject, check) for check in checks]
         failed = next((verdict for verdict in verdicts if not verdict.holds), None)
         passed += failed is None
         if passed == times:
             return Verdict(True, expected, f"{item.agent}: {text_checks.excerpt(text)}")
         reasons.append(f"{item.agent}: {failed.actual if failed else text_checks.excerpt(text)}")
-    others = ", ".join(f"{item.name} of {item.agent}" for item in there)
-    return Verdict(False, expected, "; ".join(reasons) or others or "nothing was carried")
+    listed = ", ".join(f"{item.name} of {item.agent}" for item in carried)
+    return Verdict(False, expected, "; ".join(reasons) or listed or "nothing was carried")
 
 
 def _parts(conversation: Conversation) -> Iterator[Item]:
     for reply in conversation.replies():
-        for number, part in enumerate(reply.message.structured if reply.message else (), 1):
-            yield Item(part.type, reply, number, functools.partial(_text_of, part.data))
+        for number, content in enumerate(reply.message.structured if reply.message else (), 1):
+            yield Item(content.type, reply, number, functools.partial(_text_of, content.data))
 
 
 def _files(conversation: Conversation) -> Iterator[Item]:
@@ -291,14 +298,14 @@ def _text_of(data: Any) -> str:
     return "\n".join(_lines(data))
 
 
-def _lines(data: Any, place: str = "") -> Iterable[str]:
+def _lines(data: Any, path: str = "") -> Iterable[str]:
     """Data as text: a text as it is; of anything else one `place: value` for each value."""
     if isinstance(data, dict):
         for key, value in data.items():
-            yield from _lines(value, f"{place}.{key}" if place else str(key))
+            yield from _lines(value, f"{path}.{key}" if path else str(key))
     elif isinstance(data, list):
         for index, value in enumerate(data):
-            yield from _lines(value, f"{place}[{index}]")
+            yield from _lines(value, f"{path}[{index}]")
     else:
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
-        yield f"{place}: {text}" if place else text
+        yield f"{path}: {text}" if path else text

@@ -68,7 +68,7 @@ class Snapshots:
         self.scenario = scenario
         self._path = path_of(scenario)
         self._case = case or ""
-        self._cases = {one or "" for one in cases}
+        self._cases = {name or "" for name in cases}
         self._kept: dict[Key, str] | None = None
         self._seen: dict[Key, str] = {}
 
@@ -80,7 +80,7 @@ class Snapshots:
         self._seen[key] = _lines_alike(subject.text)
         return subject.text if self.update else self._kept.get(key)
 
-    def save(self, *, whole: bool) -> bool:
+    def save(self, *, is_whole: bool) -> bool:
         """With `update` write what came; whether the file is not what it was.
 
         `whole`: the scenario was played to its end, so that a snapshot that nobody asked for is
@@ -89,14 +89,14 @@ class Snapshots:
         """
         if not self.update or (not self._seen and not self._path.is_file()):
             return False
-        there = self._read()
+        stored = self._read()
         stay = {
             key: text
-            for key, text in there.items()
-            if not whole or (key.case != self._case and key.case in self._cases)
+            for key, text in stored.items()
+            if not is_whole or (key.case != self._case and key.case in self._cases)
         }
         new = {**stay, **self._seen}
-        if new == there:
+        if new == stored:
             return False
         _write(self._path, new, sync=self._sync)
         return True
@@ -129,15 +129,15 @@ def read(path: Path) -> dict[Key, str]:
         raise NotSnapshots(": holds no snapshots")
     if data.get("version") != VERSION:
         raise NotSnapshots(f": is of version {data.get('version')}; this arena reads {VERSION}")
-    found: dict[Key, str] = {}
+    snapshots: dict[Key, str] = {}
     for number, entry in enumerate(data["snapshots"]):
         key = _key_of(entry)
         if key is None:
             raise NotSnapshots(f": snapshots[{number}] is none: it needs {', '.join(_FIELDS)}")
-        if key in found:
+        if key in snapshots:
             raise NotSnapshots(f": snapshots[{number}] is there twice")
-        found[key] = "\n".join(entry["text"])
-    return found
+        snapshots[key] = "\n".join(entry["text"])
+    return snapshots
 
 
 def _key_of(entry: Any) -> Key | None:
@@ -187,19 +187,19 @@ def judge(subject: Subject, _: Literal[True], *, ignore_case: bool = False) -> V
     if snapshots is None:
         raise LookupError("there is no place here where snapshots are kept")
     try:
-        kept = snapshots.kept(subject)
+        snapshot = snapshots.kept(subject)
     except NotSnapshots as error:
         raise NoVerdict(asks(True), str(error)) from error
     mend = f"`{_update(snapshots.scenario, subject.told.folders)}` writes it"
-    if kept is None:
+    if snapshot is None:
         return Verdict(
             False, asks(True), f"no snapshot yet ({mend}): {text_checks.excerpt(subject.text)}"
         )
-    was, now = (_lines_alike(text).split("\n") for text in (kept, subject.text))
-    if _forms(was, ignore_case) == _forms(now, ignore_case):
+    old_lines, new_lines = (_lines_alike(text).split("\n") for text in (snapshot, subject.text))
+    if _forms(old_lines, ignore_case) == _forms(new_lines, ignore_case):
         return Verdict(True, asks(True), text_checks.excerpt(subject.text))
-    was, now = _difference(was, now, ignore_case)
-    return Verdict(False, "\n".join(was), "\n".join([*now, f"(it differs; {mend})"]))
+    old_lines, new_lines = _difference(old_lines, new_lines, ignore_case)
+    return Verdict(False, "\n".join(old_lines), "\n".join([*new_lines, f"(it differs; {mend})"]))
 
 
 def asks(_: Literal[True], **__: bool) -> str:
@@ -242,50 +242,52 @@ def _forms(lines: Iterable[str], ignore_case: bool) -> list[str]:
 
 
 def _difference(
-    was: Sequence[str], now: Sequence[str], ignore_case: bool
+    old_lines: Sequence[str], new_lines: Sequence[str], ignore_case: bool
 ) -> tuple[list[str], list[str]]:
     """The lines that differ, on both sides, each with a line around it; `-` and `+` mark them."""
-    left: list[str] = []
+    removed: list[str] = []
     right: list[str] = []
-    forms = _forms(was, ignore_case), _forms(now, ignore_case)
+    forms = _forms(old_lines, ignore_case), _forms(new_lines, ignore_case)
     matcher = difflib.SequenceMatcher(None, *forms, autojunk=False)
     for group in matcher.get_grouped_opcodes(1):
-        if left or group[0][1]:
-            left.append("…")
+        if removed or group[0][1]:
+            removed.append("…")
             right.append("…")
         for tag, start, end, from_, to in group:
             if tag == "equal":
-                left += [f"  {_cut(line, 0)}" for line in was[start:end]]
-                right += [f"  {_cut(line, 0)}" for line in now[from_:to]]
+                removed += [f"  {_cut(line, 0)}" for line in old_lines[start:end]]
+                right += [f"  {_cut(line, 0)}" for line in new_lines[from_:to]]
             else:
-                _pair(was[start:end], now[from_:to], left, right)
-    return _most(left), _most(right)
+                _pair(old_lines[start:end], new_lines[from_:to], removed, right)
+    return _most(removed), _most(right)
 
 
-def _pair(was: Sequence[str], now: Sequence[str], left: list[str], right: list[str]) -> None:
-    for index in range(max(len(was), len(now))):
-        old = was[index] if index < len(was) else None
-        new = now[index] if index < len(now) else None
+def _pair(
+    old_lines: Sequence[str], new_lines: Sequence[str], removed: list[str], right: list[str]
+) -> None:
+    for index in range(max(len(old_lines), len(new_lines))):
+        old = old_lines[index] if index < len(old_lines) else None
+        new = new_lines[index] if index < len(new_lines) else None
         if old is not None and new is not None and old.split() == new.split():
             old, new = text_checks.quoted(old), text_checks.quoted(new)  # only blanks differ
         same = _alike(old or "", new or "")
-        left.append("" if old is None else f"- {_cut(old, same)}")
+        removed.append("" if old is None else f"- {_cut(old, same)}")
         right.append("" if new is None else f"+ {_cut(new, same)}")
 
 
-def _alike(one: str, other: str) -> int:
+def _alike(first: str, second: str) -> int:
     """Count the characters that both begin with."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def _cut(line: str, same: int) -> str:
     """A long line around the place up to which it is the same."""
     start = max(same - text_checks.EXCERPT // 4, 0) if len(line) > text_checks.EXCERPT else 0
-    part = cut_text(line[start:], text_checks.EXCERPT)
-    return f"{'…' if start else ''}{part}{'…' if start + len(part) < len(line) else ''}"
+    excerpt = cut_text(line[start:], text_checks.EXCERPT)
+    return f"{'…' if start else ''}{excerpt}{'…' if start + len(excerpt) < len(line) else ''}"
 
 
 def _most(lines: list[str]) -> list[str]:
-    left = len(lines) - MOST_LINES
-    return [*lines[:MOST_LINES], f"… {left} lines more"] if left > 0 else lines
+    omitted = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], f"… {omitted} lines more"] if omitted > 0 else lines

@@ -61,8 +61,8 @@ def looks_around(pattern: str) -> bool:
 
 def count_swallowed(pattern: str) -> tuple[int, int]:
     """Return of how many ordinary sentences a pattern leaves nothing, and how many there are."""
-    found = compiled(pattern)
-    return sum(not found.sub(lambda _: "", words).strip() for words in _WORDS), len(_WORDS)
+    matcher = compiled(pattern)
+    return sum(not matcher.sub(lambda _: "", words).strip() for words in _WORDS), len(_WORDS)
 
 
 def form(text: str, ignore_case: bool = False) -> str:
@@ -129,23 +129,23 @@ def is_in(text: str, code: str) -> tuple[bool, str]:
         counts["ja"] = kana + counts.pop("zh", 0)
     if not counts:
         return False, "no words"
-    found = max(counts, key=lambda key: counts[key])
-    if found or code in _OWN_SCRIPT:
-        return found == code, found or "a language of another script"
-    found = _by_library(prose)
-    return found == code, found
+    language = max(counts, key=lambda key: counts[key])
+    if language or code in _OWN_SCRIPT:
+        return language == code, language or "a language of another script"
+    language = _by_library(prose)
+    return language == code, language
 
 
 def _units(prose: str) -> Iterator[str]:
     """For each letter of a script without spaces, and for each word of the others, its language."""
     for word in re.findall(r"[^\W\d_]+", prose):
-        other = True
+        is_new_unit = True
         for letter in word:
             script = _script(letter)
             if script:
-                other = False
+                is_new_unit = False
                 yield script
-        if other:
+        if is_new_unit:
             yield _OTHER
 
 
@@ -203,24 +203,24 @@ class Check(NamedTuple):
     warns: bool = False
 
 
-def contains(text: str, wanted: Sequence[str], *, ignore_case: bool = False) -> Verdict:
+def contains(text: str, texts: Sequence[str], *, ignore_case: bool = False) -> Verdict:
     """Every wanted text is in it."""
     seen = form(text, ignore_case)
-    missing = [part for part in wanted if form(part, ignore_case) not in seen]
-    expected = f"contains {_listed(wanted)}{case(ignore_case)}"
+    missing = [needle for needle in texts if form(needle, ignore_case) not in seen]
+    expected = f"contains {_listed(texts)}{case(ignore_case)}"
     if missing:
         return Verdict(False, expected, f"no {_listed(missing, 'or')} in {excerpt(text)}")
-    return Verdict(True, expected, _around(text, seen, form(wanted[0], ignore_case)))
+    return Verdict(True, expected, _around(text, seen, form(texts[0], ignore_case)))
 
 
 def not_contains(text: str, unwanted: Sequence[str], *, ignore_case: bool = False) -> Verdict:
     """None of the unwanted texts is in it."""
     seen = form(text, ignore_case)
     expected = f"does not contain {_listed(unwanted, 'or')}{case(ignore_case)}"
-    for part in unwanted:
-        if form(part, ignore_case) in seen:
-            found = _around(text, seen, form(part, ignore_case))
-            return Verdict(False, expected, f"{quoted(part)} in {found}")
+    for needle in unwanted:
+        if form(needle, ignore_case) in seen:
+            context = _around(text, seen, form(needle, ignore_case))
+            return Verdict(False, expected, f"{quoted(needle)} in {context}")
     return Verdict(True, expected, excerpt(text))
 
 
@@ -228,24 +228,24 @@ def regex(text: str, pattern: str, *, ignore_case: bool = False) -> Verdict:
     """The pattern is found somewhere in it (Python's `re.search`)."""
     expected = f"matches /{pattern}/{case(ignore_case)}"
     try:
-        found = compiled(pattern, ignore_case=ignore_case).search(form(text))
+        match = compiled(pattern, ignore_case=ignore_case).search(form(text))
     except PatternTimeout as error:
         raise NoVerdict(expected, str(error)) from error
-    if found is None:
+    if match is None:
         return Verdict(False, expected, f"no match in {excerpt(text)}")
-    return Verdict(True, expected, f"matched {excerpt(found.group())}")
+    return Verdict(True, expected, f"matched {excerpt(match.group())}")
 
 
-def equals(text: str, wanted: str, *, ignore_case: bool = False) -> Verdict:
+def equals(text: str, expected_text: str, *, ignore_case: bool = False) -> Verdict:
     """It is that text, whitespace around both apart."""
-    holds = form(text, ignore_case).strip() == form(wanted, ignore_case).strip()
-    return Verdict(holds, f"is {excerpt(wanted)}{case(ignore_case)}", excerpt(text))
+    holds = form(text, ignore_case).strip() == form(expected_text, ignore_case).strip()
+    return Verdict(holds, f"is {excerpt(expected_text)}{case(ignore_case)}", excerpt(text))
 
 
-def starts_with(text: str, wanted: str, *, ignore_case: bool = False) -> Verdict:
+def starts_with(text: str, prefix: str, *, ignore_case: bool = False) -> Verdict:
     """It begins with that text."""
-    holds = form(text, ignore_case).startswith(form(wanted, ignore_case))
-    return Verdict(holds, f"starts with {quoted(wanted)}{case(ignore_case)}", excerpt(text))
+    holds = form(text, ignore_case).startswith(form(prefix, ignore_case))
+    return Verdict(holds, f"starts with {quoted(prefix)}{case(ignore_case)}", excerpt(text))
 
 
 def max_words(text: str, most: int, **_: bool) -> Verdict:
@@ -277,10 +277,10 @@ def in_language(text: str, code: str, **_: bool) -> Verdict:
     """Most of it is in that language. Raises NoVerdict where that cannot be told here."""
     expected = f"is in language {code}"
     try:
-        holds, found = is_in(text, code)
+        holds, language = is_in(text, code)
     except LookupError as error:
         raise NoVerdict(expected, str(error)) from error
-    return Verdict(holds, expected, f"{found}: {excerpt(text)}")
+    return Verdict(holds, expected, f"{language}: {excerpt(text)}")
 
 
 def excerpt(text: str) -> str:
@@ -299,16 +299,16 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _around(text: str, seen: str, part: str) -> str:
+def _around(text: str, seen: str, needle: str) -> str:
     """The text in quotes; of a long one what is `seen` around its first `part`."""
-    start = max(seen.index(part) - EXCERPT // 4, 0)
+    start = max(seen.index(needle) - EXCERPT // 4, 0)
     if len(text) <= EXCERPT or start == 0:
         return excerpt(text)
     return f'"…{excerpt(seen[start:])[1:]}'
 
 
-def _listed(wanted: Sequence[str], joined: str = "and") -> str:
-    return f" {joined} ".join(quoted(part) for part in wanted)
+def _listed(texts: Sequence[str], joined: str = "and") -> str:
+    return f" {joined} ".join(quoted(item) for item in texts)
 
 
 def case(ignore_case: bool) -> str:
@@ -344,8 +344,8 @@ class Similar(FileShape):
 def judge(subject: Subject, similar: Similar, *, ignore_case: bool = False) -> Verdict:
     """The figure is at least `min`."""
     figure = _figure(subject.text, similar, ignore_case)
-    there = f"{figure:g} by {similar.measure}: {excerpt(subject.text)}"
-    return Verdict(figure >= similar.min, asks(similar, ignore_case=ignore_case), there)
+    actual = f"{figure:g} by {similar.measure}: {excerpt(subject.text)}"
+    return Verdict(figure >= similar.min, asks(similar, ignore_case=ignore_case), actual)
 
 
 def asks(similar: Similar, *, ignore_case: bool = False) -> str:
@@ -358,18 +358,18 @@ def _figure(text: str, similar: Similar, ignore_case: bool) -> float:
     """From 0 to 1: twice what both have in common by all that they have (Indel similarity)."""
     from rapidfuzz import fuzz  # noqa: PLC0415 - few scenarios measure
 
-    there: Sequence[str]
-    wanted: Sequence[str]
+    actual: Sequence[str]
+    expected: Sequence[str]
     if similar.measure == "characters":
-        there, wanted = (form(one, ignore_case).strip() for one in (text, similar.to))
+        actual, expected = (form(item, ignore_case).strip() for item in (text, similar.to))
     else:
-        there, wanted = (words(one, ignore_case=ignore_case) for one in (text, similar.to))
+        actual, expected = (words(item, ignore_case=ignore_case) for item in (text, similar.to))
     if similar.measure == "any_order":
-        there, wanted = sorted(there), sorted(wanted)
+        actual, expected = sorted(actual), sorted(expected)
     # Of two texts the shorter one is looked for in the longer: a short answer is no part of it.
     compare = fuzz.ratio
-    if similar.measure == "part" and len(there) > len(wanted):
+    if similar.measure == "part" and len(actual) > len(expected):
         compare = fuzz.partial_ratio
     # Rounded down, lest a word in a thousand be nothing; the tiny part is that of binary fractions.
-    figure: float = compare(there, wanted) / 100
+    figure: float = compare(actual, expected) / 100
     return math.floor(figure * _STEPS + 1e-6) / _STEPS

@@ -62,18 +62,21 @@ def found(pieces: Sequence[Piece], result: ScenarioResult, root: Path) -> Partin
     for number, (piece, step) in enumerate(zip(pieces, result.steps, strict=True), 1):
         if not piece.is_chain or step.status == "not_run":
             continue
-        before, after = (conversation.of(one, root) for one in (piece.events, step.events))
-        for parting in _partings(number, before, after):
+        earlier, later = (conversation.of(events, root) for events in (piece.events, step.events))
+        for parting in _partings(number, earlier, later):
             return parting
     return None
 
 
-def _partings(step: int, conversation: Conversation, after: Conversation) -> Iterator[Parting]:
-    for then, turn in zip(conversation.turns, after.turns, strict=False):
+def _partings(step: int, conversation: Conversation, later: Conversation) -> Iterator[Parting]:
+    for then, turn in zip(conversation.turns, later.turns, strict=False):
 
-        def parting(matter: Matter, was: Any, now: Any, agent: str | None = None) -> Parting:
+        def parting(
+            matter: Matter, old_value: Any, new_value: Any, agent: str | None = None
+        ) -> Parting:
             texts = [
-                ", ".join(call) if isinstance(call, list) else str(call) for call in (was, now)
+                ", ".join(call) if isinstance(call, list) else str(call)
+                for call in (old_value, new_value)
             ]
             return Parting(step, then.number, matter, agent, *texts)  # noqa: B023  # used at once
 
@@ -81,15 +84,21 @@ def _partings(step: int, conversation: Conversation, after: Conversation) -> Ite
             yield parting("must", then.must, turn.must)
         if then.asked != turn.asked:
             yield parting("asked", then.asked, turn.asked)
-        for call, other in zip(then.calls(), turn.calls(), strict=False):
-            if call.message and other.message and call.message.mentions != other.message.mentions:
-                yield parting("mentions", call.message.mentions, other.message.mentions, call.agent)
-    last = max(1, min(len(conversation.turns), len(after.turns)))
-    if len(conversation.turns) != len(after.turns):
-        counts = (str(len(conversation.turns)), str(len(after.turns)))
+        for call, later_call in zip(then.calls(), turn.calls(), strict=False):
+            if (
+                call.message
+                and later_call.message
+                and call.message.mentions != later_call.message.mentions
+            ):
+                yield parting(
+                    "mentions", call.message.mentions, later_call.message.mentions, call.agent
+                )
+    last = max(1, min(len(conversation.turns), len(later.turns)))
+    if len(conversation.turns) != len(later.turns):
+        counts = (str(len(conversation.turns)), str(len(later.turns)))
         yield Parting(step, last, "turns", None, *counts)
-    if conversation.end != after.end:
-        yield Parting(step, last, "end", None, conversation.end, after.end)
+    if conversation.end != later.end:
+        yield Parting(step, last, "end", None, conversation.end, later.end)
 
 
 _NOT_IN_A_NAME = re.compile(r"[\s!-,/:-@\[-^`{-~]+")
@@ -127,21 +136,21 @@ class Promotion:
         self._workspace = workspace
         self._path = path
         self._taken = selection.take(stored, until)
-        who, self._team = _who_plays(self._taken, workspace)
+        playing, self._team = _who_plays(self._taken, workspace)
         _refuse_gone(self._taken, self._team, stored.name)
-        writer = Writer(stored, self._taken, self._team, who, path, workspace.root)
+        writer = Writer(stored, self._taken, self._team, playing, path, workspace.root)
         self._written: Written = writer.written()
         self.notes = [*self._taken.notes, *self._written.notes]
         self._refuse_taken(force=force)
 
-    async def make(self, place: Place, *, sync: bool = False) -> Promoted:
+    async def make(self, config: Place, *, sync: bool = False) -> Promoted:
         """Write the scenario and its recording, and play it once; with `sync` they are on the disk.
 
         Raises UsageError before anything is written, DiskRefused, FileFaults where today's files do
         not take the scenario.
         """
         team, root = self._team, self._workspace.root
-        redactor = redactor_of(place, [member.profile for member in team.members])
+        redactor = redactor_of(config, [member.profile for member in team.members])
         taper = Taper(self._stored, self._taken, team, root, redactor)
         lines = taper.lines(self._written.pieces)
         recording = file.path_of(self._path)
@@ -158,7 +167,7 @@ class Promotion:
         # Names may be other ones by now, and agents are shown those.
         shelf = Shelf([scenario], "update", drift="ignore", sync=sync)
         runner = Runner(
-            [scenario], place, scenario_results.append, keep="none", detail=True, shelf=shelf
+            [scenario], config, scenario_results.append, keep="none", detail=True, shelf=shelf
         )
         await runner.run()
         if scenario_results[0].status != "passed":
@@ -175,8 +184,12 @@ class Promotion:
         )
 
     def _changed_rules(self) -> list[tuple[str, Any, Any]]:
-        was, now = self._taken.session.config, self._team.config.model_dump(mode="json")
-        return [(key, was[key], now[key]) for key in now if key in was and was[key] != now[key]]
+        old_rules, new_rules = self._taken.session.config, self._team.config.model_dump(mode="json")
+        return [
+            (key, old_rules[key], new_rules[key])
+            for key in new_rules
+            if key in old_rules and old_rules[key] != new_rules[key]
+        ]
 
     def _refuse_secrets(self, contents: Mapping[Path, bytes], redactor: Redactor) -> None:
         """Refuse a transcript that holds a value which became a secret after the session."""
@@ -184,9 +197,9 @@ class Promotion:
         for path, content in contents.items():
             text = content.decode("utf-8", "ignore")
             if redactor.text(text) != text:
-                shown = Reader(self._workspace.root).shown(path)
+                label = Reader(self._workspace.root).shown(path)
                 raise UsageError(
-                    f"{shown} would have a secret in it: session {name} is older "
+                    f"{label} would have a secret in it: session {name} is older "
                     "than what makes it one",
                     "take it out of the session, or promote a part without it: `--until SEQ`",
                 )
@@ -196,18 +209,18 @@ class Promotion:
         root = self._workspace.root
         reader = Reader(root)
         is_known = self._path.is_relative_to(root / select.FOLDER)
-        for other in select.of_workspace(root) if is_known else ():
-            if other != self._path and _folded(other) == _folded(self._path):
+        for existing in select.of_workspace(root) if is_known else ():
+            if existing != self._path and _folded(existing) == _folded(self._path):
                 raise UsageError(
-                    f"{self._path.stem} is the name of {reader.shown(other)} too",
+                    f"{self._path.stem} is the name of {reader.shown(existing)} too",
                     "a scenario's recording is named after its file: `--to` gives another",
                 )
-        wanted = [self._path, file.path_of(self._path), *self._written.files]
-        there = [reader.shown(path) for path in wanted if path.exists()]
-        if there and not force:
-            more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
+        targets = [self._path, file.path_of(self._path), *self._written.files]
+        present = [reader.shown(path) for path in targets if path.exists()]
+        if present and not force:
+            suffix = f" (and {len(present) - 1} more)" if len(present) > 1 else ""
             raise UsageError(
-                f"{there[0]} is there already{more}",
+                f"{present[0]} is there already{suffix}",
                 "`--force` writes over it, `--to FILE` writes elsewhere",
             )
 
@@ -231,12 +244,12 @@ def path_for(stored: Stored, to: Path | None, root: Path, start: Path) -> Path:
     return path
 
 
-def _who_plays(taken: Taken, workspace: Workspace) -> tuple[dict[str, Any], Team]:
+def _who_plays(selection: Taken, workspace: Workspace) -> tuple[dict[str, Any], Team]:
     """The keys of the scenario that say who plays, and the team that they make.
 
     A human who is no longer one of the team's is added. Raises UsageError where the team is gone.
     """
-    session = taken.session
+    session = selection.session
     keys: dict[str, Any] = {}
     if session.team is not None:
         keys = {"team": session.team}
@@ -249,10 +262,10 @@ def _who_plays(taken: Taken, workspace: Workspace) -> tuple[dict[str, Any], Team
     else:  # without a key it would be that one
         agents = [member.id for member in session.members]
         keys = {"agents": agents}
-        fragment = Fragment(wrap_data(agents, taken.session.session))
+        fragment = Fragment(wrap_data(agents, selection.session.session))
         team = workspace.team_of(agents, fragment)
     humans = {human.id: human for human in team.humans}
-    for human in _humans(taken):
+    for human in _humans(selection):
         humans.setdefault(human.id, human)
     if len(humans) > len(team.humans):
         keys["humans"] = [human.model_dump(exclude_defaults=True) for human in humans.values()]
@@ -260,25 +273,27 @@ def _who_plays(taken: Taken, workspace: Workspace) -> tuple[dict[str, Any], Team
     return keys, team
 
 
-def _humans(taken: Taken) -> Iterator[Human]:
+def _humans(selection: Taken) -> Iterator[Human]:
     """Yield the humans that spoke, then those that were mentioned, whose names are not known."""
-    for piece in taken.pieces:
+    for piece in selection.pieces:
         message = piece.opening.message
         if message.author_type == "human" and message.author_id != USER.id:
             yield Human(id=message.author_id, name=message.author_name)
-    known = {USER.id, *(member.id for member in taken.session.members)}
-    for piece in taken.pieces:
+    ids = {USER.id, *(member.id for member in selection.session.members)}
+    for piece in selection.pieces:
         for event in piece.events:
             if isinstance(event, (MessageEvent, ReplyFinished)) and event.message:
                 yield from (
-                    Human(id=mention) for mention in event.message.mentions if mention not in known
+                    Human(id=mention) for mention in event.message.mentions if mention not in ids
                 )
 
 
-def _refuse_gone(taken: Taken, team: Team, name: str) -> None:
-    called = dict.fromkeys(agent for piece in taken.pieces for agent in piece.called())
-    said = (piece.opening.message for piece in taken.pieces if not piece.is_chain)
-    called |= dict.fromkeys(one.author_id for one in said if one.author_type == "agent")
+def _refuse_gone(selection: Taken, team: Team, name: str) -> None:
+    called = dict.fromkeys(agent for piece in selection.pieces for agent in piece.called())
+    messages = (piece.opening.message for piece in selection.pieces if not piece.is_chain)
+    called |= dict.fromkeys(
+        message.author_id for message in messages if message.author_type == "agent"
+    )
     gone = [escape_line(agent) for agent in called if team.member(agent) is None]
     if gone:
         raise UsageError(

@@ -34,10 +34,10 @@ class Taper:
     """
 
     def __init__(
-        self, stored: Stored, taken: Taken, team: Team, root: Path, redactor: Redactor
+        self, stored: Stored, selection: Taken, team: Team, root: Path, redactor: Redactor
     ) -> None:
         self._stored = stored
-        self._taken = taken
+        self._taken = selection
         self._root = root
         self._team = team
         self._redactor = redactor
@@ -51,15 +51,15 @@ class Taper:
 
         Raises UsageError where an attachment is gone.
         """
-        taken = self._taken
+        selection = self._taken
         tape = Tape(live=False)
         tape.redactor = self._redactor
-        now = {"team": self._team.name, "members": self._team.infos}
+        current = {"team": self._team.name, "members": self._team.infos}
         config = self._team.config.model_dump()
-        tape.hear(None, taken.session.model_copy(update={**now, "config": config}))
-        for event in taken.before:
+        tape.hear(None, selection.session.model_copy(update={**current, "config": config}))
+        for event in selection.before:
             self._fold.apply(event)
-        for message in given.messages(taken.before):
+        for message in given.messages(selection.before):
             tape.hear(None, _planted(message))
         for number, piece in enumerate(pieces, 1):
             tape.begin(number)
@@ -83,16 +83,16 @@ class Taper:
         heard = _heard(done, self._redactor)
         if done.status in ("success", "declined"):
             answer = Answer(self._output(done, opener), declined=done.status == "declined")
-            came = {OUTPUT: recorder.output(answer, heard)}
+            outcome = {OUTPUT: recorder.output(answer, heard)}
         else:
-            came = {FAILURE: recorder.failure(_error(done), heard)}
+            outcome = {FAILURE: recorder.failure(_error(done), heard)}
         return Call(
             key=Key(step, done.agent, planned.input.invocation),
             session=None,
             input=planned.input,
             input_hash=planned.input_hash,
             reply=done.reply,
-            came=came,
+            came=outcome,
         )
 
     def _output(self, done: ReplyFinished, opener: str) -> AgentOutput:
@@ -117,28 +117,30 @@ class Taper:
         such. Names that no member has any more are left out.
         """
         roster, config = self._roster, self._taken.session.config
-        named = mentions.parse_mentions(message.content, roster, author=done.agent, opener=opener)
-        in_vain = () if config.get("agents_may_mention_all") else named.by_all_only
+        mentioned = mentions.parse_mentions(
+            message.content, roster, author=done.agent, opener=opener
+        )
+        in_vain = () if config.get("agents_may_mention_all") else mentioned.by_all_only
         for agent in (*done.next_mentions, *done.refused):
             is_by_all = done.refused.get(agent) == call.ALL_REFUSED
             if agent not in message.mentions:
                 yield "@all" if is_by_all else agent
             elif agent in in_vain and not is_by_all:
                 yield agent
-        if set(named.unresolved) <= set(done.unresolved):
-            known = {*named.ids, *roster.member_ids}
-            yield from (one for one in message.mentions if one not in known)
-            yield from (one for one in done.unresolved if one not in named.unresolved)
+        if set(mentioned.unresolved) <= set(done.unresolved):
+            known_ids = {*mentioned.ids, *roster.member_ids}
+            yield from (name for name in message.mentions if name not in known_ids)
+            yield from (name for name in done.unresolved if name not in mentioned.unresolved)
 
     def _attached(self, attachment: Attachment, message: Message) -> Attachment:
-        whole = given.with_content(attachment, message.id, (self._stored.folder, self._root))
-        if whole.data is None:
+        with_data = given.with_content(attachment, message.id, (self._stored.folder, self._root))
+        if with_data.data is None:
             raise UsageError(
                 f"what {escape_line(message.author_id)} attached to {message.id} as "
                 f"{escape_line(attachment.name)} is gone",
                 f"it lay at {escape_line(attachment.path or '')}, and is part of the recording",
             )
-        return whole
+        return with_data
 
 
 def _planted(message: Message) -> MessageEvent:
@@ -158,8 +160,8 @@ def _error(done: ReplyFinished) -> AgentError:
     What it was asked is left out: it names folders and programs of this machine.
     """
     kind = AgentTimeout if done.status == "timeout" else AgentProtocolError
-    what, _, rest = (done.error or "").removeprefix(f"{done.agent}: ").partition("; asked: ")
-    return kind(done.agent, what, came=rest.partition("; came: ")[2], again=False)
+    problem, _, details = (done.error or "").removeprefix(f"{done.agent}: ").partition("; asked: ")
+    return kind(done.agent, problem, came=details.partition("; came: ")[2], again=False)
 
 
 def _heard(done: ReplyFinished, redactor: Redactor) -> Heard:

@@ -51,7 +51,7 @@ class Writer:
     def __init__(
         self,
         stored: Stored,
-        taken: Taken,
+        selection: Taken,
         team: Team,
         name: Mapping[str, Any],
         path: Path,
@@ -59,7 +59,7 @@ class Writer:
     ) -> None:
         """`who` are the keys that say who plays, as they make `team`."""
         self._stored = stored
-        self._taken = taken
+        self._taken = selection
         self._team = team
         self._who = name
         self._path = path
@@ -70,12 +70,12 @@ class Writer:
 
     def written(self) -> Written:
         """All of it. Raises UsageError where something of the session is gone."""
-        title, given = self._title(), self._given()
+        title, past_keys = self._title(), self._given()
         pieces = [self._routed(piece, n) for n, piece in enumerate(self._taken.pieces, 1)]
         data: dict[str, Any] = {
             "scenario": templates.escape_template(title),
             **self._who,
-            **({"given": given} if given else {}),
+            **({"given": past_keys} if past_keys else {}),
             "steps": [self._step(piece) for piece in pieces],
         }
         text = self._head() + dump.dump_yaml(data)
@@ -84,13 +84,12 @@ class Writer:
     def _head(self) -> str:
         """Return the lines above it: the schema for an editor, if there is one, and a comment."""
         schema = self._root / scaffold.SCHEMAS_FOLDER / "scenario.json"
-        made = f"# Made of the session {escape_line(self._stored.name)} by `arena promote`.\n"
+        comment = f"# Made of the session {escape_line(self._stored.name)} by `arena promote`.\n"
         if not schema.is_file() or not self._path.is_relative_to(self._root):
-            return made
+            return comment
         up = "../" * (len(self._path.relative_to(self._root).parts) - 1)
-        return (
-            f"# yaml-language-server: $schema={up}{scaffold.SCHEMAS_FOLDER}/scenario.json\n{made}"
-        )
+        schema = f"{up}{scaffold.SCHEMAS_FOLDER}/scenario.json"
+        return f"# yaml-language-server: $schema={schema}\n{comment}"
 
     def _title(self) -> str:
         """The session's name if somebody chose it, else how what is played begins."""
@@ -103,23 +102,25 @@ class Writer:
 
     def _given(self) -> dict[str, Any]:
         """The past, in the file itself if it is short and plain."""
-        said = messages(self._taken.before)
-        if not said:
+        history = messages(self._taken.before)
+        if not history:
             return {}
-        is_plain = all(map(self._is_plain, said)) and summary(self._taken.before) is None
-        if len(said) <= _MOST_MESSAGES and is_plain:
-            return {"messages": [{m.author_id: templates.escape_template(m.content)} for m in said]}
-        for message in said:
+        is_plain = all(map(self._is_plain, history)) and summary(self._taken.before) is None
+        if len(history) <= _MOST_MESSAGES and is_plain:
+            return {
+                "messages": [{m.author_id: templates.escape_template(m.content)} for m in history]
+            }
+        for message in history:
             for attachment in message.attachments:
                 name = Path(attachment.path or "").name
-                whole = self._whole(attachment, message.id)
-                if whole.data is not None:  # else agents are told that it is gone
-                    content = log.content_of(whole)
+                with_data = self._whole(attachment, message.id)
+                if with_data.data is not None:  # else agents are told that it is gone
+                    content = log.content_of(with_data)
                     self._add(Path("attachments", message.id, name), content)
-        told = [
+        transcript_events = [
             _bare(event) for event in self._taken.before if not isinstance(event, StatusReported)
         ]
-        target = self._add(Path(PAST), b"".join(map(events.line_of, told)))
+        target = self._add(Path(PAST), b"".join(map(events.line_of, transcript_events)))
         return {"transcript": self._named(target)}
 
     def _is_plain(self, message: Message) -> bool:
@@ -129,7 +130,7 @@ class Writer:
         except UsageError:
             return False
         own_kind = "system" if message.author_type == "system" else "chat"
-        named = mentions.parse_mentions(
+        mentioned = mentions.parse_mentions(
             message.content, self._roster, author=message.author_id, opener=USER.id
         )
         return (
@@ -138,7 +139,7 @@ class Writer:
             and message.kind == own_kind
             and not message.attachments
             and not message.structured
-            and list(named.ids) == message.mentions
+            and list(mentioned.ids) == message.mentions
         )
 
     def _routed(self, piece: Piece, number: int) -> Piece:
@@ -147,49 +148,50 @@ class Writer:
         message = opening.message
         if not piece.is_chain:
             return piece
-        named = self._parsed(message.content, message)
-        wanted = self._called_before(message.mentions, named.ids)
+        mentioned = self._parsed(message.content, message)
+        missing = self._called_before(message.mentions, mentioned.ids)
         # Names that nobody has any more are what today's files make of it.
-        if not wanted or list(named.unresolved) != opening.unresolved:
+        if not missing or list(mentioned.unresolved) != opening.unresolved:
             return piece
-        called = " ".join(f"@{one}" for one in wanted)
+        called = " ".join(f"@{agent}" for agent in missing)
         texts = (f"{called}{between}{message.content}" for between in (" ", "\n", "\n\n"))
-        content = next((one for one in texts if self._calls_the_same(one, opening)), None)
+        content = next((agent for agent in texts if self._calls_the_same(agent, opening)), None)
         if content is None:
             raise UsageError(
-                f"message {message.id} was sent `--to` {', '.join(wanted)}, and no text calls just "
+                f"message {message.id} was sent `--to` {', '.join(missing)}, "
+                "and no text calls just "
                 "these",
                 "promote a part of the session without it: `--until SEQ`",
             )
         self._notes.append(f"step {number} begins with {called}, who got it by `--to`")
-        said = opening.model_copy(
+        replaced = opening.model_copy(
             update={"message": message.model_copy(update={"content": content})}
         )
-        return Piece((said, *piece.events[1:]))
+        return Piece((replaced, *piece.events[1:]))
 
-    def _called_before(self, called: Sequence[str], named: Sequence[str]) -> list[str]:
+    def _called_before(self, called: Sequence[str], mentioned: Sequence[str]) -> list[str]:
         """Return the called agents that must be named before the text names the others."""
-        if not {*named} <= {*called}:
+        if not {*mentioned} <= {*called}:
             return []  # a name is another's by now, or `@all` is more: today's files make it so
         members = {member.id: member for member in self._taken.session.members}
-        now = [member.id for member in self._team.members if member.id in members]
-        if now != [one for one in members if self._team.member(one) is not None]:
+        member_ids = [member.id for member in self._team.members if member.id in members]
+        if member_ids != [name for name in members if self._team.member(name) is not None]:
             # `@all` names everybody in another order than it did.
-            return [one for one in called if one not in named]
+            return [name for name in called if name not in mentioned]
         return next(
             list(called[:count])
             for count in range(len(called) + 1)
-            if list(called[count:]) == [one for one in named if one not in called[:count]]
+            if list(called[count:]) == [name for name in mentioned if name not in called[:count]]
         )
 
     def _calls_the_same(self, content: str, opening: MessageEvent) -> bool:
         """Return True if a text calls the agents of the message and keeps its own text."""
-        named = self._parsed(content, opening.message)
-        own = visible_text.blank_hidden(opening.message.content)
+        mentioned = self._parsed(content, opening.message)
+        bare_text = visible_text.blank_hidden(opening.message.content)
         return (
-            list(named.ids) == opening.message.mentions
-            and list(named.unresolved) == opening.unresolved
-            and visible_text.blank_hidden(content).endswith(own)
+            list(mentioned.ids) == opening.message.mentions
+            and list(mentioned.unresolved) == opening.unresolved
+            and visible_text.blank_hidden(content).endswith(bare_text)
         )
 
     def _parsed(self, content: str, message: Message) -> mentions.Mentions:
@@ -198,12 +200,12 @@ class Writer:
 
     def _step(self, piece: Piece) -> dict[str, Any]:
         message = piece.opening.message
-        said = templates.escape_template(message.content)
+        escaped = templates.escape_template(message.content)
         if not piece.is_chain:
             if message.author_type == "system":
-                return {"system": said}
-            return {"say": {"agent": message.author_id, "text": said}}
-        step: dict[str, Any] = {"send": said}
+                return {"system": escaped}
+            return {"say": {"agent": message.author_id, "text": escaped}}
+        step: dict[str, Any] = {"send": escaped}
         if message.author_id != USER.id:
             step["from"] = message.author_id
         if message.attachments:
@@ -223,14 +225,14 @@ class Writer:
         return self._named(self._add(folder / name, content))
 
     def _content(self, attachment: Attachment, message_id: str) -> bytes:
-        whole = self._whole(attachment, message_id)
-        if whole.data is None:
+        with_data = self._whole(attachment, message_id)
+        if with_data.data is None:
             raise UsageError(
                 f"what was attached to {message_id} as {escape_line(attachment.name)} is gone",
                 f"it lay at {escape_line(attachment.path or '')}; "
                 "without it nothing can be promoted",
             )
-        return log.content_of(whole)
+        return log.content_of(with_data)
 
     def _whole(self, attachment: Attachment, message_id: str) -> Attachment:
         return with_content(attachment, message_id, (self._stored.folder, self._root))
@@ -246,8 +248,8 @@ class Writer:
     def _named(self, path: Path) -> str:
         """A file as the scenario names it: from its own folder, unless that names another one."""
         name = path.relative_to(self._path.parent).as_posix()
-        other = Reader(self._root, anywhere=True).located(name, self._path)
-        return name if other in (None, path.resolve()) else path.as_posix()
+        located = Reader(self._root, anywhere=True).located(name, self._path)
+        return name if located in (None, path.resolve()) else path.as_posix()
 
 
 def _bare(event: Event) -> Event:
@@ -259,27 +261,27 @@ def _bare(event: Event) -> Event:
 
 def _expected(piece: Piece, root: Path) -> Iterator[tuple[str, Any]]:
     """Yield the result of a chain, as expectations."""
-    told = conversation.of(piece.events, root)
-    yield "replied", [call.agent for call in told.replies()]
-    yield "must", [turn.must for turn in told.turns]
-    asked = [agent for turn in told.turns for agent in turn.asked]
-    if asked or any(turn.passed_over for turn in told.turns):
-        yield "asked", asked
-    wrong = [call for call in told.calls() if call.done.status != "success"]
-    outcome = {call.agent: told.outcome(call.agent) for call in wrong}
+    talk = conversation.of(piece.events, root)
+    yield "replied", [call.agent for call in talk.replies()]
+    yield "must", [turn.must for turn in talk.turns]
+    asked_agents = [agent for turn in talk.turns for agent in turn.asked]
+    if asked_agents or any(turn.passed_over for turn in talk.turns):
+        yield "asked", asked_agents
+    wrong = [call for call in talk.calls() if call.done.status != "success"]
+    outcome = {call.agent: talk.outcome(call.agent) for call in wrong}
     outcome = {agent: status for agent, status in outcome.items() if status != "success"}
     if outcome:
         yield "outcome", outcome
     rows = [
         {"turn": call.turn, "agent": call.agent, "status": call.done.status}
-        for call in told.failures()
+        for call in talk.failures()
         if outcome.get(call.agent) != call.done.status
     ]
     if rows:
         yield "timeline", rows
-    yield "turns", len(told.turns)
-    yield "end", told.end
-    if told.awaits:
-        yield "awaits", told.awaits
-    if told.unresolved:
-        yield "unresolved", told.unresolved
+    yield "turns", len(talk.turns)
+    yield "end", talk.end
+    if talk.awaits:
+        yield "awaits", talk.awaits
+    if talk.unresolved:
+        yield "unresolved", talk.unresolved

@@ -89,20 +89,20 @@ def take(stored: Stored, until: int | None) -> Taken:
     notes: list[str] = []
     try:
         read = given.of(stored.transcript)
-        whole = list(read.events)
-        end = _end(whole, until, stored.name, notes)
+        all_events = list(read.events)
+        end = _end(all_events, until, stored.name, notes)
         given.upto(read, end)
     except UsageError as error:
         raise UsageError(f"session {escape_line(stored.name)}: {error.what}", error.mend) from error
-    events = [event for event in whole if event.seq <= end]
+    events = [event for event in all_events if event.seq <= end]
     every = _pieces(events)
-    session, cut, why = _cut(events, every)
+    session, cut, reason = _cut(events, every)
     pieces = [piece for piece in every if piece.opening.seq > cut]
     while pieces and not pieces[0].is_chain:
         cut = pieces.pop(0).opening.seq
     if not pieces:
         raise UsageError(
-            f"session {escape_line(stored.name)}: nothing of it can be played again: {why}",
+            f"session {escape_line(stored.name)}: nothing of it can be played again: {reason}",
             f"only what comes after event {cut} could be",
         )
     if not all(piece.is_whole for piece in pieces):
@@ -110,13 +110,13 @@ def take(stored: Stored, until: int | None) -> Taken:
             f"session {escape_line(stored.name)}: events are missing in it",
             f"`arena doctor {escape_line(stored.name)}` tells which",
         )
-    if why:
-        notes.append(f"what was said up to event {cut} is the scenario's past: {why}")
+    if reason:
+        notes.append(f"what was said up to event {cut} is the scenario's past: {reason}")
     elsewhere = _notes_from_elsewhere(pieces)
     if elsewhere:
-        more = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
+        suffix = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
         notes.append(
-            f"notes that were there before are left out ({', '.join(elsewhere[:3])}{more}): "
+            f"notes that were there before are left out ({', '.join(elsewhere[:3])}{suffix}): "
             "`given: {notes: [FILE]}` gives them to the scenario"
         )
     if session.scenario is not None:
@@ -144,13 +144,13 @@ def _end(events: Sequence[Event], until: int | None, name: str, notes: list[str]
         return ends[-1]
     inside = next((c for c in chains if c.opening.seq <= until <= c.events[-1].seq), None)
     if inside is None:
-        before = [end for end in ends if end < until]
-        if not before:
+        earlier = [end for end in ends if end < until]
+        if not earlier:
             raise UsageError(
                 f"nothing was answered up to event {until}",
                 f"its first chain goes from event {chains[0].opening.seq} to {ends[0]}",
             )
-        return before[-1]
+        return earlier[-1]
     if not inside.end:
         raise UsageError(f"event {until} is in a chain that is open still", resume)
     end = inside.events[-1].seq
@@ -161,33 +161,33 @@ def _end(events: Sequence[Event], until: int | None, name: str, notes: list[str]
 
 def _pieces(events: Iterable[Event]) -> list[Piece]:
     """Chains and planted messages, in order; a chain that another one follows unended stays so."""
-    found: list[list[Event]] = []
+    groups: list[list[Event]] = []
     is_open = False
     for event in events:
         if isinstance(event, MessageEvent) and (event.chain is not None or event.planted):
-            found.append([event])
+            groups.append([event])
             is_open = event.chain is not None
         elif is_open and not isinstance(event, SessionEvent):
-            found[-1].append(event)
+            groups[-1].append(event)
             is_open = not isinstance(event, ChainFinished)
-    return [Piece(tuple(one)) for one in found]
+    return [Piece(tuple(group)) for group in groups]
 
 
 def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent, int, str]:
     """Return the members, the event before the first played, and the reason for no earlier one."""
     sessions = [event for event in events if isinstance(event, SessionEvent)]
-    cut, why = 0, ""
+    cut, reason = 0, ""
     for piece in pieces:
         last = piece.events[-1].seq
         if piece.is_chain and piece.end in ("", "interrupted"):
-            cut, why = last, "its last chain was interrupted, which no scenario can play"
+            cut, reason = last, "its last chain was interrupted, which no scenario can play"
         elif not piece.is_chain and not _is_step(piece.opening):
-            cut, why = last, "a message was planted that no step can plant"
+            cut, reason = last, "a message was planted that no step can plant"
         elif any(isinstance(event, Extracted) or _asked(event) for event in piece.events):
-            cut, why = last, "an agent worked for its memory, whose answers no transcript has"
+            cut, reason = last, "an agent worked for its memory, whose answers no transcript has"
         elif piece.opening.seq < sessions[-1].seq:
-            cut, why = last, "then the team, or its rules, became what they were in the rest"
-    return sessions[-1], cut, why
+            cut, reason = last, "then the team, or its rules, became what they were in the rest"
+    return sessions[-1], cut, reason
 
 
 def _asked(event: Event) -> bool:
@@ -198,9 +198,13 @@ def _asked(event: Event) -> bool:
 def _notes_from_elsewhere(pieces: Sequence[Piece]) -> list[str]:
     """The ids of the notes that agents were shown, and that none of these chains made."""
     events = [event for piece in pieces for event in piece.events]
-    made = {event.note for event in events if isinstance(event, NoteEvent) and event.act == "added"}
-    shown = [note for event in events if isinstance(event, ReplyStarted) for note in event.notes]
-    return [note for note in dict.fromkeys(shown) if note not in made]
+    own_notes = {
+        event.note for event in events if isinstance(event, NoteEvent) and event.act == "added"
+    }
+    shown_notes = [
+        note for event in events if isinstance(event, ReplyStarted) for note in event.notes
+    ]
+    return [note for note in dict.fromkeys(shown_notes) if note not in own_notes]
 
 
 def _is_step(planted: MessageEvent) -> bool:

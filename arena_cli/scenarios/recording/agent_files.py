@@ -45,12 +45,12 @@ def hash_files(profile: AgentProfile, root: Path) -> Hashes:
     root = root.resolve()
     excluded = [_matcher(pattern[1:]) for pattern in profile.watch if pattern.startswith("!")]
     relative = dict.fromkeys(_relative(path, root) for path in _named(profile.adapter, root))
-    named = {name: _hash(root / name) for name in relative if name is not None}
+    hashes = {name: _hash(root / name) for name in relative if name is not None}
     watched: dict[str, str] = {}
     for pattern in profile.watch:
         watched |= _watched(pattern, root, excluded)
     return Hashes(
-        {name: named[name] for name in sorted(named) if not _matches(excluded, name)},
+        {name: hashes[name] for name in sorted(hashes) if not _matches(excluded, name)},
         dict(sorted(watched.items())),
     )
 
@@ -86,17 +86,17 @@ def _texts(value: Any) -> list[str]:
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
 
 
-def _of_target(where: str, root: Path) -> Iterator[Path]:
-    if where.lower().endswith(".py") or "/" in where or "\\" in where:
-        yield root / where
+def _of_target(target: str, root: Path) -> Iterator[Path]:
+    if target.lower().endswith(".py") or "/" in target or "\\" in target:
+        yield root / target
     else:
-        yield from _of_module(where, root)
+        yield from _of_module(target, root)
 
 
 def _of_module(module: str, folder: Path) -> Iterator[Path]:
-    place = folder.joinpath(*module.split("."))
-    yield place.with_name(f"{place.name}.py")
-    yield from (place / "__init__.py", place / "__main__.py")
+    base = folder.joinpath(*module.split("."))
+    yield base.with_name(f"{base.name}.py")
+    yield from (base / "__init__.py", base / "__main__.py")
 
 
 def _watched(pattern: str, root: Path, excluded: Sequence[_Matcher]) -> dict[str, str]:
@@ -105,17 +105,17 @@ def _watched(pattern: str, root: Path, excluded: Sequence[_Matcher]) -> dict[str
     names = [name for name in _matching(pattern, root) if not _matches(excluded, name)]
     if len(names) <= MOST_FILES:
         return {name: _hash(root / name) for name in names}
-    whole = "\n".join(f"{name} {_hash(root / name)}" for name in names)
-    return {pattern: hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()}
+    listing = "\n".join(f"{name} {_hash(root / name)}" for name in names)
+    return {pattern: hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()}
 
 
 def _matching(pattern: str, root: Path) -> Iterator[str]:
     """Yield the files that a glob matches, in order; a folder stands for all files in it."""
     fixed = []
-    for part in PurePosixPath(pattern).parts:
-        if _WILD.search(part):
+    for step in PurePosixPath(pattern).parts:
+        if _WILD.search(step):
             break
-        fixed.append(part)
+        fixed.append(step)
     start = root.joinpath(*fixed)
     if start.is_file():
         name = _relative(start, root)
@@ -136,13 +136,13 @@ def _matching(pattern: str, root: Path) -> Iterator[str]:
 @lru_cache(maxsize=256)
 def _matcher(pattern: str) -> _Matcher:
     """Return what tells whether a glob matches a path: `**` is any folders, `*` no `/`."""
-    parts = [
-        ".*" if part == "**" else re.sub(r"\\\*", "[^/]*", re.escape(part)).replace(r"\?", "[^/]")
-        for part in PurePosixPath(pattern).parts
+    steps = [
+        ".*" if step == "**" else re.sub(r"\\\*", "[^/]*", re.escape(step)).replace(r"\?", "[^/]")
+        for step in PurePosixPath(pattern).parts
     ]
-    whole = "/".join(parts).replace("/.*/", "/(?:.*/)?").removeprefix(".*/")
-    begins = "(?:.*/)?" if parts[0] == ".*" and len(parts) > 1 else ""
-    return re.compile(f"{begins}{whole}(?:/.*)?", re.DOTALL).fullmatch
+    pattern_text = "/".join(steps).replace("/.*/", "/(?:.*/)?").removeprefix(".*/")
+    begins = "(?:.*/)?" if steps[0] == ".*" and len(steps) > 1 else ""
+    return re.compile(f"{begins}{pattern_text}(?:/.*)?", re.DOTALL).fullmatch
 
 
 def _relative(path: Path, root: Path) -> str | None:
@@ -157,7 +157,9 @@ def _relative(path: Path, root: Path) -> str | None:
     except (OSError, ValueError):
         return None
     names = [
-        one.relative_to(root).as_posix() for one in (plain, resolved) if one.is_relative_to(root)
+        candidate.relative_to(root).as_posix()
+        for candidate in (plain, resolved)
+        if candidate.is_relative_to(root)
     ]
     return names[0] if all(map(_is_kept, names)) else None
 

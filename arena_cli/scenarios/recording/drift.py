@@ -27,28 +27,28 @@ NOTE = "note "
 
 
 def differences(
-    before: str | None, after: str | None, noted_before: Sequence[str], noted: Sequence[str]
+    old_text: str | None, new_text: str | None, noted_before: Sequence[str], noted: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the differences of two texts of memory: `summary`, or `note <id>`, and both texts.
 
     The ids are those of the notes in each, in order. Where the notes are alike, and only their
     order is another one, that is the whole text.
     """
-    was, now = _pieces(before or "", noted_before), _pieces(after or "", noted)
-    found = [
-        (name, was.get(name, ""), now.get(name, ""))
-        for name in dict.fromkeys([*was, *now])
-        if was.get(name, "") != now.get(name, "")
+    old_pieces, new_pieces = _pieces(old_text or "", noted_before), _pieces(new_text or "", noted)
+    changed = [
+        (name, old_pieces.get(name, ""), new_pieces.get(name, ""))
+        for name in dict.fromkeys([*old_pieces, *new_pieces])
+        if old_pieces.get(name, "") != new_pieces.get(name, "")
     ]
-    yield from found or [(WHOLE, before or "", after or "")]
+    yield from changed or [(WHOLE, old_text or "", new_text or "")]
 
 
-def is_given(name: str, made: Container[str]) -> bool:
+def is_given(name: str, own_notes: Container[str]) -> bool:
     """Return True if the difference is a note given by the scenario, which has no other cause.
 
     Notes that were `made` of what was said, and a summary, follow from that.
     """
-    return name.startswith(NOTE) and name.removeprefix(NOTE) not in made
+    return name.startswith(NOTE) and name.removeprefix(NOTE) not in own_notes
 
 
 def _pieces(text: str, notes: Sequence[str]) -> dict[str, str]:
@@ -57,18 +57,18 @@ def _pieces(text: str, notes: Sequence[str]) -> dict[str, str]:
     A note begins with `- [id] ` in a line of its own; no other line of it does, for its text is
     indented (`context.remembered`). They are looked for from the end: a summary may read likewise.
     """
-    found: dict[str, str] = {}
+    pieces_found: dict[str, str] = {}
     end = len(text)
     for note in reversed(notes):
         mark = f"- [{note}] "
         start = text.rfind(f"\n{mark}", 0, end) + 1
         if not start and not text.startswith(mark):
             break
-        found[f"{NOTE}{note}"] = text[start:end].strip("\n")
+        pieces_found[f"{NOTE}{note}"] = text[start:end].strip("\n")
         end = start
-    pieces = dict(reversed(found.items()))
-    before = text[:end].strip("\n")
-    return {SUMMARY: before, **pieces} if before else pieces
+    pieces = dict(reversed(pieces_found.items()))
+    summary_text = text[:end].strip("\n")
+    return {SUMMARY: summary_text, **pieces} if summary_text else pieces
 
 
 MEMBERS = "members"
@@ -84,12 +84,12 @@ def of(tape: Tape, members: Sequence[Member]) -> list[Drift]:
     assert case is not None
     roots = [*_settings(case, tape, members), *_rules(case, tape)]
     new = _new_steps(tape)
-    told = _compared(case, tape, new | _silent_steps(case, tape))
-    followers = [*_routing(told), *_remembered(told), *_misses(tape), *_left_over(tape)]
-    for one, is_root in _inputs(case, tape):
-        (roots if is_root else followers).append(one)
+    compared = _compared(case, tape, new | _silent_steps(case, tape))
+    followers = [*_routing(compared), *_remembered(compared), *_misses(tape), *_left_over(tape)]
+    for drift, is_root in _inputs(case, tape):
+        (roots if is_root else followers).append(drift)
     if roots or followers:
-        inputs = [one for one in (*roots, *followers) if one.kind == "input"]
+        inputs = [drift for drift in (*roots, *followers) if drift.kind == "input"]
         roots[:0] = _workspace(case, tape, members, inputs)
     if not any(root.field == MEMBERS for root in roots):
         roots += _members(case, tape)
@@ -98,7 +98,7 @@ def of(tape: Tape, members: Sequence[Member]) -> list[Drift]:
     followers.sort(key=_when)
     if not roots and followers:
         roots.append(followers.pop(0))
-    return [*roots, *(one.model_copy(update={"follows": True}) for one in followers)]
+    return [*roots, *(drift.model_copy(update={"follows": True}) for drift in followers)]
 
 
 def _when(drift: Drift) -> tuple[float, int, bool]:
@@ -111,37 +111,48 @@ def _settings(case: CaseRecord, tape: Tape, members: Sequence[Member]) -> Iterat
     called = case.called()
     then, today = _opening(case, tape)
     rules = (then["config"] if then else {}, today.config if today else {})
-    for member in (*members, *(one for one in tape.members.values() if one not in members)):
-        before = case.agents.get(member.id)
-        if before is None:
+    for member in (
+        *members,
+        *(played_member for played_member in tape.members.values() if played_member not in members),
+    ):
+        recorded = case.agents.get(member.id)
+        if recorded is None:
             continue  # whoever is called is shown other members, or misses
-        after = settings.record(member, tape.redactor) | tape.called_with.get(member.id, {})
+        current = settings.record(member, tape.redactor) | tape.called_with.get(member.id, {})
         is_called = member.id in called
-        for place, was, now in settings.differences(before, after, rules, called=is_called):
-            yield _setting(member.id, place, was, now)
+        for path, old_value, new_value in settings.differences(
+            recorded, current, rules, called=is_called
+        ):
+            yield _setting(member.id, path, old_value, new_value)
 
 
-def _setting(agent: str | None, place: str, was: Any, now: Any) -> Drift:
+def _setting(agent: str | None, path: str, old_value: Any, new_value: Any) -> Drift:
     return Drift(
-        kind="settings", agent=agent, field=place, before=_as_text(was), after=_as_text(now)
+        kind="settings",
+        agent=agent,
+        field=path,
+        before=_as_text(old_value),
+        after=_as_text(new_value),
     )
 
 
 def _rules(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
     """The team's rules, as its main session began."""
-    before, after = _opening(case, tape)
-    if before is None or after is None:
+    recorded, current = _opening(case, tape)
+    if recorded is None or current is None:
         return
     defaults = TeamConfig().model_dump(mode="json") | {"memory": MemoryRules().model_dump()}
-    was, now = ({**defaults, **config} for config in (before["config"], after.config))
-    for key in was | now:
-        then, today = was.get(key), now.get(key)
+    old_rules, new_rules = (
+        {**defaults, **config} for config in (recorded["config"], current.config)
+    )
+    for key in old_rules | new_rules:
+        then, today = old_rules.get(key), new_rules.get(key)
         is_nested = isinstance(then, dict) and isinstance(today, dict)
-        place = f"config.{key}"
-        pairs = settings.within(place, then, today) if is_nested else [(place, then, today)]
-        for name, one, other in pairs:
-            if one != other:
-                yield _setting(None, name, one, other)
+        path = f"config.{key}"
+        pairs = settings.within(path, then, today) if is_nested else [(path, then, today)]
+        for name, old_value, new_value in pairs:
+            if old_value != new_value:
+                yield _setting(None, name, old_value, new_value)
 
 
 def _workspace(
@@ -150,50 +161,55 @@ def _workspace(
     """Yield the settings of `arena.yaml`, and `ignore`, that something else may follow from."""
     if case.workspace is None or tape.workspace is None:
         return
-    was, now = case.workspace, tape.workspace
-    yield from _ignored(was.get("ignore", ()), now.get("ignore", ()), [*inputs])
+    old_workspace, new_workspace = case.workspace, tape.workspace
+    yield from _ignored(old_workspace.get("ignore", ()), new_workspace.get("ignore", ()), [*inputs])
     agents = {member.id: member for member in members} | tape.members
     used = {member.profile.adapter.get("model") for member in agents.values()}
-    for name in dict.fromkeys([*was.get("models", {}), *now.get("models", {})]):
-        then, today = (one.get("models", {}).get(name) or {} for one in (was, now))
+    for name in dict.fromkeys([*old_workspace.get("models", {}), *new_workspace.get("models", {})]):
+        then, today = (
+            workspace.get("models", {}).get(name) or {}
+            for workspace in (old_workspace, new_workspace)
+        )
         if name in used and then.get("window_tokens") != today.get("window_tokens"):
-            place = f"models.{name}.window_tokens"
-            yield _setting(None, place, then.get("window_tokens"), today.get("window_tokens"))
-    for place, then, today in settings.within(
-        "memory", was.get("memory", {}), now.get("memory", {})
+            path = f"models.{name}.window_tokens"
+            yield _setting(None, path, then.get("window_tokens"), today.get("window_tokens"))
+    for path, then, today in settings.within(
+        "memory", old_workspace.get("memory", {}), new_workspace.get("memory", {})
     ):
-        yield _setting(None, place, then, today)
+        yield _setting(None, path, then, today)
 
 
 def _ignored(
-    before: Sequence[str], after: Sequence[str], inputs: Sequence[Drift]
+    old_patterns: Sequence[str], new_patterns: Sequence[str], inputs: Sequence[Drift]
 ) -> Iterator[Drift]:
     """Yield the patterns that are gone, and that would find something in what differs."""
-    for index, pattern in enumerate(before):
-        if pattern in after:
+    for index, pattern in enumerate(old_patterns):
+        if pattern in new_patterns:
             continue
         without = Ignoring([pattern]).text
-        texts = [text for one in inputs for text in (one.before, one.after)]
+        texts = [text for drift in inputs for text in (drift.before, drift.after)]
         if any(MARK in text or without(text) != text for text in texts):
-            new = after[index] if len(after) == len(before) else None
+            new = new_patterns[index] if len(new_patterns) == len(old_patterns) else None
             yield _setting(None, f"ignore[{index}]", pattern, new)
 
 
 def _members(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
     """Yield changes of the team that no called agent is shown."""
-    before, after = _opening(case, tape)
-    if before is None or after is None:
+    recorded, current = _opening(case, tape)
+    if recorded is None or current is None:
         return
-    was = _told(MEMBERS, before[MEMBERS])
-    now = _told(MEMBERS, [member.model_dump() for member in after.members])
-    if was != now:
-        yield _setting(None, MEMBERS, was, now)
+    old_members = _told(MEMBERS, recorded[MEMBERS])
+    new_members = _told(MEMBERS, [member.model_dump() for member in current.members])
+    if old_members != new_members:
+        yield _setting(None, MEMBERS, old_members, new_members)
 
 
 def _opening(case: CaseRecord, tape: Tape) -> tuple[Mapping[str, Any] | None, SessionEvent | None]:
     """Return the beginning of its main session, in the recording and in the replay."""
-    before = next((line for line in case.lines if line["type"] == "session"), None)
-    return before, next((e for e in tape.stretches[0].events if isinstance(e, SessionEvent)), None)
+    recorded = next((line for line in case.lines if line["type"] == "session"), None)
+    return recorded, next(
+        (e for e in tape.stretches[0].events if isinstance(e, SessionEvent)), None
+    )
 
 
 class _Difference(NamedTuple):
@@ -207,13 +223,13 @@ class _Difference(NamedTuple):
 
 def _inputs(case: CaseRecord, tape: Tape) -> Iterator[tuple[Drift, bool]]:
     """Yield changed inputs of agents, and whether each has no other cause."""
-    found: dict[tuple[str, _Difference], list[Call]] = {}
+    by_difference: dict[tuple[str, _Difference], list[Call]] = {}
     pairs = [(call, call.record) for call in tape.calls if call.record and call.drifted]
     pairs += [(call, record) for call, record in tape.judged_otherwise if call.missed]
     for call, record in pairs:
         for difference in _differences(record, case, call, tape):
-            found.setdefault((call.key.agent, difference), []).append(call)
-    for (agent, difference), calls in found.items():
+            by_difference.setdefault((call.key.agent, difference), []).append(call)
+    for (agent, difference), calls in by_difference.items():
         drift = Drift(
             kind="input",
             agent=agent,
@@ -234,38 +250,40 @@ def _differences(
     record: Recorded, case: CaseRecord, call: Call, tape: Tape
 ) -> Iterator[_Difference]:
     """The fields that follow from nothing else, else the first messages or fields that do."""
-    before = tape.normal_input(record)
-    after = recorder.normalize_input(call.input, tape.ignoring, tape.redactor)
-    found = []
+    recorded = tape.normal_input(record)
+    current = recorder.normalize_input(call.input, tape.ignoring, tape.redactor)
+    differing = []
     for name in recorder.FIELDS:
-        was, now = before[name], after[name]
-        if was != now and name == MEMORY_CONTEXT:
-            made = _made(case, tape)
-            for piece in differences(was, now, record.notes, call.notes):
-                found.append(_Difference(*piece, is_root=is_given(piece[0], made)))
-        elif was != now:
-            found.append(
-                _Difference(name, _told(name, was), _told(name, now), name not in _FOLLOWING)
+        old_value, new_value = recorded[name], current[name]
+        if old_value != new_value and name == MEMORY_CONTEXT:
+            own_notes = _made(case, tape)
+            for piece in differences(old_value, new_value, record.notes, call.notes):
+                differing.append(_Difference(*piece, is_root=is_given(piece[0], own_notes)))
+        elif old_value != new_value:
+            differing.append(
+                _Difference(
+                    name, _told(name, old_value), _told(name, new_value), name not in _FOLLOWING
+                )
             )
     if call.is_judge:
-        found += _rubric(before["messages"], after["messages"])
-    roots = [one for one in found if one.is_root]
+        differing += _rubric(recorded["messages"], current["messages"])
+    roots = [one for one in differing if one.is_root]
     if not roots:
-        found = [*_messages(before["messages"], after["messages"], tape), *found]
+        differing = [*_messages(recorded["messages"], current["messages"], tape), *differing]
     difference = _Difference("input", record.input_hash, call.input_hash)
-    yield from roots or found[:1] or [difference]
+    yield from roots or differing[:1] or [difference]
 
 
 def _rubric(
-    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+    recorded: Sequence[Mapping[str, Any]], current: Sequence[Mapping[str, Any]]
 ) -> Iterator[_Difference]:
     """Yield the rubric of a judge, where it is another one."""
-    was, now = (
+    old_rubric, new_rubric = (
         "\n\n".join(judge_checks.rubric_of(message["content"]) for message in messages)
-        for messages in (before, after)
+        for messages in (recorded, current)
     )
-    if was != now:
-        yield _Difference(RUBRIC, was, now)
+    if old_rubric != new_rubric:
+        yield _Difference(RUBRIC, old_rubric, new_rubric)
 
 
 def _made(case: CaseRecord, tape: Tape) -> set[str]:
@@ -276,29 +294,29 @@ def _made(case: CaseRecord, tape: Tape) -> set[str]:
 
 
 def _messages(
-    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], tape: Tape
+    recorded: Sequence[Mapping[str, Any]], current: Sequence[Mapping[str, Any]], tape: Tape
 ) -> Iterator[_Difference]:
     """The first messages that differ; what a human says follows from nothing else."""
-    then, now = (
+    then, new_texts = (
         [recorder.message_text(message, tape.ignoring) for message in messages]
-        for messages in (before, after)
+        for messages in (recorded, current)
     )
-    matcher = SequenceMatcher(None, then, now, autojunk=False)
+    matcher = SequenceMatcher(None, then, new_texts, autojunk=False)
     for kind, start, end, new_start, new_end in matcher.get_opcodes():
         if kind != "equal":
-            others = [*before[start:end], *after[new_start:new_end]]
+            changed_messages = [*recorded[start:end], *current[new_start:new_end]]
             yield _Difference(
                 f"messages[{new_start}]",
                 "\n".join(then[start:end]),
-                "\n".join(now[new_start:new_end]),
-                any(message.get("author_type") == "human" for message in others),
+                "\n".join(new_texts[new_start:new_end]),
+                any(message.get("author_type") == "human" for message in changed_messages),
             )
             return
 
 
 def _told(name: str, value: Any) -> str:
     if name == MEMBERS:
-        return "\n".join(_member(one) for one in value)
+        return "\n".join(_member(member) for member in value)
     return _as_text(value)
 
 
@@ -319,55 +337,66 @@ def _compared(case: CaseRecord, tape: Tape, apart: set[int | None]) -> list[_Bot
     """Return the facts of each session, then and now, without those of some steps."""
     return [
         (
-            [one for one in facts.recorded(case, tape, session) if one.step not in apart],
-            [one for one in facts.played(tape, session) if one.step not in apart],
+            [fact for fact in facts.recorded(case, tape, session) if fact.step not in apart],
+            [fact for fact in facts.played(tape, session) if fact.step not in apart],
         )
         for session in dict.fromkeys(stretch.session for stretch in tape.stretches)
     ]
 
 
-def _routing(told: Iterable[_Both]) -> Iterator[Drift]:
+def _routing(compared: Iterable[_Both]) -> Iterator[Drift]:
     """The first thing in each session that went another way."""
-    said = (MESSAGE, *MEMORY)
-    for both in told:
-        before, after = ([one for one in found if one.field not in said] for found in both)
-        yield from _first_apart(before, after)
-
-
-def _remembered(told: Iterable[_Both]) -> Iterator[Drift]:
-    """The first thing in each session that was remembered otherwise; of a recording that tells."""
-    for both in told:
-        before, after = ([one for one in found if one.field in MEMORY] for found in both)
-        if before:  # one that was made before anything was noted stays good
-            yield from _first_apart(before, after)
-
-
-def _said_otherwise(told: Iterable[_Both], roots: Sequence[Drift]) -> Iterator[Drift]:
-    """Yield messages that changed, or moved to another step, where no cause explains it."""
-    for both in told:
-        then, now = (
-            [one for one in found if one.field == MESSAGE and one.step != 0] for found in both
+    message_fields = (MESSAGE, *MEMORY)
+    for both in compared:
+        recorded, current = (
+            [fact for fact in facts_of_side if fact.field not in message_fields]
+            for facts_of_side in both
         )
-        was, said = ([(one.agent, one.value) for one in found] for found in (then, now))
-        for kind, *region in SequenceMatcher(None, was, said, autojunk=False).get_opcodes():
+        yield from _first_apart(recorded, current)
+
+
+def _remembered(compared: Iterable[_Both]) -> Iterator[Drift]:
+    """The first thing in each session that was remembered otherwise; of a recording that tells."""
+    for both in compared:
+        recorded, current = (
+            [fact for fact in facts_of_side if fact.field in MEMORY] for facts_of_side in both
+        )
+        if recorded:  # one that was made before anything was noted stays good
+            yield from _first_apart(recorded, current)
+
+
+def _said_otherwise(compared: Iterable[_Both], roots: Sequence[Drift]) -> Iterator[Drift]:
+    """Yield messages that changed, or moved to another step, where no cause explains it."""
+    for both in compared:
+        then, new_facts = (
+            [fact for fact in facts_of_side if fact.field == MESSAGE and fact.step != 0]
+            for facts_of_side in both
+        )
+        old_messages, new_messages = (
+            [(fact.agent, fact.value) for fact in facts_of_side]
+            for facts_of_side in (then, new_facts)
+        )
+        for kind, *region in SequenceMatcher(
+            None, old_messages, new_messages, autojunk=False
+        ).get_opcodes():
             start, end, new_start, new_end = region
-            before, after = then[start:end], now[new_start:new_end]
-            if kind != "equal" and not any(_tells(root, before, after) for root in roots):
+            recorded, current = then[start:end], new_facts[new_start:new_end]
+            if kind != "equal" and not any(_tells(root, recorded, current) for root in roots):
                 yield Drift(
                     kind="input",
                     field=MESSAGE,
-                    before="\n".join(f"{one.agent}: {one.value}" for one in before),
-                    after="\n".join(f"{one.agent}: {one.value}" for one in after),
-                    step=(after or before)[0].step,
+                    before="\n".join(f"{fact.agent}: {fact.value}" for fact in recorded),
+                    after="\n".join(f"{fact.agent}: {fact.value}" for fact in current),
+                    step=(current or recorded)[0].step,
                 )
 
 
-def _tells(root: Drift, facts: Iterable[Fact], after: Iterable[Fact]) -> bool:
+def _tells(root: Drift, facts: Iterable[Fact], later_facts: Iterable[Fact]) -> bool:
     """Return True if the difference is exactly this change of an agent's input."""
     return (
         root.field.startswith("messages[")
-        and all(one.value in root.before for one in facts)
-        and all(one.value in root.after for one in after)
+        and all(fact.value in root.before for fact in facts)
+        and all(fact.value in root.after for fact in later_facts)
     )
 
 
@@ -390,37 +419,39 @@ def _new_steps(tape: Tape) -> set[int | None]:
     return called | tape.new_steps
 
 
-def _first_apart(facts: Sequence[Fact], after: Sequence[Fact]) -> Iterator[Drift]:
-    if facts == after:
+def _first_apart(facts: Sequence[Fact], later_facts: Sequence[Fact]) -> Iterator[Drift]:
+    if facts == later_facts:
         return
     index = next(
         (
             index
-            for index, (one, other) in enumerate(zip(facts, after, strict=False))
-            if one != other
+            for index, (earlier_fact, later_fact) in enumerate(
+                zip(facts, later_facts, strict=False)
+            )
+            if earlier_fact != later_fact
         ),
-        min(len(facts), len(after)),
+        min(len(facts), len(later_facts)),
     )
-    was = facts[index] if index < len(facts) else None
-    now = after[index] if index < len(after) else None
-    where = now or was
-    assert where is not None
-    same = was is not None and now is not None and was[:4] == now[:4]
+    old_fact = facts[index] if index < len(facts) else None
+    new_fact = later_facts[index] if index < len(later_facts) else None
+    place_fact = new_fact or old_fact
+    assert place_fact is not None
+    same = old_fact is not None and new_fact is not None and old_fact[:4] == new_fact[:4]
     yield Drift(
         kind="routing",
-        agent=where.agent,
-        field=where.field,
-        before=_value(was, where, same=same),
-        after=_value(now, where, same=same),
-        step=where.step,
-        turn=where.turn,
+        agent=place_fact.agent,
+        field=place_fact.field,
+        before=_value(old_fact, place_fact, same=same),
+        after=_value(new_fact, place_fact, same=same),
+        step=place_fact.step,
+        turn=place_fact.turn,
     )
 
 
-def _value(fact: Fact | None, where: Fact, *, same: bool) -> str:
+def _value(fact: Fact | None, place_fact: Fact, *, same: bool) -> str:
     if fact is None:
         return ""
-    if same or fact[:4] == where[:4]:
+    if same or fact[:4] == place_fact[:4]:
         return fact.value
     name = f" {fact.agent}" if fact.agent else ""
     return f"{fact.field}{name}: {fact.value}"
@@ -429,11 +460,11 @@ def _value(fact: Fact | None, where: Fact, *, same: bool) -> str:
 def _misses(tape: Tape) -> Iterator[Drift]:
     recorded = [step for step in (tape.recorded.steps() if tape.recorded else ()) if step]
     last = max(recorded, default=0)
-    found: dict[str, list[Call]] = {}
+    by_agent: dict[str, list[Call]] = {}
     for call in tape.calls:
         if call.missed:
-            found.setdefault(call.key.agent, []).append(call)
-    for agent, calls in found.items():
+            by_agent.setdefault(call.key.agent, []).append(call)
+    for agent, calls in by_agent.items():
         yield Drift(
             kind="miss",
             agent=agent,
@@ -447,10 +478,10 @@ def _misses(tape: Tape) -> Iterator[Drift]:
 
 
 def _left_over(tape: Tape) -> Iterator[Drift]:
-    found: dict[str, list[Recorded]] = {}
+    by_agent: dict[str, list[Recorded]] = {}
     for record in tape.left_over:
-        found.setdefault(record.key.agent, []).append(record)
-    for agent, records in found.items():
+        by_agent.setdefault(record.key.agent, []).append(record)
+    for agent, records in by_agent.items():
         yield Drift(
             kind="left_over",
             agent=agent,

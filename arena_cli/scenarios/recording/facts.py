@@ -102,11 +102,11 @@ def _decided(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | 
             yield "awaits", None, ", ".join(awaits)
     elif kind == "message":
         message = get("message")
-        said = message if isinstance(message, dict) else vars(message)
-        if said["author_type"] == "system" and not get("planted"):
-            yield "system", None, said["content"]
+        fields = message if isinstance(message, dict) else vars(message)
+        if fields["author_type"] == "system" and not get("planted"):
+            yield "system", None, fields["content"]
         else:
-            yield MESSAGE, said["author_id"], said["content"]
+            yield MESSAGE, fields["author_id"], fields["content"]
 
 
 def _remembered(kind: str, get: Callable[[str], Any]) -> tuple[str, str | None, str]:
@@ -115,8 +115,8 @@ def _remembered(kind: str, get: Callable[[str], Any]) -> tuple[str, str | None, 
             problem = get("title") or get("reason")
             return kind, None, f"{get('note')} {get('act')} by {get('by')}: {problem}".strip()
         case "compacted":
-            how = f"rolled back: {get('rolled_back')}" if get("rolled_back") else "kept"
-            return kind, None, f"{get('messages')} messages by {get('by')}, {how}"
+            outcome = f"rolled back: {get('rolled_back')}" if get("rolled_back") else "kept"
+            return kind, None, f"{get('messages')} messages by {get('by')}, {outcome}"
         case "deviation":
             return kind, get("agent"), f"{get('note')}, {get('level')}"
         case _:
@@ -132,7 +132,7 @@ def _passing(reason: Mapping[str, Any]) -> str:
 def _calls(get: Callable[[str], Any]) -> Iterator[str]:
     if called := get("next_mentions"):
         yield ", ".join(called)
-    for who, why in get("refused").items():
-        yield f"not {who} ({why})"
+    for agent, reason in get("refused").items():
+        yield f"not {agent} ({reason})"
     for name in get("unresolved"):
         yield f"nobody is @{name}"

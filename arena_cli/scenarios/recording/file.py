@@ -105,7 +105,7 @@ def content_of(path: Path) -> bytes | None:
         return None
 
 
-def check_writable(path: Path, shown: str) -> None:
+def check_writable(path: Path, label: str) -> None:
     """See that it could be written, before anybody is called for it. Raises UsageError."""
     is_new = not path.parent.exists()
     try:
@@ -119,7 +119,7 @@ def check_writable(path: Path, shown: str) -> None:
             path.parent.rmdir()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UsageError(f"{shown}: this recording could not be written: {reason}") from error
+        raise UsageError(f"{label}: this recording could not be written: {reason}") from error
 
 
 def is_there(path: Path) -> bool:
@@ -133,7 +133,7 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def read(path: Path, shown: str, *, strict: bool = True) -> Recording:
+def read(path: Path, label: str, *, strict: bool = True) -> Recording:
     """A recording; `shown` is its path as the user is shown it.
 
     Raises FileFaults where it is none, or was cut, edited or made by a later arena, and UsageError
@@ -142,37 +142,37 @@ def read(path: Path, shown: str, *, strict: bool = True) -> Recording:
     try:
         text = files.read_regular(path).decode("utf-8-sig")
     except OSError as error:
-        raise UsageError(f"{shown}: cannot read this file: {error.strerror or error}") from error
+        raise UsageError(f"{label}: cannot read this file: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise FileFaults([_fault(shown, 1, "is not UTF-8")]) from error
+        raise FileFaults([_fault(label, 1, "is not UTF-8")]) from error
     # A record ends at a line feed only; git may have put a carriage return before it.
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
-    return _Reader(shown, strict=strict).read(lines)
+    return _Reader(label, strict=strict).read(lines)
 
 
 def lines_of(case: CaseRecord) -> list[dict[str, Any]]:
     """The lines of a case as they stood in the file."""
-    told = [serialize.case_line(case.id, case.workspace), *case.agents.values()]
+    records = [serialize.case_line(case.id, case.workspace), *case.agents.values()]
     for line in case.lines:
-        kept = dict(line)
+        reduced = dict(line)
         if line["type"] == "reply_finished" and line["message"]:
             message = line["message"]
-            kept["message"] = {k: v for k, v in message.items() if k not in serialize.IN_OUTPUT}
-        told.append(kept)
-    return told
+            reduced["message"] = {k: v for k, v in message.items() if k not in serialize.IN_OUTPUT}
+        records.append(reduced)
+    return records
 
 
 def _checksum(texts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
-def _fault(shown: str, line: int, problem: str) -> Fault:
-    return Fault(shown, line, "", problem, f"record it anew: `arena run --record {_name(shown)}`")
+def _fault(label: str, line: int, problem: str) -> Fault:
+    return Fault(label, line, "", problem, f"record it anew: `arena run --record {_name(label)}`")
 
 
-def _name(shown: str) -> str:
+def _name(label: str) -> str:
     """Return what `arena run` takes for the scenario of a recording."""
-    path = PurePosixPath(shown)
+    path = PurePosixPath(label)
     return select.run_name((path.parent.parent / f"{path.stem}{select.SUFFIX}").as_posix())
 
 
@@ -180,13 +180,13 @@ def _check(record: Mapping[str, Any]) -> None:
     """Raises ValueError, KeyError or TypeError where something in an edited line is wrong."""
     shape = events.EventTypes.by_name.get(record["type"])
     if shape is not None:
-        whole = {**_LEFT_OUT, **record}
+        completed = {**_LEFT_OUT, **record}
         if isinstance(record.get("message"), dict):
-            whole["message"] = {**_LEFT_OUT_OF_MESSAGE, **record["message"]}
+            completed["message"] = {**_LEFT_OUT_OF_MESSAGE, **record["message"]}
         for name in shape.model_fields:
-            if name not in whole:
+            if name not in completed:
                 raise ValueError(f"`{name}` is missing")
-        events.parse(whole)
+        events.parse(completed)
     heard = Heard(Redactor(), lambda _: None)
     if "output" in record:
         recorder.answered(record["output"], heard)
@@ -204,8 +204,8 @@ def _why(error: Exception) -> str:
 class _Reader:
     """Reads one file, line by line."""
 
-    def __init__(self, shown: str, *, strict: bool) -> None:
-        self._shown = shown
+    def __init__(self, label: str, *, strict: bool) -> None:
+        self._shown = label
         self._strict = strict
         self._is_edited = False
         self._step: int | None = 0
@@ -294,8 +294,8 @@ class _Reader:
             }
 
     def _call(self, record: Mapping[str, Any], number: int, count: int) -> Recorded:
-        came = {name: record[name] for name in ("output", "failure") if name in record}
-        if len(came) != 1:
+        outcome = {name: record[name] for name in ("output", "failure") if name in record}
+        if len(outcome) != 1:
             raise ValueError("a call has one of `output` and `failure`")
         return Recorded(
             number=count,
@@ -303,7 +303,7 @@ class _Reader:
             session=self._session,
             input_hash=record["input_hash"],
             input=record["input"],
-            came=came,
+            came=outcome,
             turn=record["input"]["turn"],
             line=number,
             notes=record.get("notes", ()),

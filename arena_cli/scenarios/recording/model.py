@@ -57,10 +57,10 @@ class CaseRecord:
 
     def unused(self) -> dict[Key, list[Recorded]]:
         """All calls by key, in order."""
-        found: dict[Key, list[Recorded]] = {}
+        by_key: dict[Key, list[Recorded]] = {}
         for call in self.calls:
-            found.setdefault(call.key, []).append(call)
-        return found
+            by_key.setdefault(call.key, []).append(call)
+        return by_key
 
     def steps(self) -> set[int]:
         """The steps that were played."""
@@ -88,19 +88,19 @@ class CaseRecord:
                 members = line["members"]
             elif isinstance(line.get("message"), dict):
                 messages[line["message"]["id"]] = line["message"]
-        shown = {
+        agent_input = {
             "agent_id": call.key.agent,
             "invocation": call.key.invocation,
             "role_prompt": self.agents.get(call.key.agent, {}).get("role_prompt", ""),
             "members": list(members),
             **call.input,
         }
-        shown["messages"] = [
+        agent_input["messages"] = [
             message
-            for part in call.input.get("messages", ())
-            for message in _messages(part, messages)
+            for item in call.input.get("messages", ())
+            for message in _messages(item, messages)
         ]
-        return shown
+        return agent_input
 
 
 @dataclass
@@ -117,22 +117,22 @@ class Recording:
 
 def ranges(ids: Sequence[str]) -> list[str]:
     """`m1, m2, m3, m7` as `m1-m3, m7`."""
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     for name in ids:
         number = int(name[1:])
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
+        if groups and groups[-1][1] == number - 1:
+            groups[-1][1] = number
         else:
-            found.append([number, number])
-    return [f"m{first}" if first == last else f"m{first}-m{last}" for first, last in found]
+            groups.append([number, number])
+    return [f"m{first}" if first == last else f"m{first}-m{last}" for first, last in groups]
 
 
-def _messages(part: Any, known: Mapping[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _messages(item: Any, by_id: Mapping[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The messages that a part of `messages` stands for: one written out, or some by their ids."""
-    if isinstance(part, dict):
-        yield part
+    if isinstance(item, dict):
+        yield item
         return
-    first, _, last = part.partition("-")
+    first, _, last = item.partition("-")
     start = int(first[1:])
     for number in range(start, int((last or first)[1:]) + 1):
-        yield known.get(f"m{number}", {"id": f"m{number}", "content": ""})
+        yield by_id.get(f"m{number}", {"id": f"m{number}", "content": ""})

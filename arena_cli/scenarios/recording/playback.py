@@ -36,7 +36,7 @@ class Take:
         self,
         scenario: Scenario,
         shelf: Shelf | None = None,
-        place: Place | None = None,
+        config: Place | None = None,
     ) -> None:
         self.recording: str | None = None
         self.before: CaseRecord | None = None
@@ -57,10 +57,10 @@ class Take:
             self._guard = shelf.guard_of(scenario)
         else:
             self._tape = shelf.tape_of(scenario)
-            if self._tape is not None and place is not None:
-                known = shelf.hashes if self._tape.replays else None
-                self._tape.surroundings = Surroundings(scenario.root, place.environ, known)
-                self._place = place
+            if self._tape is not None and config is not None:
+                hashes = shelf.hashes if self._tape.replays else None
+                self._tape.surroundings = Surroundings(scenario.root, config.environ, hashes)
+                self._place = config
             self.recording = shelf.path_of(scenario)
             self.before = shelf.before(scenario)
             cases = shelf.drift_of_cases(scenario)
@@ -115,18 +115,20 @@ class Take:
         if tape is None or tape.recorded is None or self._what_of_drift == "ignore":
             return
         self._record_workspace(tape)
-        found = [
-            one.model_copy(update={"changed": settings.locate(one, self._scenario)})
-            for one in drift.of(tape, self._scenario.team.members)
+        drifts = [
+            difference.model_copy(update={"changed": settings.locate(difference, self._scenario)})
+            for difference in drift.of(tape, self._scenario.team.members)
         ]
-        if any(one.kind == "miss" for one in self.drift):  # its case is new: all follows from that
-            found = [one.model_copy(update={"follows": True}) for one in found]
-        self.drift += found
+        if any(
+            difference.kind == "miss" for difference in self.drift
+        ):  # its case is new: all follows from that
+            drifts = [difference.model_copy(update={"follows": True}) for difference in drifts]
+        self.drift += drifts
 
     def _record_workspace(self, tape: Tape) -> None:
         if self._place is not None:
             tape.workspace = settings.record_workspace(
-                [one.regex for one in self._scenario.file.ignore],
+                [ignored.regex for ignored in self._scenario.file.ignore],
                 self._place.models,
                 self._place.memory,
                 tape.redactor,

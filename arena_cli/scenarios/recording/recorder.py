@@ -62,19 +62,19 @@ _FAILURES: dict[str, type[AgentError]] = {
 
 def output(answer: Answer, heard: Heard) -> dict[str, Any]:
     """An answer as a record."""
-    said = answer.output
-    told: dict[str, Any] = {"content": said.content}
+    agent_output = answer.output
+    fields: dict[str, Any] = {"content": agent_output.content}
     if answer.declined:
-        told["declined"] = True
-    if said.next_mentions:
-        told["next_mentions"] = list(said.next_mentions)
-    if said.structured:
-        told["structured"] = [part.model_dump(mode="json") for part in said.structured]
-    if said.attachments:
-        told["attachments"] = [_attachment(part) for part in said.attachments]
-    if said.usage is not None:
-        told["usage"] = _usage(said.usage)
-    return {**told, **_noted({**heard.notes, **said.metadata})}
+        fields["declined"] = True
+    if agent_output.next_mentions:
+        fields["next_mentions"] = list(agent_output.next_mentions)
+    if agent_output.structured:
+        fields["structured"] = [item.model_dump(mode="json") for item in agent_output.structured]
+    if agent_output.attachments:
+        fields["attachments"] = [_attachment(item) for item in agent_output.attachments]
+    if agent_output.usage is not None:
+        fields["usage"] = _usage(agent_output.usage)
+    return {**fields, **_noted({**heard.notes, **agent_output.metadata})}
 
 
 def failure(error: AgentError | None, heard: Heard) -> dict[str, Any]:
@@ -83,22 +83,22 @@ def failure(error: AgentError | None, heard: Heard) -> dict[str, Any]:
     What the agent was asked is left out: it names folders and programs of this machine.
     """
     if error is None:
-        told: dict[str, Any] = {"kind": DEADLINE}
+        fields: dict[str, Any] = {"kind": DEADLINE}
     else:
-        told = {"kind": type(error).__name__}
-        told.update((name, text) for name in _WORDS if (text := getattr(error, name)))
+        fields = {"kind": type(error).__name__}
+        fields.update((name, text) for name in _WORDS if (text := getattr(error, name)))
         if not error.again:
-            told["again"] = False
+            fields["again"] = False
         if isinstance(error, AgentRefused) and error.overflow:
-            told["overflow"] = True
+            fields["overflow"] = True
         if isinstance(error, AgentOverloaded) and error.retry_after is not None:
-            told["retry_after"] = error.retry_after
+            fields["retry_after"] = error.retry_after
     partial = heard.metadata(failed=True).get("partial")
     if partial:
-        told["partial"] = partial
+        fields["partial"] = partial
     if heard.usage is not None:
-        told["usage"] = _usage(heard.usage)
-    return {**told, **_noted(heard.notes)}
+        fields["usage"] = _usage(heard.usage)
+    return {**fields, **_noted(heard.notes)}
 
 
 def _noted(notes: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,18 +120,22 @@ def _attachment(attachment: Attachment) -> dict[str, Any]:
 def answered(record: Mapping[str, Any], heard: Heard) -> Answer:
     """The answer that stands in a record."""
     _tell(record, heard)
-    told: dict[str, Any] = {"content": str(record["content"])}
+    fields: dict[str, Any] = {"content": str(record["content"])}
     if "next_mentions" in record:
-        told["next_mentions"] = [str(name) for name in record["next_mentions"]]
+        fields["next_mentions"] = [str(name) for name in record["next_mentions"]]
     if "structured" in record:
-        told["structured"] = [StructuredContent.model_validate(one) for one in record["structured"]]
+        fields["structured"] = [
+            StructuredContent.model_validate(item) for item in record["structured"]
+        ]
     if "attachments" in record:
-        parts = map(encode_data, record["attachments"])
-        told["attachments"] = [Attachment.model_validate(part) for part in parts]
+        attachments = map(encode_data, record["attachments"])
+        fields["attachments"] = [
+            Attachment.model_validate(attachment) for attachment in attachments
+        ]
     if "usage" in record:
-        told["usage"] = Usage.model_validate(record["usage"])
+        fields["usage"] = Usage.model_validate(record["usage"])
     # It was read when it was recorded: reading it again would cost more than all the rest.
-    return Answer(AgentOutput.model_construct(**told), bool(record.get("declined")))
+    return Answer(AgentOutput.model_construct(**fields), bool(record.get("declined")))
 
 
 def failed(record: Mapping[str, Any], agent_id: str, heard: Heard) -> Exception:
@@ -142,8 +146,8 @@ def failed(record: Mapping[str, Any], agent_id: str, heard: Heard) -> Exception:
     if record["kind"] == DEADLINE:
         return TimeoutError()
     kind = _FAILURES.get(record["kind"], errors.AgentProtocolError)
-    what, came, mend = (str(record.get(name, "")) for name in _WORDS)
-    error = kind(agent_id, what, came=came, mend=mend, again=record.get("again", True))
+    problem, details, mend = (str(record.get(name, "")) for name in _WORDS)
+    error = kind(agent_id, problem, came=details, mend=mend, again=record.get("again", True))
     if isinstance(error, AgentOverloaded):
         error.retry_after = record.get("retry_after")
     if isinstance(error, AgentRefused):
@@ -157,12 +161,12 @@ def _tell(record: Mapping[str, Any], heard: Heard) -> None:
         heard(TextDelta(record["partial"]))
 
 
-def encode_data(part: Mapping[str, Any]) -> Mapping[str, Any]:
+def encode_data(attachment: Mapping[str, Any]) -> Mapping[str, Any]:
     """An attachment of a record as the agent gave it."""
-    if _BYTES not in part:
-        return part
-    rest = {key: value for key, value in part.items() if key != _BYTES}
-    return {**rest, "data": base64.b64decode(part[_BYTES])}
+    if _BYTES not in attachment:
+        return attachment
+    without_bytes = {key: value for key, value in attachment.items() if key != _BYTES}
+    return {**without_bytes, "data": base64.b64decode(attachment[_BYTES])}
 
 
 MARK = "[ignored]"
@@ -239,50 +243,54 @@ def normalize(fields: Mapping[str, Any], ignoring: Ignoring) -> dict[str, Any]:
     return normal
 
 
-def is_same(before: Mapping[str, Any], after: Mapping[str, Any], ignoring: Ignoring) -> bool:
+def is_same(recorded: Mapping[str, Any], current: Mapping[str, Any], ignoring: Ignoring) -> bool:
     """Return whether two normalized inputs show an agent the same."""
-    if any(before[name] != after[name] for name in FIELDS):
+    if any(recorded[name] != current[name] for name in FIELDS):
         return False
-    was, now = before[MESSAGES], after[MESSAGES]
-    return len(was) == len(now) and all(
-        _is_same_message(*pair, ignoring) for pair in zip(was, now, strict=True)
+    recorded_messages, current_messages = recorded[MESSAGES], current[MESSAGES]
+    return len(recorded_messages) == len(current_messages) and all(
+        _is_same_message(*pair, ignoring)
+        for pair in zip(recorded_messages, current_messages, strict=True)
     )
 
 
 def _is_same_message(
-    before: Mapping[str, Any], after: Mapping[str, Any], ignoring: Ignoring
+    recorded: Mapping[str, Any], current: Mapping[str, Any], ignoring: Ignoring
 ) -> bool:
-    if any(before.get(name) != after.get(name) for name in ("author_id", "author_type")):
+    if any(recorded.get(name) != current.get(name) for name in ("author_id", "author_type")):
         return False
-    if "mentions" not in before:  # it is no message of the session: nothing else is recorded of it
-        after = {name: after.get(name) for name in before}
-    return message_text(before, ignoring) == message_text(after, ignoring)
+    if (
+        "mentions" not in recorded
+    ):  # it is no message of the session: nothing else is recorded of it
+        current = {name: current.get(name) for name in recorded}
+    return message_text(recorded, ignoring) == message_text(current, ignoring)
 
 
 def message_text(message: Mapping[str, Any], ignoring: Ignoring) -> str:
     """Return a message as a text: its author, its content, and what goes with it."""
     author = message.get("author_name") or message.get("author_id", "")
     kind = message.get("kind", "chat")
-    parts = [f"{author}: " if kind == "chat" else f"{author} ({kind}): "]
-    parts.append(ignoring.text(str(message.get("content", ""))))
+    pieces = [f"{author}: " if kind == "chat" else f"{author} ({kind}): "]
+    pieces.append(ignoring.text(str(message.get("content", ""))))
     if message.get("mentions"):
-        parts.append(f"\n→ {', '.join(message['mentions'])}")
-    parts += [f"\n[{_attachment_text(part)}]" for part in message.get("attachments") or ()]
-    parts += [
-        f"\n[{part['type']}: {json.dumps(part['data'], ensure_ascii=False)}]"
-        for part in message.get("structured") or ()
+        pieces.append(f"\n→ {', '.join(message['mentions'])}")
+    pieces += [f"\n[{_attachment_text(item)}]" for item in message.get("attachments") or ()]
+    pieces += [
+        f"\n[{item['type']}: {json.dumps(item['data'], ensure_ascii=False)}]"
+        for item in message.get("structured") or ()
     ]
-    return "".join(parts)
+    return "".join(pieces)
 
 
-def _attachment_text(part: Mapping[str, Any]) -> str:
+def _attachment_text(attachment: Mapping[str, Any]) -> str:
     """Return an attachment by its size and hash, whether or not its content is recorded."""
-    record = part
-    if "size" not in part:
-        with_data = Attachment.model_validate(encode_data(part))
+    record = attachment
+    if "size" not in attachment:
+        with_data = Attachment.model_validate(encode_data(attachment))
         content = log.content_of(with_data)
         record = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    return f"{part['type']}: {part['name']}, {record['size']} bytes, sha256 {record['sha256']}"
+    name = f"{attachment['type']}: {attachment['name']}"
+    return f"{name}, {record['size']} bytes, sha256 {record['sha256']}"
 
 
 OUTPUT = "output"
@@ -394,18 +402,19 @@ class Tape:
         Those are left out in whose place a judge was asked something else.
         """
         replaced = {record.number for _, record in self.judged_otherwise}
-        left = [one for records in self._unused.values() for one in records]
-        played = [one for one in left if self.was_played(one.key.step)]
+        unused = [recorded for records in self._unused.values() for recorded in records]
+        played = [recorded for recorded in unused if self.was_played(recorded.key.step)]
         return sorted(
-            [one for one in played if one.number not in replaced], key=lambda one: one.number
+            [recorded for recorded in played if recorded.number not in replaced],
+            key=lambda one: one.number,
         )
 
     @property
     def judged_otherwise(self) -> list[tuple[Call, Recorded]]:
         """The questions to judges without a record, each with the recorded one in its place."""
-        asked = [call for call in self.calls if call.is_judge and call.record is None]
-        left = {call.key: iter(self._unused.get(call.key, ())) for call in asked}
-        pairs = ((call, next(left[call.key], None)) for call in asked)
+        unmatched = [call for call in self.calls if call.is_judge and call.record is None]
+        remaining = {call.key: iter(self._unused.get(call.key, ())) for call in unmatched}
+        pairs = ((call, next(remaining[call.key], None)) for call in unmatched)
         return [(call, record) for call, record in pairs if record is not None]
 
     def was_played(self, step: int | None) -> bool:
@@ -422,8 +431,8 @@ class Tape:
         if isinstance(event, ReplyStarted):
             self._started[session, event.agent] = event
         elif isinstance(event, (Compacted, Extracted)):
-            now = self.stretches[-1].remembering
-            now[:] = [(call, told or event) for call, told in now]
+            pending = self.stretches[-1].remembering
+            pending[:] = [(call, call_event or event) for call, call_event in pending]
 
     def around(self, session: str | None) -> Callable[[Runtime], Calls]:
         """Return the wrapper of a session's calls."""
@@ -441,14 +450,14 @@ class Tape:
         self, member: Member, input: AgentInput, session: str | None, *, is_judge: bool
     ) -> Call:
         """A call begins: its record is taken at once, so that the order of calls decides."""
-        now = self.stretches[-1]
+        stretch = self.stretches[-1]
         is_aside = input.turn_id == ASIDE
-        key = Key(now.step, member.id, MEMORY if is_aside else input.invocation)
+        key = Key(stretch.step, member.id, MEMORY if is_aside else input.invocation)
         call = Call(key, session, input, self.ignoring.hash_of(input), is_judge)
         if is_judge:
-            now.judged.append(call)
+            stretch.judged.append(call)
         elif is_aside:
-            now.remembering.append((call, None))
+            stretch.remembering.append((call, None))
         elif started := self._started.get((session, member.id)):
             call.reply, call.notes = started.reply, started.notes
         call.record = self._take_record(call)
@@ -465,22 +474,23 @@ class Tape:
 
     def _take_record(self, call: Call) -> Recorded | None:
         """Return the record that answers a call, and note whether it has the same input."""
-        left = self._unused.get(call.key, [])
+        records = self._unused.get(call.key, [])
         same = next(
-            (index for index, one in enumerate(left) if one.input_hash == call.input_hash), None
+            (index for index, record in enumerate(records) if record.input_hash == call.input_hash),
+            None,
         )
-        if same is None and left:
-            same = self._find_same(call, left)
+        if same is None and records:
+            same = self._find_same(call, records)
         call.is_same = same is not None
-        if same is None and (call.is_judge or not left):
+        if same is None and (call.is_judge or not records):
             return None
-        return left.pop(same or 0)
+        return records.pop(same or 0)
 
     def _find_same(self, call: Call, records: Sequence[Recorded]) -> int | None:
         """Return the first record whose input differs in nothing that matters."""
-        after = normalize_input(call.input, self.ignoring, self.redactor)
+        current = normalize_input(call.input, self.ignoring, self.redactor)
         for index, record in enumerate(records):
-            if is_same(self.normal_input(record), after, self.ignoring):
+            if is_same(self.normal_input(record), current, self.ignoring):
                 return index
         return None
 
@@ -500,8 +510,8 @@ class Tape:
 
     def miss(self, key: Key) -> AgentError:
         """Return the exception of a call without a record."""
-        where = "over the whole scenario" if key.step is None else f"in step {key.step}"
-        problem = f"its recording has no answer left for it {where} ({key.invocation})"
+        scope = "over the whole scenario" if key.step is None else f"in step {key.step}"
+        problem = f"its recording has no answer left for it {scope} ({key.invocation})"
         return AgentUnavailable(key.agent, problem, mend=self._mend, again=False)
 
 

@@ -40,22 +40,22 @@ _INLINE = ("author_id", "author_name", "author_type", "content", "role")
 def lines(tape: Tape, case: str | None, members: Sequence[Member]) -> list[dict[str, Any]]:
     """The lines of one case, as it was played by these members and its judges."""
     everyone = {member.id: member for member in members} | tape.members
-    told = [case_line(case, tape.workspace)]
+    records = [case_line(case, tape.workspace)]
     for member in everyone.values():
         line = {**settings.record(member, tape.redactor), **_called_with(member, tape)}
         line[settings.ROLE_PROMPT] = tape.ignoring.text(line[settings.ROLE_PROMPT])
-        told.append(line)
+        records.append(line)
     ids: dict[str | None, dict[str, str]] = {}
     by_reply: dict[tuple[str | None, int | None], list[Call]] = {}
     for call in tape.calls:
         by_reply.setdefault((call.session, call.reply), []).append(call)
-    shown = {message.id for call in tape.calls for message in call.input.messages}
+    shown_ids = {message.id for call in tape.calls for message in call.input.messages}
     for stretch in tape.stretches:
         if stretch.step != 0 and (stretch.step or stretch.judged):
-            told.append({"type": STEP, STEP: stretch.step, "session": stretch.session})
-        told += _events(stretch, by_reply, ids.setdefault(stretch.session, {}), shown, tape)
-        told += [_aside(JUDGE, call, tape) for call in stretch.judged]
-    return told
+            records.append({"type": STEP, STEP: stretch.step, "session": stretch.session})
+        records += _events(stretch, by_reply, ids.setdefault(stretch.session, {}), shown_ids, tape)
+        records += [_aside(JUDGE, call, tape) for call in stretch.judged]
+    return records
 
 
 def case_line(case: str | None, workspace: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -77,15 +77,19 @@ def _events(
     stretch: Stretch,
     by_reply: Mapping[tuple[str | None, int | None], list[Call]],
     ids: dict[str, str],
-    shown: Container[str],
+    shown_ids: Container[str],
     tape: Tape,
 ) -> Iterator[dict[str, Any]]:
     """The events of a step; of the past that was planted first, only what somebody was shown."""
     for event in canonical.ordered(stretch.events):
-        about = [call for call, told in stretch.remembering if told is event]
+        about = [call for call, memory_event in stretch.remembering if memory_event is event]
         yield from (_aside(MEMORY, call, tape) for call in about)
         line = record(event, ids)
-        if stretch.step == 0 and isinstance(event, MessageEvent) and event.message.id not in shown:
+        if (
+            stretch.step == 0
+            and isinstance(event, MessageEvent)
+            and event.message.id not in shown_ids
+        ):
             continue
         if not isinstance(event, ReplyStarted):
             yield line
@@ -101,7 +105,7 @@ def _events(
             } | call.came
         if not calls:  # it was no longer in the team
             yield line
-    untold = [call for call, told in stretch.remembering if told is None]
+    untold = [call for call, memory_event in stretch.remembering if memory_event is None]
     yield from (_aside(MEMORY, call, tape) for call in untold)
 
 
@@ -133,27 +137,27 @@ def _aside(kind: str, call: Call, tape: Tape) -> dict[str, Any]:
 
 def _input(input: AgentInput, ids: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields particular to an input; its prompt and its members stand elsewhere."""
-    told: dict[str, Any] = {"turn": input.turn}
+    fields: dict[str, Any] = {"turn": input.turn}
     if input.mentioned_by:
-        told["mentioned_by"] = list(input.mentioned_by)
+        fields["mentioned_by"] = list(input.mentioned_by)
     if input.memory_context is not None:
-        told["memory_context"] = input.memory_context
+        fields["memory_context"] = input.memory_context
     if input.prefer_concise:
-        told["prefer_concise"] = True
-    told["max_output_tokens"] = input.max_output_tokens
-    told["messages"] = _messages(input.messages, ids)
-    return told
+        fields["prefer_concise"] = True
+    fields["max_output_tokens"] = input.max_output_tokens
+    fields["messages"] = _messages(input.messages, ids)
+    return fields
 
 
 def _messages(messages: Sequence[ShownMessage], ids: Mapping[str, str]) -> list[Any]:
     """Return the session's messages as ids, the others written out."""
-    told: list[Any] = []
-    known: list[str] = []
+    items: list[Any] = []
+    run_ids: list[str] = []
     for message in messages:
         if message.id in ids:
-            known.append(ids[message.id])
+            run_ids.append(ids[message.id])
             continue
-        told += model.ranges(known)
-        known = []
-        told.append({name: getattr(message, name) for name in _INLINE})
-    return [*told, *model.ranges(known)]
+        items += model.ranges(run_ids)
+        run_ids = []
+        items.append({name: getattr(message, name) for name in _INLINE})
+    return [*items, *model.ranges(run_ids)]

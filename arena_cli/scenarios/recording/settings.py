@@ -97,12 +97,12 @@ def record_called(
     adapter that environment variables fill, by place.
     """
     profile = member.profile
-    known = surroundings.hashes
-    hashes = known.get(id(profile)) if known is not None else None
+    all_hashes = surroundings.hashes
+    hashes = all_hashes.get(id(profile)) if all_hashes is not None else None
     if hashes is None:
         hashes = agent_files.hash_files(profile, surroundings.root)
-        if known is not None:
-            known[id(profile)] = hashes
+        if all_hashes is not None:
+            all_hashes[id(profile)] = hashes
     filled: dict[str, str] = {}
     if profile.may_hold_secrets:
         filled = agents.collect_public_values(profile.adapter, surroundings.environ, redactor.text)
@@ -117,7 +117,7 @@ def record_workspace(
 ) -> dict[str, Any]:
     """Return the settings of `arena.yaml`, and `ignore`, that shape what agents are shown."""
     embedding = memory.embedding
-    known = {
+    fields = {
         "summarizer": memory.summarizer,
         "extractor": memory.extractor,
         "embedding": embedding
@@ -126,7 +126,7 @@ def record_workspace(
     settings = {
         "ignore": list(ignore),
         "models": {name: model.model_dump(exclude_none=True) for name, model in models.items()},
-        "memory": {name: value for name, value in known.items() if value},
+        "memory": {name: value for name, value in fields.items() if value},
     }
     return dict(redactor.value({name: value for name, value in settings.items() if value}))
 
@@ -143,20 +143,20 @@ def mark_varying(
     """
     keys: dict[str, Any] = {"filled": first["filled"]}
     for key in FILES:
-        before, after = first[key], last[key]
-        known = recorded.get(key, {})
+        earlier, later = first[key], last[key]
+        recorded_values = recorded.get(key, {})
         keys[key] = {
-            name: after.get(name, "")
-            if before.get(name) == after.get(name) and known.get(name) != ""
+            name: later.get(name, "")
+            if earlier.get(name) == later.get(name) and recorded_values.get(name) != ""
             else ""
-            for name in sorted({*before, *after})
+            for name in sorted({*earlier, *later})
         }
     return {key: value for key, value in keys.items() if value}
 
 
 def differences(
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
+    recorded: Mapping[str, Any],
+    current: Mapping[str, Any],
     rules: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
     *,
     called: bool,
@@ -166,85 +166,92 @@ def differences(
     How an agent is called matters only where it is `called`. `rules` are the team's, then and now.
     """
     for name in _RELEVANT:
-        yield from within(name, before.get(name), after.get(name))
+        yield from within(name, recorded.get(name), current.get(name))
     if not called:
         return
     for name in _WHERE_CALLED:
-        was, now = before.get(name), after.get(name)
-        if was == now:
+        old_value, new_value = recorded.get(name), current.get(name)
+        if old_value == new_value:
             continue
         if name == ADAPTER:
-            yield from _adapter_differences(before, after)
-        elif name not in _RULES or _in_force(name, was, rules[0]) != _in_force(name, now, rules[1]):
-            yield from within(name, was, now)
-    if before.get(ADAPTER) == after.get(ADAPTER):
-        yield from _filled_differences(before, after)
-    yield from _file_differences(before, after)
+            yield from _adapter_differences(recorded, current)
+        elif name not in _RULES or _in_force(name, old_value, rules[0]) != _in_force(
+            name, new_value, rules[1]
+        ):
+            yield from within(name, old_value, new_value)
+    if recorded.get(ADAPTER) == current.get(ADAPTER):
+        yield from _filled_differences(recorded, current)
+    yield from _file_differences(recorded, current)
 
 
 def _in_force(name: str, value: Any, rules: Mapping[str, Any]) -> Any:
     return rules.get(_RULES[name]) if value is None else value
 
 
-def within(place: str, before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
+def within(path: str, recorded: Any, current: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yield where two values differ, as deep as they are alike."""
-    if before == after:
+    if recorded == current:
         return
-    if place in _SETS and isinstance(before, list) and isinstance(after, list):
-        yield from _set_differences(place, before, after)
+    if path in _SETS and isinstance(recorded, list) and isinstance(current, list):
+        yield from _set_differences(path, recorded, current)
         return
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in dict.fromkeys([*before, *after]):
-            yield from within(f"{place}.{key}", before.get(key), after.get(key))
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for index, (one, other) in enumerate(zip(before, after, strict=True)):
-            yield from within(f"{place}[{index}]", one, other)
+    if isinstance(recorded, dict) and isinstance(current, dict):
+        for key in dict.fromkeys([*recorded, *current]):
+            yield from within(f"{path}.{key}", recorded.get(key), current.get(key))
+    elif isinstance(recorded, list) and isinstance(current, list) and len(recorded) == len(current):
+        for index, (old_item, new_item) in enumerate(zip(recorded, current, strict=True)):
+            yield from within(f"{path}[{index}]", old_item, new_item)
     else:
-        yield place, before, after
+        yield path, recorded, current
 
 
 def _set_differences(
-    place: str, before: Sequence[Any], after: Sequence[Any]
+    path: str, recorded: Sequence[Any], current: Sequence[Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the one entry of a set that is another one, else both sets where they differ."""
-    gone = [entry for entry in before if entry not in after]
-    new = [entry for entry in after if entry not in before]
+    gone = [entry for entry in recorded if entry not in current]
+    new = [entry for entry in current if entry not in recorded]
     if len(gone) == len(new) == 1:
-        yield f"{place}[{before.index(gone[0])}]", gone[0], new[0]
+        yield f"{path}[{recorded.index(gone[0])}]", gone[0], new[0]
     elif gone or new:
-        yield place, before, after
+        yield path, recorded, current
 
 
 def _adapter_differences(
-    before: Mapping[str, Any], after: Mapping[str, Any]
+    recorded: Mapping[str, Any], current: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield where the settings of an adapter differ, defaults and variables filled in."""
-    was, now = _with_filled(before, after), _with_filled(after, before)
-    shape = _shape(was) if was.get("type") == now.get("type") else None
-    checked = (_checked(was, shape), _checked(now, shape))
-    for key in dict.fromkeys([*was, *now]):
-        if was.get(key) == now.get(key) or _is_default(key, (was, now), shape, checked):
+    old_adapter, new_adapter = _with_filled(recorded, current), _with_filled(current, recorded)
+    shape = _shape(old_adapter) if old_adapter.get("type") == new_adapter.get("type") else None
+    checked = (_checked(old_adapter, shape), _checked(new_adapter, shape))
+    for key in dict.fromkeys([*old_adapter, *new_adapter]):
+        if old_adapter.get(key) == new_adapter.get(key) or _is_default(
+            key, (old_adapter, new_adapter), shape, checked
+        ):
             continue
-        yield from within(f"{ADAPTER}.{key}", was.get(key), now.get(key))
+        yield from within(f"{ADAPTER}.{key}", old_adapter.get(key), new_adapter.get(key))
 
 
-def _with_filled(line: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _with_filled(line: Mapping[str, Any], other_line: Mapping[str, Any]) -> dict[str, Any]:
     """Return the adapter's settings with what variables filled.
 
     The placeholder is left where the other line has the same one, and its variable was not set.
     """
-    own, others = (dict(templates.iter_texts(one.get(ADAPTER) or {})) for one in (line, other))
-    unknown = {".".join(map(str, loc)) for loc, text in own.items() if others.get(loc) == text} - {
-        *other.get("filled", {})
-    }
-    filled = {place: text for place, text in line.get("filled", {}).items() if place not in unknown}
+    own_texts, other_texts = (
+        dict(templates.iter_texts(settings_line.get(ADAPTER) or {}))
+        for settings_line in (line, other_line)
+    )
+    unknown = {
+        ".".join(map(str, loc)) for loc, text in own_texts.items() if other_texts.get(loc) == text
+    } - {*other_line.get("filled", {})}
+    filled = {path: text for path, text in line.get("filled", {}).items() if path not in unknown}
 
-    def fill(value: Any, place: str) -> Any:
+    def fill(value: Any, path: str) -> Any:
         if isinstance(value, Mapping):
-            return {key: fill(item, f"{place}.{key}") for key, item in value.items()}
+            return {key: fill(item, f"{path}.{key}") for key, item in value.items()}
         if isinstance(value, list):
-            return [fill(item, f"{place}.{index}") for index, item in enumerate(value)]
-        return filled.get(place.removeprefix("."), value)
+            return [fill(item, f"{path}.{index}") for index, item in enumerate(value)]
+        return filled.get(path.removeprefix("."), value)
 
     settings: dict[str, Any] = fill(line.get(ADAPTER) or {}, "")
     return settings
@@ -277,36 +284,38 @@ def _is_default(
 
 
 def _filled_differences(
-    before: Mapping[str, Any], after: Mapping[str, Any]
+    recorded: Mapping[str, Any], current: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the texts that variables fill otherwise; one that is not set now is not known."""
-    was, now = before.get("filled", {}), after.get("filled", {})
-    for place in was:
-        if place in now and was[place] != now[place]:
-            yield f"{ADAPTER}.{place}", was[place], now[place]
+    old_values, new_values = recorded.get("filled", {}), current.get("filled", {})
+    for path in old_values:
+        if path in new_values and old_values[path] != new_values[path]:
+            yield f"{ADAPTER}.{path}", old_values[path], new_values[path]
 
 
 def _file_differences(
-    before: Mapping[str, Any], after: Mapping[str, Any]
+    recorded: Mapping[str, Any], current: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the files that are not as they were.
 
     Of those that the adapter names, a script that is gone is one; any other may be built, or
     written by the agent, and is not known where it is not there. A watched one is always there.
     """
-    if "files" not in after:  # the agent is not called any more
+    if "files" not in current:  # the agent is not called any more
         return
-    was, now = before.get("files", {}), after["files"]
-    for name, digest in was.items():
-        is_gone = name not in now and before[ADAPTER] == after[ADAPTER]
-        is_known = name in now or (is_gone and PurePosixPath(name).suffix.lower() in _SCRIPTS)
-        if digest and is_known and digest != now.get(name):
-            yield f"{FILE}{name}", _short(digest), _short(now.get(name))
-    if before.get("watch") == after.get("watch"):
-        was, now = before.get("watched", {}), after["watched"]
-        for name in sorted({*was, *now} - {*before.get("files", {})}):
-            if was.get(name) != "" and was.get(name) != now.get(name):
-                yield f"{FILE}{name}", _short(was.get(name)), _short(now.get(name))
+    old_hashes, new_hashes = recorded.get("files", {}), current["files"]
+    for name, digest in old_hashes.items():
+        is_gone = name not in new_hashes and recorded[ADAPTER] == current[ADAPTER]
+        is_known = name in new_hashes or (
+            is_gone and PurePosixPath(name).suffix.lower() in _SCRIPTS
+        )
+        if digest and is_known and digest != new_hashes.get(name):
+            yield f"{FILE}{name}", _short(digest), _short(new_hashes.get(name))
+    if recorded.get("watch") == current.get("watch"):
+        old_hashes, new_hashes = recorded.get("watched", {}), current["watched"]
+        for name in sorted({*old_hashes, *new_hashes} - {*recorded.get("files", {})}):
+            if old_hashes.get(name) != "" and old_hashes.get(name) != new_hashes.get(name):
+                yield f"{FILE}{name}", _short(old_hashes.get(name)), _short(new_hashes.get(name))
 
 
 def _short(digest: str | None) -> str | None:
@@ -333,24 +342,24 @@ def locate(drift: Drift, scenario: Scenario) -> str:
         )
         return _profile(drift, agent, scenario) if of_profile else ""
     loc = _loc(field)
-    parts: Sequence[Fragment] = ()
+    fragments: Sequence[Fragment] = ()
     if drift.kind == "settings" and loc[0] == "config":
-        parts, loc = _rules(scenario), loc[1:]
+        fragments, loc = _rules(scenario), loc[1:]
     elif drift.kind == "settings" and loc[0] == "ignore":
-        parts = scenario.parts
+        fragments = scenario.parts
     elif drift.kind == "settings" and loc[0] in _OF_WORKSPACE:
-        parts = [Fragment(scenario.workspace.document)]
-    return _shown(parts, loc)
+        fragments = [Fragment(scenario.workspace.document)]
+    return _shown(fragments, loc)
 
 
 def _loc(field: str) -> Loc:
     """Return the place that a field names: `ignore[0]` and `adapter.args.1` too."""
-    first, _, rest = field.partition(".")
+    first, _, remainder = field.partition(".")
     if first == "models":  # a model's name may have dots
-        name, _, key = rest.rpartition(".")
+        name, _, key = remainder.rpartition(".")
         return (first, name, key)
-    parts = re.split(r"[.\[]", field.replace("]", ""))
-    return tuple(int(part) if part.isdigit() else part for part in parts)
+    steps = re.split(r"[.\[]", field.replace("]", ""))
+    return tuple(int(step) if step.isdigit() else step for step in steps)
 
 
 def _first_line(drift: Drift) -> int:
@@ -365,29 +374,31 @@ def _profile(drift: Drift, agent: str, scenario: Scenario) -> str:
     loaded = scenario.profiles.get(agent)
     if loaded is None:
         return ""
-    parts = loaded.source.fragments
+    fragments = loaded.source.fragments
     prompt = loaded.source.data.get(ROLE_PROMPT)
     if loc == (ROLE_PROMPT,) and isinstance(prompt, dict):
         return f"{prompt.get('file', '')}:{_first_line(drift)}"
     if loc[0] == ADAPTER and len(loc) > 1:
         kind = str(loaded.profile.adapter.get("type"))
         common = Fragment(scenario.workspace.document, ("defaults", kind))
-        below = [Fragment(part.document, (*part.loc, ADAPTER)) for part in parts]
-        held = [part for part in (*below, common) if part.holds(loc[1:2])]
+        below = [Fragment(fragment.document, (*fragment.loc, ADAPTER)) for fragment in fragments]
+        held = [fragment for fragment in (*below, common) if fragment.holds(loc[1:2])]
         if held:
             return _shown(held, loc[1:])
-    return _shown(parts, loc)
+    return _shown(fragments, loc)
 
 
 def _rules(scenario: Scenario) -> list[Fragment]:
     """Return the parts that set rules of the team, the nearest first."""
-    own = [Fragment(part.document, (*part.loc, "config")) for part in scenario.parts]
+    fragments = [
+        Fragment(fragment.document, (*fragment.loc, "config")) for fragment in scenario.parts
+    ]
     name = scenario.team.name
     draft = scenario.workspace.drafts.get(normalize_id(name)) if name else None
     shared = (
         draft.rules if draft else [Fragment(scenario.workspace.document, ("defaults", "config"))]
     )
-    held = [part for part in (*own, *reversed(shared)) if part.holds(())]
+    held = [fragment for fragment in (*fragments, *reversed(shared)) if fragment.holds(())]
     if held:
         return held
     return [draft.fragment] if draft else list(scenario.parts)
@@ -410,8 +421,8 @@ def _rubric(drift: Drift, scenario: Scenario) -> str:
 
 
 def _new_rubrics(drift: Drift, scenario: Scenario) -> Iterator[Loc]:
-    before, after = (" ".join(text.split()) for text in (drift.before, drift.after))
+    old_text, new_text = (" ".join(text.split()) for text in (drift.before, drift.after))
     for loc, text in templates.iter_texts(scenario.data):
         plain = " ".join(text.split())
-        if {"judge", "rubric"} & {*loc} and plain in after and plain not in before:
+        if {"judge", "rubric"} & {*loc} and plain in new_text and plain not in old_text:
             yield loc

@@ -65,7 +65,7 @@ def has_common_step(recording: Recording, scenarios: Iterable[Scenario]) -> bool
         case = recording.cases.get(scenario.case.id if scenario.case else None)
         if case is None:
             continue
-        ignoring = Ignoring([one.regex for one in scenario.file.ignore])
+        ignoring = Ignoring([ignored.regex for ignored in scenario.file.ignore])
         texts = {step.text for step in _recorded_steps(case, ignoring).values() if step.text}
         if any(step.text in texts for step in _scenario_steps(scenario, ignoring)):
             return True
@@ -86,18 +86,21 @@ def match(recorded: Sequence[StepMessage], played: Sequence[StepMessage]) -> dic
     while last < most and recorded[-1 - last] == played[-1 - last]:
         last += 1
     ends = len(recorded) - last, len(played) - last
-    rest = _match_rest(recorded[same : ends[0]], played[same : ends[1]])
+    matched = _match_rest(recorded[same : ends[0]], played[same : ends[1]])
     return {
         **{index: index for index in range(same)},
-        **{same + a: same + b for a, b in rest.items()},
+        **{same + a: same + b for a, b in matched.items()},
         **{ends[0] + index: ends[1] + index for index in range(last)},
     }
 
 
 def _match_rest(recorded: Sequence[StepMessage], played: Sequence[StepMessage]) -> dict[int, int]:
     gains = [
-        [_gain(one, other, row == column) for column, other in enumerate(played)]
-        for row, one in enumerate(recorded)
+        [
+            _gain(recorded_step, played_step, row == column)
+            for column, played_step in enumerate(played)
+        ]
+        for row, recorded_step in enumerate(recorded)
     ]
     best = [[0.0] * (len(played) + 1) for _ in range(len(recorded) + 1)]
     for row in range(len(recorded) - 1, -1, -1):
@@ -119,21 +122,21 @@ def _match_rest(recorded: Sequence[StepMessage], played: Sequence[StepMessage]) 
     return matched
 
 
-def _gain(step_message: StepMessage, other: StepMessage, is_same_number: bool) -> float:
-    gain = _score(step_message, other)
+def _gain(step_message: StepMessage, played_step: StepMessage, is_same_number: bool) -> float:
+    gain = _score(step_message, played_step)
     return gain + _SAME_NUMBER if gain and is_same_number else gain
 
 
-def _score(step_message: StepMessage, other: StepMessage) -> float:
+def _score(step_message: StepMessage, played_step: StepMessage) -> float:
     """Return how well two steps fit each other, 0 where they cannot be the same."""
-    if (step_message.text is None) != (other.text is None):
+    if (step_message.text is None) != (played_step.text is None):
         return 0.0
-    if step_message.text is None or other.text is None:
-        return _SILENT if step_message.session == other.session else 0.0
-    factor = 1.0 if step_message.session == other.session else _OTHER_SESSION
-    if step_message.text == other.text and step_message.author == other.author:
+    if step_message.text is None or played_step.text is None:
+        return _SILENT if step_message.session == played_step.session else 0.0
+    factor = 1.0 if step_message.session == played_step.session else _OTHER_SESSION
+    if step_message.text == played_step.text and step_message.author == played_step.author:
         return _EQUAL * factor
-    texts = step_message.text[:COMPARED_CHARS], other.text[:COMPARED_CHARS]
+    texts = step_message.text[:COMPARED_CHARS], played_step.text[:COMPARED_CHARS]
     likeness = SequenceMatcher(None, *texts, autojunk=False).quick_ratio()
     return (_CHANGED + likeness) * factor
 

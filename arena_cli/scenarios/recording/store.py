@@ -62,7 +62,7 @@ class Shelf:
     def __init__(
         self,
         scenarios: Iterable[Scenario],
-        wanted: Wanted | None,
+        mode: Wanted | None,
         *,
         in_ci: bool = False,
         drift: WhatOfDrift = "fail",
@@ -77,33 +77,33 @@ class Shelf:
         self._sync = sync
         self.faults: dict[Path, list[Fault]] = {}
         self.drift = drift
-        self._wanted = wanted
+        self._wanted = mode
         self._in_ci = in_ci
         self._volumes: dict[Path, _Volume] = {}
         self._told: set[Path] = set()
         self.hashes: dict[int, Hashes] = {}
         scenarios = list(scenarios)
-        for path, found in _by_file(scenarios).items():
+        for path, file_scenarios in _by_file(scenarios).items():
             recording = file_module.path_of(path)
-            volume = self._volumes[path] = _Volume(recording, _shown(recording, found[0]))
-            volume.left = sum(one.skip is None for one in found)
+            volume = self._volumes[path] = _Volume(recording, _shown(recording, file_scenarios[0]))
+            volume.left = sum(scenario.skip is None for scenario in file_scenarios)
             volume.content = file_module.content_of(recording)
             try:
-                volume.before = self._read(found, recording, volume.shown)
+                volume.before = self._read(file_scenarios, recording, volume.shown)
             except FileFaults as error:
                 self.faults[path] = list(error.faults)
             except PatternTimeout as error:  # where its title does not tell whose recording it is
                 self.faults[path] = [Fault(volume.shown, 1, "", error.what, error.mend)]
-        if wanted == "replay" and not self.faults:
+        if mode == "replay" and not self.faults:
             for path, fault in self._unrecorded(scenarios):
                 self.faults.setdefault(path, []).append(fault)
         if self.faults and not lenient:
             raise FileFaults([fault for faults in self.faults.values() for fault in faults])
-        if wanted in ("record", "missing"):
+        if mode in ("record", "missing"):
             for volume in self._volumes.values():
                 file_module.check_writable(volume.path, volume.shown)
 
-    def _read(self, scenarios: Sequence[Scenario], path: Path, shown: str) -> Recording | None:
+    def _read(self, scenarios: Sequence[Scenario], path: Path, label: str) -> Recording | None:
         """The recording of these, which are all of its file that were selected."""
         if self._wanted == "live" or (self._wanted is None and not self._in_ci):
             return None
@@ -111,22 +111,24 @@ class Shelf:
             return None
         first = scenarios[0]
         try:
-            found = file_module.read(path, shown, strict=self._wanted != "update")
+            recording = file_module.read(path, label, strict=self._wanted != "update")
         except FileFaults:
             if self._wanted == "record" and len(scenarios) == len(first.cases):
                 return None  # it is written anew as a whole
             raise
         title = first.file.scenario
         if (
-            found.scenario != title
+            recording.scenario != title
             and self._wanted not in ("record", "update")
-            and not steps.has_common_step(found, scenarios)
+            and not steps.has_common_step(recording, scenarios)
         ):
-            problem = f"is the recording of `{found.scenario}`, not of `{title}` ({first.shown})"
+            problem = (
+                f"is the recording of `{recording.scenario}`, not of `{title}` ({first.shown})"
+            )
             name = select.run_name(first.shown)
             mend = f"no step sends what was recorded; record it: `arena run --record {name}`"
-            raise FileFaults([Fault(shown, 1, "", problem, mend)])
-        return found
+            raise FileFaults([Fault(label, 1, "", problem, mend)])
+        return recording
 
     def _unrecorded(self, scenarios: Iterable[Scenario]) -> Iterable[tuple[Path, Fault]]:
         """Whoever has no recording cannot be replayed; a script needs none."""
@@ -145,18 +147,18 @@ class Shelf:
 
     def mode_of(self, scenario: Scenario) -> Mode:
         """Return the mode in which a scenario is played."""
-        before = self._volume(scenario).before
-        is_new = before is None or _case(scenario) not in before.cases
+        recording = self._volume(scenario).before
+        is_new = recording is None or _case(scenario) not in recording.cases
         if self._wanted == "record" or (self._wanted == "missing" and is_new):
             return "record"
-        if before is None:
+        if recording is None:
             return "live"
         return "update" if self._wanted == "update" else "replay"
 
     def before(self, scenario: Scenario) -> CaseRecord | None:
         """Return what was recorded of a scenario, where that counts."""
-        before = self._volume(scenario).before
-        return before.cases.get(_case(scenario)) if before else None
+        recording = self._volume(scenario).before
+        return recording.cases.get(_case(scenario)) if recording else None
 
     def calls_agents(self, scenario: Scenario) -> bool:
         """Return whether agents may be called for real while it is played."""
@@ -186,9 +188,9 @@ class Shelf:
         if mode == "live":
             return None
         recorded = None
-        before = self._volume(scenario).before
-        if mode != "record" and before is not None:
-            recorded = before.cases.get(_case(scenario)) or CaseRecord(_case(scenario))
+        recording = self._volume(scenario).before
+        if mode != "record" and recording is not None:
+            recorded = recording.cases.get(_case(scenario)) or CaseRecord(_case(scenario))
             ignoring = Ignoring(_ignored(scenario))
             with contextlib.suppress(PatternTimeout):  # playing it meets the pattern too
                 recorded = steps.renumber(recorded, scenario, ignoring)
@@ -206,23 +208,26 @@ class Shelf:
     def drift_of_cases(self, scenario: Scenario) -> list[Drift]:
         """Return drift for a case not recorded, and, once, for recorded ones that are gone."""
         path = scenario.path
-        before = self._volume(scenario).before
-        if before is None or self._wanted == "record":
+        recording = self._volume(scenario).before
+        if recording is None or self._wanted == "record":
             return []
         case = _case(scenario)
-        found = []
-        if case not in before.cases and self._wanted != "missing":
-            found.append(Drift(kind="miss", field="case", after=case or "without cases"))
+        drifts = []
+        if case not in recording.cases and self._wanted != "missing":
+            drifts.append(Drift(kind="miss", field="case", after=case or "without cases"))
         if path in self._told:
-            return found
+            return drifts
         self._told.add(path)
-        known = scenario.cases
-        return found + [
+        case_names = scenario.cases
+        return drifts + [
             Drift(
-                kind="left_over", field="case", before=case or "without cases", calls=len(one.calls)
+                kind="left_over",
+                field="case",
+                before=case or "without cases",
+                calls=len(case_record.calls),
             )
-            for case, one in before.cases.items()
-            if case not in known
+            for case, case_record in recording.cases.items()
+            if case not in case_names
         ]
 
     def played(self, scenario: Scenario, lines: Sequence[Mapping[str, Any]] | None) -> bool:
@@ -235,9 +240,9 @@ class Shelf:
         anew = False
         if lines is not None:
             case = _case(scenario)
-            before = volume.before.cases.get(case) if volume.before else None
+            recorded = volume.before.cases.get(case) if volume.before else None
             is_edited = volume.before is not None and volume.before.is_edited
-            anew = before is None or is_edited or file_module.lines_of(before) != list(lines)
+            anew = recorded is None or is_edited or file_module.lines_of(recorded) != list(lines)
             volume.changed[case] = lines
         if volume.left <= 0:
             self._write(scenario)
@@ -266,19 +271,21 @@ class Shelf:
             volume.changed.clear()  # what is refused once is told once
 
     def _merge(self, scenario: Scenario, volume: _Volume) -> None:
-        before = volume.before.cases if volume.before else {}
+        recorded = volume.before.cases if volume.before else {}
         if (
             file_module.content_of(volume.path) != volume.content
         ):  # another arena wrote it meanwhile
             try:
-                before = file_module.read(volume.path, volume.shown).cases
+                recorded = file_module.read(volume.path, volume.shown).cases
             except FileFaults as error:
                 raise DiskRefused(f"it was changed meanwhile: {error}") from error
-        kept = {case: file_module.lines_of(one) for case, one in before.items()}
-        whole: dict[str | None, Sequence[Mapping[str, Any]]] = {**kept, **volume.changed}
+        kept_lines = {case: file_module.lines_of(entry) for case, entry in recorded.items()}
+        all_lines: dict[str | None, Sequence[Mapping[str, Any]]] = {**kept_lines, **volume.changed}
         # What the file has no case for any more goes when that is taken over.
-        gone = [one for one in before if self._wanted == "missing" and one not in scenario.cases]
-        lines = [whole[case] for case in (*scenario.cases, *gone) if case in whole]
+        gone = [
+            entry for entry in recorded if self._wanted == "missing" and entry not in scenario.cases
+        ]
+        lines = [all_lines[case] for case in (*scenario.cases, *gone) if case in all_lines]
         file_module.write(
             volume.path, file_module.written(scenario.file.scenario, lines), sync=self._sync
         )
@@ -288,10 +295,10 @@ class Shelf:
 
 
 def _by_file(scenarios: Iterable[Scenario]) -> dict[Path, list[Scenario]]:
-    found: dict[Path, list[Scenario]] = {}
+    by_path: dict[Path, list[Scenario]] = {}
     for scenario in scenarios:
-        found.setdefault(scenario.path, []).append(scenario)
-    return found
+        by_path.setdefault(scenario.path, []).append(scenario)
+    return by_path
 
 
 def _ignored(scenario: Scenario) -> list[UserPattern]:
@@ -314,7 +321,7 @@ def _shown(path: Path, scenario: Scenario) -> str:
 
 def _is_scripted(scenario: Scenario) -> bool:
     everyone = [*scenario.team.members, *scenario.judges.values()]
-    return all(one.profile.adapter.get("type") == SCRIPTED for one in everyone)
+    return all(profile_agent.profile.adapter.get("type") == SCRIPTED for profile_agent in everyone)
 
 
 def of_calls(calls: Iterable[Call], *, but_replies: bool = False) -> set[str]:
@@ -388,15 +395,15 @@ def orphan_cases(scenarios: Iterable[Scenario], shelf: Shelf) -> Iterator[Fault]
 
 
 def _recording_folders(selected: Selected) -> set[Path]:
-    found = {
+    folders_found = {
         path.parent / file_module.FOLDER for path in selected.paths if path not in selected.named
     }
     for top in selected.folders:
-        for place, folders, _ in os.walk(top):
+        for directory, folders, _ in os.walk(top):
             folders[:] = [name for name in folders if name != FIXTURES]
             if file_module.FOLDER in folders:
-                found.add(Path(place, file_module.FOLDER).resolve())
-    return {folder for folder in found if folder.is_dir()}
+                folders_found.add(Path(directory, file_module.FOLDER).resolve())
+    return {folder for folder in folders_found if folder.is_dir()}
 
 
 def _cases(path: Path) -> Iterator[tuple[int, Any]]:
