@@ -1,1 +1,1 @@
-"""One protocol over every kind of agent."""
+"""The adapters: a common protocol for every kind of agent."""

@@ -213,7 +213,7 @@ _GROWS = {
 
 
 class Progress:
-    """What of a call's streams was passed on, and how far the present one is.
+    """The progress of a call's streams: the text passed on, and the present one so far.
 
     `answer` is the message as it has come, `request_id` what the provider calls the request.
     """
@@ -329,7 +329,7 @@ def build_output(
 
 
 def is_all_text(request: Answer) -> bool:
-    """Whether a request shows nothing but text, whose tokens can be estimated."""
+    """Return True if a request holds nothing but text, whose tokens can be estimated."""
     blocks = (block for turn in request["messages"] for block in turn["content"])
     return all(block["type"] == "text" for block in blocks)
 
@@ -345,7 +345,7 @@ def not_whole(
 
 
 def metadata(answers: Sequence[Answer], progress: Progress) -> dict[str, Any]:
-    """What is kept beside an answer: its thinking, and what the API sent.
+    """Return the metadata of an answer: its thinking, and the API's response.
 
     The signatures of its thinking are not: they only serve to send it back at once.
     """
@@ -422,7 +422,7 @@ _STATUS_OF = {
 
 
 class AnthropicAdapter:
-    """One agent; its calls share one client, and so one pool of connections."""
+    """An agent of Anthropic's API; its calls share one client, and so one pool of connections."""
 
     settings_type: ClassVar[type[Settings]] = AnthropicSettings
 
@@ -444,7 +444,7 @@ class AnthropicAdapter:
         self._client = await asyncio.to_thread(self._made)
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """One answer: more than one request only where the API pauses in the middle of it."""
+        """Return an answer, by more than one request only where the API pauses in its middle."""
         chat = self._setup.chat(input, pass_tool=PASS)
         request = await asyncio.to_thread(
             of,
@@ -482,7 +482,7 @@ class AnthropicAdapter:
         raise not_whole(problem, "try again", answers, progress, self._asked)
 
     async def health(self) -> Health:
-        """Whether the package and a key are there; nothing is called."""
+        """Check that the package and a key are there; call nothing."""
         missing = self._missing()
         return Health(not missing, missing)
 
@@ -493,7 +493,7 @@ class AnthropicAdapter:
             await client.close()
 
     def _missing(self) -> str:
-        """What is needed and not there, and how to get it."""
+        """Describe what is missing, and how to get it."""
         if not all(importlib.util.find_spec(package) for package in ("anthropic", "httpx2")):
             return "the package `anthropic` is missing or too old: pip install -U anthropic"
         key = self._settings.api_key.strip()
@@ -522,7 +522,7 @@ class AnthropicAdapter:
         )
 
     async def _part(self, request: dict[str, Any], progress: Progress) -> Answer:
-        """One streamed answer to its end. Raises AgentError."""
+        """Stream one answer to its end. Raises AgentError."""
         import anthropic  # noqa: PLC0415 - it is there, once started
         import httpx2  # noqa: PLC0415 - likewise
 

@@ -1,6 +1,6 @@
-"""What every kind of agent is: `start`, `invoke`, `health`, `stop`.
+"""Define the protocol of every kind of agent: `start`, `invoke`, `health`, `stop`.
 
-Deadline, retry, redaction and transcript stand outside, once (`runtime`, `arena_cli.engine`).
+Deadline, retry, redaction and transcript are handled once, outside (`runtime`, `arena_cli.engine`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Settings(BaseModel):
 
     @classmethod
     def is_template(cls, loc: Loc) -> bool:  # noqa: ARG003 - for kinds that have templates
-        """Whether the adapter fills the text at `loc` (under `adapter:`) once more by itself.
+        """Return True if the adapter fills the text at `loc` (under `adapter:`) once more by itself.
 
         A `$${` is left to it there, as are placeholders other than `${env:NAME}` everywhere.
         """
@@ -77,7 +77,7 @@ class Settings(BaseModel):
 
 @dataclass(frozen=True)
 class Setup:
-    """What an adapter is given when it is made.
+    """The context of an adapter, given when it is made.
 
     `settings` are filled (`${env:...}` replaced); `workspace` is the folder that relative paths
     start from; `scratch` is a folder of the session for files that a call needs; `records` one of
@@ -102,14 +102,14 @@ class Setup:
 
 
 class Health(NamedTuple):
-    """Whether an agent could be called now; `detail` says what is missing and how to get it."""
+    """The result of a check: can the agent be called now? `detail` says what is missing."""
 
     ok: bool
     detail: str = ""
 
 
 class Adapter(Protocol):
-    """One agent of one session. `invoke` raises only `AgentError` and CancelledError.
+    """An agent in a session. `invoke` raises only `AgentError` and CancelledError.
 
     When `invoke` is cancelled it ends the work for real (process tree, request) before it returns.
     """
@@ -123,11 +123,11 @@ class Adapter(Protocol):
         ...
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """One call. `emit` takes what is known before the answer: status, text, notes."""
+        """Answer a call. `emit` takes what is known before the answer: status, text, notes."""
         ...
 
     async def health(self) -> Health:
-        """Whether it could be called now, said within seconds; neither started nor called."""
+        """Check within seconds that it could be called; start and call nothing."""
         ...
 
     async def stop(self) -> None:

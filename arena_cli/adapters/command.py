@@ -90,7 +90,7 @@ class CliAdapter:
         """A program that is kept alive starts with the first call, others with each."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """One answer. Text is told as it comes; what came of it when the call is cut off."""
+        """Return an answer. Text is emitted as it comes, also of a call that is cut off."""
         if self._settings.keep_alive:
             return await self._exchanged(input, emit)
         output = _Heard(ProgramOutput(self._format), emit, is_text=self._format.kind == "text")
@@ -102,7 +102,7 @@ class CliAdapter:
                 raise self._error(error, output.read) from error
 
     async def health(self) -> Health:
-        """Whether the program is there; it is not run."""
+        """Check that the program is installed; it is not run."""
         try:
             self._program()
         except AgentUnavailable as error:
@@ -189,7 +189,7 @@ class CliAdapter:
             yield path
 
     async def _exchanged(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """One answer of the program that is kept alive; it starts if it is not there."""
+        """Return an answer of the program that is kept alive, started if it does not run."""
         with self._command(self._program(), input) as command:
             program = Program(
                 command.argv,
@@ -241,7 +241,7 @@ def _answer(read: ProgramOutput, end: ProgramEnd) -> AgentOutput:
 
 
 class _Heard:
-    """What a program wrote is read, and the text of its answer told."""
+    """A reader of the program's output that emits the text of its answer."""
 
     def __init__(self, read: ProgramOutput, emit: Emit, *, is_text: bool) -> None:
         self.read = read

@@ -1,6 +1,6 @@
-"""What agents and an embedding server would start or contact, and which variables go there.
+"""List what agents and an embedding server would start or contact, and their variables.
 
-It is worked out from the loaded profiles and `arena.yaml` alone: nothing is filled, started or
+It follows from the loaded profiles and `arena.yaml` alone: nothing is filled, started or
 asked.
 """
 
@@ -37,7 +37,7 @@ class Contact(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What it is trusted by: another command line or host is another contact."""
+        """The key of the trust in it: another command line or host is another contact."""
         return f"{self.endpoint.type} {self.endpoint.name}"
 
 

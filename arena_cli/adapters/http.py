@@ -1,4 +1,4 @@
-"""What went wrong with a call over HTTP, as an agent's failure: one table for every kind.
+"""Map the errors of a call over HTTP to an agent's failure: one table for every kind.
 
 It reads statuses, headers and the chain of causes only, so that it serves any HTTP library.
 """
@@ -55,7 +55,7 @@ _EXCEEDED = re.compile(
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked: by which agent, of which model, where (`POST https://...`).
+    """The request of a call: its agent, its model, its target (`POST https://...`).
 
     `key` says how the key is given, for what to do where it is wrong.
     """
@@ -110,7 +110,7 @@ def endpoint(address: object) -> Endpoint:
 def status_failure(
     asked: Asked, status: int, headers: Mapping[str, str], body: str, *, now: datetime | None = None
 ) -> AgentError:
-    """What an answer with this status means; `now` is what an HTTP date counts from."""
+    """Return the failure for an answer with this status; `now` is the base of an HTTP date."""
     said = said_in(body)
     elsewhere = next((v for name, v in headers.items() if name.lower() == "location"), "")
     came = " ".join(part for part in (str(status), elsewhere, said) if part)
@@ -130,7 +130,7 @@ def status_failure(
 
 
 def is_too_long(status: int, said: str) -> bool:
-    """Whether an error says that the prompt is more than the model takes; status 0: not known."""
+    """Return True if an error says that the prompt is too long; status 0: not known."""
     if status in (400, 413, 422):
         return status == 413 or bool(_TOO_LONG.search(said))
     return status in (0, 500) and bool(_EXCEEDED.search(said))
@@ -219,7 +219,7 @@ def retry_after_s(headers: Mapping[str, str], *, now: datetime | None = None) ->
 
 
 def connection_failure(asked: Asked, error: BaseException) -> AgentError:
-    """What it means that no whole answer came: not reached, cut off, late."""
+    """Return the failure for a missing or partial answer: not reached, cut off, late."""
     causes = list(_causes(error))
     names = {type(cause).__name__ for cause in causes}
     host = urlsplit(asked.url.rpartition(" ")[2]).netloc or asked.url
@@ -273,7 +273,7 @@ def without_login(url: str) -> str:
 
 
 def is_on_this_machine(url: object) -> bool:
-    """Whether an address names this machine itself: no proxy reaches it, nobody is paid for it."""
+    """Return True if an address is this machine: no proxy reaches it, and it costs nothing."""
     try:
         host = (urlsplit(url).hostname or "") if isinstance(url, str) else ""
         return host == "localhost" or ip_address(host).is_loopback
@@ -282,7 +282,7 @@ def is_on_this_machine(url: object) -> bool:
 
 
 def said_in(body: str) -> str:
-    """What an error's body says, in one line: its message, the title of a page, else its start."""
+    """Return an error's body in one line: its message, the title of a page, else its start."""
     data = _json(body)
     if isinstance(data, list) and data:
         data = data[0]
@@ -398,7 +398,7 @@ class Attached(NamedTuple):
 
     @property
     def is_image(self) -> bool:
-        """Whether it is of a kind of image that models are shown."""
+        """True if it is of a kind of image that models are shown."""
         return self.media_type in {"image/png", "image/jpeg", "image/gif", "image/webp"}
 
     @property
@@ -427,7 +427,7 @@ def read(attachment: Attachment, workspace: Path) -> Attached | None:
 
 
 def not_shown(attachment: Attachment, attached: Attached | None) -> str:
-    """What an agent is told instead of a file that it cannot be sent."""
+    """Return the text in place of a file that cannot be sent to an agent."""
     reason = "it is neither text in UTF-8 nor of a kind that you can be shown"
     if attached is None:
         reason = "it is gone, or too large"

@@ -1,4 +1,4 @@
-"""What a call of a model cost: by the profile, else by `arena.yaml`, else by the public price list.
+"""Price a call of a model: by the profile, else by `arena.yaml`, else by the public list.
 
 The list comes with `genai-prices` (https://github.com/pydantic/genai-prices); nothing is fetched.
 """
@@ -39,7 +39,7 @@ Pricing = Literal["free"] | Rates
 
 
 def given(pricing: Pricing | None, facts: ModelFacts | None) -> Pricing | None:
-    """What is charged by a profile's `pricing`, else by what `arena.yaml` says of the model.
+    """Return the prices of a profile's `pricing`, else of the model in `arena.yaml`.
 
     None where neither says it, so that the list does.
     """
@@ -60,7 +60,7 @@ def load_ahead(pricing: Pricing | None) -> None:
 def cost_usd(
     usage: Usage, *, model: str, provider: str | None = None, pricing: Pricing | None = None
 ) -> float | None:
-    """What this usage cost in US dollars; None where it is not known, which is not free.
+    """Return the cost of this usage in US dollars; None where it is not known, which is not free.
 
     `provider` is its id in the price list; None looks for the model at all of them. What is only
     estimated has no known cost, save where it is free.
@@ -141,7 +141,7 @@ def window_of(adapter: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> i
 
 
 def known(adapter: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> Known | None:
-    """What is known of the model of an agent behind an API; None for other kinds."""
+    """Return the known facts of the model of an agent behind an API; None for other kinds."""
     model = _model(adapter)
     if not model or adapter.get("type") not in API_KINDS:
         return None
@@ -169,7 +169,7 @@ def _model(adapter: Mapping[str, Any]) -> str:
 
 
 def _is_free(adapter: Mapping[str, Any]) -> bool:
-    """Whether the model runs on one's own machine, by its preset."""
+    """Return True if the model runs on one's own machine, by its preset."""
     preset = presets.of(adapter.get("preset"))
     return adapter.get("type") == "openai" and preset.local
 

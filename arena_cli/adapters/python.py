@@ -71,7 +71,7 @@ class PythonAdapter:
         """The process starts with the first call."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """One call of the function; what it printed stands in `metadata["stderr"]`."""
+        """Call the function; its printed output goes into `metadata["stderr"]`."""
         line = input.model_dump_json()
         try:
             answer = await self._worker.exchange(self._program(), line, is_end=lambda _: True)
@@ -83,7 +83,7 @@ class PythonAdapter:
         return self._output(answer["output"])
 
     async def health(self) -> Health:
-        """Whether the function is there, by reading its file; nothing is run."""
+        """Check that the function exists, by reading its file; nothing is run."""
         where, name = python_worker.split(self._target)
         if python_worker.is_file(where):
             path: Path | None = self._setup.workspace / where
@@ -115,7 +115,7 @@ class PythonAdapter:
         )
 
     async def _failed(self, error: dict[str, Any]) -> AgentUnavailable | AgentProtocolError:
-        """What the user's code raised; without the function, the next call starts afresh."""
+        """Return the failure that the user's code raised; the next call may start afresh."""
         error, _ = text.clean_value(error)
         problem = f"{error['what']} ({error['where']})" if error["where"] else error["what"]
         notes = self._worker.notes()
@@ -151,7 +151,7 @@ class PythonAdapter:
 
 
 def _file_of_module(module: str, workspace: Path) -> Path | None:
-    """Where a module stands, found without running any of it."""
+    """Return the file of a module, found without running any of it."""
     folders = [str(workspace), *sys.path]
     name = origin = ""
     for part in module.split("."):
@@ -165,7 +165,7 @@ def _file_of_module(module: str, workspace: Path) -> Path | None:
 
 
 def _may_define(path: Path, name: str) -> bool:
-    """Whether a module's own level binds the name, or takes names that cannot be known."""
+    """Return True if a module's own level binds the name, or may import it by a star."""
     source = importlib.util.decode_source(files.read_regular(path))
     try:
         symbol = symtable.symtable(source, str(path), "exec").lookup(name)

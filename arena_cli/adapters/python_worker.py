@@ -114,7 +114,7 @@ def split(target: str) -> tuple[str, str]:
 
 
 def is_file(where: str) -> bool:
-    """Whether the first half of a target is a file rather than a module."""
+    """Return True if the first half of a target is a file rather than a module."""
     return where.lower().endswith(".py") or "/" in where or "\\" in where
 
 
@@ -129,7 +129,7 @@ def load(target: str) -> Callable[[Any], Any]:
 
 
 def describe(error: BaseException, *, found: bool) -> dict[str, Any]:
-    """What was raised, for the other side; see the module."""
+    """Describe an exception for the other side; see the module."""
     if isinstance(error, (TargetError, ReturnedError)):
         return {"what": str(error), "where": "", "trace": "", "found": found}
     text = str(error)

@@ -70,7 +70,7 @@ class Reading(NamedTuple):
 
 
 def read(output: AgentOutput, invocation: Invocation) -> Reading:
-    """What an agent's output says, for an agent that was asked with `invocation`.
+    """Read an agent's output, of an agent that was asked with `invocation`.
 
     `<think>` and `<thinking>` blocks are moved into `metadata["thinking"]` before anything else is
     read; a content that as a whole is a JSON object with `should_respond` is read as an
@@ -252,7 +252,7 @@ def _visible(pattern: re.Pattern[str], content: str) -> Iterator[re.Match[str]]:
 
 
 def _within(spans: list[tuple[int, int]], index: int) -> bool:
-    """Whether an index lies in one of the spans, which are in order and do not overlap."""
+    """Return True if an index lies in one of the spans, in order and without overlap."""
     at = bisect.bisect_right(spans, index, key=operator.itemgetter(0)) - 1
     return at >= 0 and index < spans[at][1]
 
@@ -268,7 +268,7 @@ _NO_PLACES = frozenset({"api_key", "env", "headers"})
 
 @dataclass
 class Heard:
-    """What an agent told while it worked, redacted: its text so far and notes on the call.
+    """The redacted reports of an agent at work: its text so far and notes on the call.
 
     `session_id` names the session that the agent keeps for itself, if it told one; `usage` is what
     it used if it fails, `earlier_usage` what the attempts before it did. `on_text` is told the end
@@ -335,19 +335,19 @@ class Heard:
 
 
 class Answer(NamedTuple):
-    """What an agent answered, read: whether it declined, else its output."""
+    """An agent's answer as read: declined, or its output."""
 
     output: AgentOutput
     declined: bool
 
 
 class Calls(Protocol):
-    """What the engine calls agents through: the `Runtime`, or what stands around it."""
+    """The calls of agents as the engine makes them: the `Runtime`, or a wrapper of it."""
 
     redactor: Redactor
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
-        """One call of one agent. Raises AgentError, redacted; DiskRefused where `heard` does."""
+        """Call an agent once. Raises AgentError, redacted; DiskRefused where `heard` does."""
         ...
 
     async def stop(self) -> None:
@@ -385,7 +385,7 @@ class Runtime:
         self._running: dict[str, Adapter] = {}
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
-        """One call of one agent. Raises AgentError, redacted; DiskRefused where `heard` does."""
+        """Call an agent once. Raises AgentError, redacted; DiskRefused where `heard` does."""
         try:
             adapter = await self._adapter(member)
             output = await adapter.invoke(input, heard)
@@ -408,7 +408,7 @@ class Runtime:
         return Answer(said, answer.declined)
 
     async def health(self, member: Member) -> Health:
-        """Whether the agent could be called now; one whose adapter fails at that could not.
+        """Check that the agent could be called now; an adapter that fails at that could not.
 
         Unless the runtime connects, no variable is filled in: what hangs on one is not checked, nor
         are kinds whose `health` may do more than look.
@@ -486,7 +486,7 @@ class Runtime:
         return adapter_type(setup)
 
     def _failure(self, member: Member, error: Exception) -> AgentError:
-        """What an adapter raised, as a failure that it may raise, redacted."""
+        """Return an adapter's exception as a failure that it may raise, redacted."""
         if isinstance(error, AgentError):
             return self._redacted(error)
         if isinstance(error, UsageError):  # a pattern of its profile that takes too long

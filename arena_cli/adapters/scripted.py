@@ -43,7 +43,7 @@ _NAMES = ("message", "author", "turn")
 
 
 class Condition(BaseModel):
-    """When a rule fits: all keys that are given hold.
+    """The condition of a rule: all given keys must hold.
 
     `contains` and `regex` are looked for in the triggers' text, joined in order with line ends;
     `turn` is the chain's (from 1), `call` the agent's in the session (from 1), `mentioned_by` one
@@ -69,7 +69,7 @@ class Condition(BaseModel):
         return regex
 
     def holds(self, input: AgentInput, text: str) -> bool:
-        """Whether the rule fits this call, whose triggers say `text`."""
+        """Return True if the rule fits this call, whose triggers say `text`."""
         return (
             (self.contains is None or self.contains in text)
             and (self.regex is None or _compiled(self.regex).search(text) is not None)

@@ -1,17 +1,18 @@
-"""Whether a reply heeds the notes that its agent was shown. Pure, and asks no model.
+"""Detect replies that ignore the notes that their agent was shown. Pure, and asks no model.
 
-It is read by words alone, so it tells only of what is plain, and is silent where it may be wrong:
+It is read by words alone, so it reports only what is plain, and is silent where it may be wrong:
 
 - A note *bears on* a text if two or more, and at least 40 %, of the significant words of its title
-  (`memory.terms`) stand in what is visible of the text; the one word of a title that has just one.
+  (`notes.text`) stand in what is visible of the text; the one word of a title that has just one.
 - A *blocker* that bears on the reply is ignored (`replan_required`) if a sentence of the reply that
   holds a word of its title says that the work goes ahead (will, deploy, start, 上线, 开始, ...),
   and the reply does not refer to it by its id or title, and no sentence with a word of its title,
   nor one beside such a sentence, says that something is blocked, waited for or unresolved, or that
   it is solved. A question, or that something will *not* be done, is no going ahead.
-- A *next action*, of this agent or of nobody, that bears on the new messages is ignored (`warning`)
-  if the reply holds less than a quarter of its words, not its id or title, and does not begin by
-  accepting (on it, will do, 收到, 好的). It is not where the new messages say that it was done.
+- A *next action*, of this agent or of no agent, that bears on the new messages is ignored
+  (`warning`) if the reply holds less than a quarter of its words, not its id or title, and does not
+  begin by accepting (on it, will do, 收到, 好的). It is not where the new messages say that it was
+  done.
 - Other kinds are never ignored, nor is a note that is archived or superseded.
 """
 
@@ -167,7 +168,7 @@ def _goes_ahead_over(note: Note, reply: _Text) -> Sentence | None:
 
 
 def says_solved(notes: Sequence[Note], text: str) -> Iterator[tuple[Note, str]]:
-    """Those of the notes that a text calls solved, each with the sentence that does."""
+    """Yield the notes that a text calls solved, each with the sentence that does."""
     if not notes or not _compiled(_SOLVED).search(text):
         return
     said = _Text(text)
@@ -192,7 +193,7 @@ def _solved(note: Note, text: _Text) -> str | None:
 
 
 def _is_left(note: Note, new: _Text, reply: _Text, agent: str) -> bool:
-    """Whether it is a next action that the new messages ask of the agent, and it does not take."""
+    """Return True if the new messages ask the agent for a next action that it does not accept."""
     if note.kind != "next_action" or not _is_for(note, agent) or not _bears(note, new):
         return False
     return _solved(note, new) is None and not _takes_up(note, reply)
@@ -210,7 +211,7 @@ def _bears(note: Note, text: _Text) -> bool:
 
 
 def _names(note: Note, folded: str) -> bool:
-    """Whether a text, folded, refers to the note by its id or its title."""
+    """Return True if a text, folded, refers to the note by its id or its title."""
     names = (visible_text.fold_text(note.id), visible_text.fold_text(note.title).strip(" .。!！"))
     return any(len(name) >= _SHORTEST_NAME and name in folded for name in names)
 

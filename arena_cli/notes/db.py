@@ -66,7 +66,7 @@ def in_memory() -> sqlite3.Connection:
 
 
 def is_broken(error: Exception) -> bool:
-    """Whether an error says that the file is cut, foreign, or of another version.
+    """Return True if an error says that the file is cut, foreign, or of another version.
 
     Else another process holds it, or the disk refuses.
     """

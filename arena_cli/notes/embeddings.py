@@ -40,7 +40,7 @@ class EmbeddingFailed(ArenaError):
 
 
 class Embedder:
-    """What makes vectors. `name` tells its model from others; `batch` texts go at a time.
+    """A source of vectors. `name` identifies its model; `batch` texts go at a time.
 
     `failed` is why it is asked no more, once it failed; `redactor` takes its secrets out of that.
     """
@@ -109,7 +109,7 @@ class Embedder:
 
 
 def of(settings: Embedding, variables: Mapping[str, str], *, connects: bool = True) -> Embedder:
-    """What these settings name, the same for all who ask in this process.
+    """Return the embedder of these settings, the same for all callers in this process.
 
     `variables` are the environment and the workspace's `.env`. It is loaded, or asked, when a
     vector is first needed; a server never, unless it `connects`.
@@ -250,7 +250,7 @@ def _without_login(url: str) -> str:
 
 
 def _is_here(url: str) -> bool:
-    """Whether an address names this machine itself."""
+    """Return True if an address is this machine itself."""
     try:
         host = urlsplit(url).hostname or ""
         return host == "localhost" or ip_address(host).is_loopback

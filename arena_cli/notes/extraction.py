@@ -1,4 +1,4 @@
-"""What a message says that is worth a note, found by its wording (docs/concepts/memory.md).
+"""Extract from a message what is worth a note, by its wording (docs/concepts/memory.md).
 
 It is a function of the text: a sentence counts that says outright, in English or Chinese, that
 something was decided, is required, is to be done, or is wrong. Looked at is visible text only.
@@ -124,7 +124,7 @@ def _found(
 def _kind_of(
     sentence: Sentence, kinds: set[Kind], theirs: Sequence[tuple[Kind, UserPattern]]
 ) -> tuple[Kind | None, str]:
-    """What a sentence holds, and the words that say it; none where it heads a list."""
+    """Return the kind of note in a sentence, and its words; none where it heads a list."""
     for kind, pattern in theirs:
         with contextlib.suppress(PatternTimeout):
             if pattern.failed is None and pattern.search(sentence.shown):
@@ -198,7 +198,7 @@ class Written(NamedTuple):
 
 
 class _Wrong(ValueError):
-    """What is wrong with one note, as it is told."""
+    """A problem of one note, as reported."""
 
 
 def drafts_of_blocks(
@@ -230,7 +230,7 @@ def draft_of(fields: Mapping[str, Any], *, by: str, source: str | None) -> Writt
 
 
 def _blocks(content: str) -> Iterator[Mapping[str, Any]]:
-    """What stands in each block `note`; one within another block or a quote is none."""
+    """Yield the data of each block `note`; one within another block or a quote is none."""
     if "note" not in content.lower():
         return
     for start, end in visible_text.find_hidden_spans(content):
@@ -421,7 +421,7 @@ If there is nothing, answer []."""
 
 
 def question(messages: Sequence[tuple[str, str]], notes: Iterable[Note]) -> str:
-    """What the agent is asked, of messages as (id, text as agents are shown it).
+    """Return the question to the agent about messages, as (id, text as agents are shown it).
 
     `known` are the notes that there are; the newest 40 are named.
     """
@@ -485,7 +485,7 @@ def _checked(one: Any, messages: Mapping[str, str], by: str) -> Written:
 
 
 def _is_grounded(draft: Draft, said: str) -> bool:
-    """Whether a word of the title, or two characters of a script without spaces, stands there."""
+    """Return True if a word of the title, or two characters of Chinese, stand in the message."""
     there = set(of_question(said))
     return bool(there.intersection(of_question(draft.title)))
 

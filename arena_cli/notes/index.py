@@ -51,7 +51,7 @@ class Read(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """What the index did to be as the files are; `is_sure`: it need not look at these again."""
+    """The result of updating the index by the files; `is_sure`: no need to look again."""
 
     changed: bool
     is_sure: bool
@@ -65,7 +65,7 @@ _NOTHING: _Known = (0, -1, -1, 0)
 
 @lru_cache(maxsize=256)
 def place_of_note(folder: Folder) -> str:
-    """What the index calls a folder."""
+    """Return the name of a folder in the index."""
     return folder.shown(folder.path)
 
 
@@ -103,7 +103,7 @@ def follow(
 
 
 def read_faults(connection: sqlite3.Connection, places: Sequence[str]) -> list[Fault]:
-    """What is wrong with the files that could not be read."""
+    """Return the errors of the files that could not be read."""
     rows = connection.execute(
         "SELECT faults FROM record JOIN note USING (note) WHERE kind = '' AND place IN "
         "(SELECT value FROM json_each(?)) ORDER BY file",
@@ -378,7 +378,7 @@ class Index:
         return self._scopes[asked]
 
     def _state(self, connection: sqlite3.Connection) -> tuple[int, int]:
-        """What differs once anybody changed the index, another process or this one."""
+        """Return the version of the index, which any change in any process changes."""
         return connection.execute("PRAGMA data_version").fetchone()[0], self._changes
 
     def _nearness(
@@ -388,7 +388,7 @@ class Index:
         query: str,
         keys: Mapping[int, str],
     ) -> Mapping[int, float]:
-        """How near notes are in meaning; none where there are no vectors, and `lack` says why."""
+        """Return how near notes are in meaning; none without vectors, and `lack` says why."""
         try:
             found = vectors.near(
                 connection, query, keys, lambda some: search_module.passages(connection, some)
@@ -462,14 +462,14 @@ class Index:
         return self._approvals[place]
 
     def _asked(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        """What the index says; None where there is no note at all."""
+        """Return the answer of the index; None where there is no note at all."""
         with self._turn:
             if not self._is_synced:
                 self.sync()
             return None if self._connection is None else self._done(question)
 
     def _done(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """What comes of the work; an index that fails meanwhile is made anew, last in memory."""
+        """Run the work; an index that fails meanwhile is made again, last in memory."""
         for attempt in range(3):
             try:
                 if self._connection is None:

@@ -111,7 +111,7 @@ _IDLE = frozenset({"a", "an", "the", "的", "了", "吧", "呢", "啊", "呀"})
 
 
 def same_likeness(one: str, other: str) -> bool:
-    """Whether two titles are the same but for case, punctuation and small slips."""
+    """Return True if two titles are equal but for case, punctuation and small slips."""
     ours, theirs = words(one), words(other)
     if ours == theirs:
         return True
@@ -122,7 +122,7 @@ def same_likeness(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=16_384)
 def words(title: str) -> tuple[str, ...]:
-    """What of a title counts, in its order; of one that has no words the signs themselves."""
+    """Return the significant words of a title, in order; its signs if it has no words."""
     folded = visible_text.fold_text(title)
     found = _word().findall(folded)
     return tuple(word for word in found if word not in _IDLE) or tuple(found or folded.split())
@@ -242,12 +242,12 @@ def titled(draft: Draft) -> Draft:
 
 
 def same(note: Note, draft: Draft) -> bool:
-    """Whether a note says what a draft says: of its kind, by its title."""
+    """Return True if a note says what a draft says: of its kind, by its title."""
     return note.kind == draft.kind and same_likeness(note.title, draft.title)
 
 
 def _came_from(note: Note, draft: Draft, session: str) -> bool:
-    """Whether the note was made of the same message: of this session, as ids count in each."""
+    """Return True if the note comes from the same message of this session."""
     if draft.source is None or note.source != draft.source:
         return False
     return not note.is_shared or note.related_sessions[:1] == [session]
@@ -290,5 +290,5 @@ def _seen(
 
 
 def _is_new(more: str, text: str) -> bool:
-    """Whether a text says something that does not stand in another, line ends apart."""
+    """Return True if a text is not contained in another one, line ends apart."""
     return " ".join(more.split()) not in " ".join(text.split())

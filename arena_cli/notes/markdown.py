@@ -41,7 +41,7 @@ class NoteFault(FileFaults):
 
 
 class _Front(Shape):
-    """What the front matter may say; other keys are left alone."""
+    """The fields of the front matter; other keys are left alone."""
 
     title: str | None = None
     kind: Kind | None = None
@@ -118,7 +118,7 @@ def parse(text: str, *, id: str, file: str) -> Note:
 
 
 def is_cut(note: Note, text: str) -> bool:
-    """Whether the whole text of its file has more than was read of it."""
+    """Return True if the file has more text than was read of it."""
     return len(_split(text, note.file).body) > len(note.body)
 
 
@@ -200,7 +200,7 @@ def _split(text: str, file: str) -> _Parts:
 
 
 def _closing(text: str, start: int) -> tuple[int, int] | None:
-    """Where the line `---` begins and ends that closes the front matter."""
+    """Return the begin and end of the line `---` that closes the front matter."""
     index = start
     while index < len(text):
         found = _RULE.match(text, index)

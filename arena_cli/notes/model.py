@@ -37,7 +37,7 @@ PINNING_IMPORTANCE = 0.8
 
 
 class Draft(NamedTuple):
-    """What is worth a note, before it has a file: found in a message, or given by a person.
+    """The content of a note before it has a file: found in a message, or given by a person.
 
     `by` is the id of an agent or a human, or `rules`; `source` the id of the message. `importance`
     runs from 0 to 1.
@@ -87,7 +87,7 @@ class Note(Shape):
 
     @property
     def is_shared(self) -> bool:
-        """Whether it belongs to the workspace, not to one session."""
+        """True if it belongs to the workspace, not to one session."""
         return "/" in self.id
 
     @property
@@ -104,12 +104,12 @@ class Note(Shape):
 
     @property
     def is_living(self) -> bool:
-        """Whether it still counts: it was neither put away nor superseded."""
+        """True if it still counts: neither archived nor superseded."""
         return self.status != "archived" and not self.superseded_by
 
     @property
     def pins(self) -> bool:
-        """Whether the message that it comes from is always shown."""
+        """True if the message that it comes from is always shown."""
         worth = self.kind in PINNING_KINDS or self.importance >= PINNING_IMPORTANCE
         return worth and self.status != "archived" and self.source is not None
 
@@ -192,7 +192,7 @@ LONGEST_TITLE = 200  # characters
 
 
 def line(text: str) -> str:
-    """One line of a front matter: valid, without controls, single spaces."""
+    """Return a text as a line of a front matter: valid, without controls, single spaces."""
     kept = (
         " " if char.isspace() or unicodedata.category(char) == "Cc" else char
         for char in clean_text(text)[0]

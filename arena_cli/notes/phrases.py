@@ -212,7 +212,7 @@ class Saying(NamedTuple):
 
 
 def sayings(sentence: str) -> Iterator[Saying]:
-    """Those that a sentence may hold, in the order in which they are tried: the first is its kind.
+    """Yield the patterns that a sentence may match, in the order in which they are tried.
 
     The patterns take some milliseconds to compile: not before one may find something.
     """
@@ -223,7 +223,7 @@ def sayings(sentence: str) -> Iterator[Saying]:
 
 
 def may_hold(text: str) -> bool:
-    """Whether it is worth a look at each sentence of a text: most messages hold nothing."""
+    """Return True if a text may match in a sentence: most messages hold nothing."""
     if _BOX in text:
         return True
     folded = text.lower()
@@ -238,12 +238,12 @@ def may_hold(text: str) -> bool:
 
 @cache
 def _anywhere(says: str) -> re.Pattern[str]:
-    """What finds in a text whatever `says` finds in one of its sentences, and perhaps more."""
+    """Return a pattern that finds in a text every match of `says`, and perhaps more."""
     return _compiled(re.sub(r"(?<![\[\\])\^", r"(?:^|(?<=[\\s\\W]))", says))
 
 
 def markers(sentence: str) -> Iterator[tuple[Kind, re.Pattern[str]]]:
-    """What may stand at its beginning; `said` is what follows on it, perhaps nothing."""
+    """Yield the patterns of its beginning; the group `said` is the text behind it."""
     if any(sign in sentence for sign in _SIGNS):
         for kind in _marked_in(sentence.lower()):
             yield kind, _compiled(_marked(_MARKERS[kind]))
@@ -262,12 +262,12 @@ def _marked(words: str) -> str:
 
 
 def supposed() -> re.Pattern[str]:
-    """What makes the saying after it a supposition, a proposal or a question."""
+    """Return the pattern that makes the following words a supposition, a proposal or a question."""
     return _compiled(_SUPPOSED)
 
 
 def empty() -> re.Pattern[str]:
-    """What stands after a marker and says nothing yet."""
+    """Return the pattern of a text behind a marker that says nothing yet."""
     return _compiled(_EMPTY)
 
 

@@ -1,13 +1,13 @@
-"""What is wrong with a team's notes: solved, stale, double, or at odds with each other. Pure.
+"""Review a team's notes: solved, stale, double, or at odds with each other. Pure.
 
-- *approval*: a note says that it is approved and is not, or was changed since. It is told only.
-- *solved*: a message later than the blocker says that what it tells of is solved
-  (`heeding.says_solved`). A conclusion is proposed, and that the blocker be archived.
-- *stale*: a next action that nobody touched for more than 30 days, to be archived.
+- *approval*: a note says that it is approved and is not, or was changed since. It is only reported.
+- *solved*: a message later than the blocker says that it is solved
+  (`compliance.says_solved`). A conclusion is proposed, and that the blocker be archived.
+- *stale*: a next action that was not touched for more than 30 days, to be archived.
 - *duplicate*: two notes of one kind whose titles say the same; the approved one stays, else the
   earlier. What counts is every word that tells something, in its order, the numbers and a negation.
 - *contradiction*: two decisions or requirements about the same thing that differ in a negation, in
-  a number, or in what was chosen. It is told only: which one holds is for people to say.
+  a number, or in what was chosen. It is only reported: people say which one holds.
 
 Looked at are living notes only: not archived, not superseded.
 """
@@ -78,14 +78,14 @@ def among(notes: Sequence[Note]) -> Iterator[Odds]:
 
 
 class _Choice(NamedTuple):
-    """What is chosen, and the significant words of what it is chosen for."""
+    """A choice, and the significant words of its subject."""
 
     option: str
     topic: frozenset[str]
 
 
 class _Claim(NamedTuple):
-    """What the title of a note claims; `about` are its significant words without numbers."""
+    """The claim in a note's title; `about` are its significant words without numbers."""
 
     note: Note
     about: frozenset[str]
@@ -140,7 +140,7 @@ def _at_odds(one: _Claim, other: _Claim) -> Odds | None:
 
 
 def denies(title: str) -> bool:
-    """Whether a title says that something is not so, or may not be."""
+    """Return True if a title says that something is not so, or may not be."""
     return _compiled(_NOT).search(title.replace("’", "'")) is not None
 
 
@@ -151,7 +151,7 @@ def _amounts(title: str) -> tuple[str, ...]:
 
 
 def _choice(title: str) -> _Choice | None:
-    """What a title says was chosen; None where it says nothing of the kind, or not for what."""
+    """Return the choice in a title; None where it states none, or not for what."""
     plain = _compiled(_NOT_CHOSEN).sub(" ", title)
     found = _compiled(_CHOSEN).match(plain)
     if found is None:
@@ -216,7 +216,7 @@ class Finding(NamedTuple):
 
     @property
     def can_be_applied(self) -> bool:
-        """Whether arena may do something about it by itself."""
+        """True if arena can apply it by itself."""
         return self.what not in ("approval", "contradiction")
 
 
@@ -275,7 +275,7 @@ def _solved(
 
 
 def _is_later(message: Message, note: Note, seen: Mapping[str, int]) -> bool:
-    """Whether a message came after the one in which the blocker was told of last."""
+    """Return True if a message came after the last message of the blocker."""
     told = seen.get(note.id) or parse_seq(note.source or "")
     if told:
         return message.seq > told

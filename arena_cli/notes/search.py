@@ -1,4 +1,4 @@
-"""What bears on a question: notes by their words, and by their meaning, put together."""
+"""Search notes by their words and by their meaning, put together."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Term(NamedTuple):
 
 
 def weight(total: int, holding: int) -> float:
-    """What a word that so many of all notes hold tells (BM25's idf as Lucene has it, above 0)."""
+    """Return the weight of a word by the number of notes that hold it (BM25's idf as in Lucene)."""
     return math.log1p((total - holding + 0.5) / (holding + 0.5))
 
 
@@ -108,7 +108,7 @@ def by_words(
 
 
 def together(by_words: float, by_meaning: float | None) -> float:
-    """One relevance of both, from 0 to 1; `by_meaning` None: there is no vector to compare.
+    """Combine both into a relevance from 0 to 1; `by_meaning` None: there is no vector.
 
     The shares are the best of those tried on tests/data/questions.yaml, where equal ones do nearly
     as well.
@@ -210,7 +210,7 @@ def hits(
 
 
 def _copies(notes: Mapping[int, Note]) -> frozenset[int]:
-    """Those shared notes that stand beside a session's own of which they are copies."""
+    """Return the shared notes that are copies of a session's own."""
     own = {
         (note.session, note.kind, note.title)
         for note in notes.values()
@@ -236,7 +236,7 @@ def records(connection: sqlite3.Connection, some: Iterable[int]) -> dict[int, No
 
 
 def passages(connection: sqlite3.Connection, some: Iterable[int]) -> dict[int, str]:
-    """What of some notes a model is given."""
+    """Return the passages of some notes as a model is given them."""
     return {number: vectors.passage(note) for number, note in records(connection, some).items()}
 
 

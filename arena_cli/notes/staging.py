@@ -1,4 +1,4 @@
-"""What is about to be done to notes, on disk before it is done.
+"""Stage acts on notes: on disk before they are done.
 
 One act may be an event or two and a file or two. They are written in this order: the stage (a file
 beside the trail), the events, the files; then the stage is removed. Whoever opens the trail after a
@@ -92,7 +92,7 @@ Approvals = Mapping[str, str]
 
 
 class Followed(NamedTuple):
-    """What a trail says up to byte `end`; `check` is a hash of the bytes before it."""
+    """The contents of a trail up to byte `end`; `check` is a hash of the bytes before it."""
 
     end: int = 0
     check: str = ""

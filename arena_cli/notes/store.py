@@ -135,7 +135,7 @@ def held(folder: Path, shown: str, *, below: Path) -> Iterator[None]:
 
 
 def refused(shown: str, error: Exception) -> DiskRefused:
-    """What is told where the disk does not take a write."""
+    """Return the error for a write that the disk refuses."""
     problem = getattr(error, "strerror", None) or error
     hint = suggest_fix(error, "Free space or rights there.")
     return DiskRefused(f"{shown}: could not write: {problem}", hint)
@@ -165,7 +165,7 @@ class Entry(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """Where the file lies."""
+        """The path of the file."""
         return Path(self.place)
 
 
@@ -377,14 +377,14 @@ class Folder:
                 self.problems.append(Fault(self.shown(path), 0, "", problem, mend))
 
     def _may_hold(self, file: str) -> bool:
-        """Whether a path below it may be that of a note, by its names."""
+        """Return True if a path below it may be that of a note, by its names."""
         *folders, name = file.split("/")
         fits = bool(folders) and folders[0] in CATEGORIES.values() if self.shared else not folders
         names = [*folders, name.removesuffix(SUFFIX)]
         return fits and all(one and one[0] != "." and not set(one) & set("\\:\0") for one in names)
 
     def _home(self, draft: Draft) -> tuple[Path, str, str]:
-        """Where a new note goes, what its id begins with, and its name but for a number."""
+        """Return the folder of a new note, the beginning of its id, and its name but for a number."""
         slug = model.of_slugs(draft.title)
         if not self.shared:
             return self.path, "", f"{draft.kind}-{slug}"
@@ -409,7 +409,7 @@ class Folder:
         raise NoSuchNote(f"there is no note {escape_line(id)}", "`arena knowledge list` lists them")
 
     def _is_inside(self, path: Path) -> bool:
-        """Whether a path leads to a place in the workspace; else a problem tells it."""
+        """Return True if a path leads into the workspace; else report a problem."""
         if path.resolve().is_relative_to(self.workspace.resolve()):
             return True
         problem = "is a link that leads out of the workspace"
@@ -418,7 +418,7 @@ class Folder:
         return False
 
     def _is_linked(self, path: Path) -> bool:
-        """Whether a folder below a category is a link, on the way to a file."""
+        """Return True if a folder below a category is a link, on the way to a file."""
         folders = path.relative_to(self.path).parent.parts[1:]
         above = self.path / path.relative_to(self.path).parts[0]
         for name in folders:
@@ -452,7 +452,7 @@ class Folder:
         return found
 
     def _stat(self, file: os.DirEntry[str], folder: Path) -> os.stat_result | None:
-        """What the disk knows of a file within the workspace; None where it is none."""
+        """Return the status of a file within the workspace; None where it is none."""
         try:
             state = file.stat()
         except FileNotFoundError:  # it is gone, or a link that leads nowhere
@@ -566,7 +566,7 @@ def _whole(path: Path, shown: str) -> tuple[bytes, tuple[int, int]]:
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """What differs once somebody saved the file; it is gone: nothing that was there before."""
+    """Return a mark that each saving of the file changes; (0, 0) for a missing file."""
     try:
         stat = path.stat()
     except FileNotFoundError:
@@ -575,7 +575,7 @@ def _state(path: Path) -> tuple[int, int]:
 
 
 def _placed(make: Callable[[Note, str], str], note: Note, text: str) -> str:
-    """What is made of a note's text; a fault in it is told of the note's file."""
+    """Make the text of a note, with errors in it reported for the note's file."""
     try:
         return make(note, text)
     except NoteFault as fault:

@@ -44,7 +44,7 @@ _QUESTION = re.compile(r"[?？][”’」』）)\"'*_\s]*\Z|[吗呢么][。.!！
 
 
 class Sentence(NamedTuple):
-    """One sentence: `text` as written, `shown` the same without what is not visible.
+    """A sentence: `text` as written, `shown` the same without what is not visible.
 
     Both have the same length. `item`: it begins an item of a list; `box` is what stands in the
     item's box, None without one. `heading`: it is a line of its own that heads what follows.
@@ -60,7 +60,7 @@ class Sentence(NamedTuple):
 
     @property
     def asks(self) -> bool:
-        """Whether it is a question."""
+        """True if it is a question."""
         return _QUESTION.search(self.shown) is not None
 
 
@@ -247,7 +247,7 @@ def numbers(text: str) -> frozenset[str]:
 
 
 def shared(wanted: frozenset[str], there: Iterable[str]) -> float:
-    """How much of what is wanted is there, from 0 to 1; 0 where only one of several is."""
+    """Return the share of the wanted words that are there; 0 where only one of several is."""
     if not wanted:
         return 0.0
     common = len(wanted.intersection(there))
@@ -255,6 +255,6 @@ def shared(wanted: frozenset[str], there: Iterable[str]) -> float:
 
 
 def likeness(one: frozenset[str], other: frozenset[str]) -> float:
-    """How much two have in common, from 0 to 1 (Dice)."""
+    """Return the likeness of two sets, from 0 to 1 (Dice)."""
     both = len(one) + len(other)
     return 2 * len(one & other) / both if both else 0.0

@@ -1,4 +1,4 @@
-"""Which notes mean what a question means, by vectors that the index's file keeps.
+"""Find notes by meaning, with vectors that the index's file keeps.
 
 Models put all texts of a language into one corner: two that have nothing in common are alike still,
 and more so in one language. So what fixed sentences about nothing have in common is taken out of
@@ -65,12 +65,12 @@ _CHINESE = (
 
 
 def passage(note: Note) -> str:
-    """What of a note the model is given."""
+    """Return the passage of a note as the model is given it."""
     return _cut(f"{note.title}\n{note.body}", LONGEST_PASSAGE)
 
 
 def key(text: str) -> str:
-    """What a passage's vector is kept under."""
+    """Return the key of a passage's vector."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
@@ -99,7 +99,7 @@ class Vectors:
         keys: Mapping[int, str],
         passage_of: Callable[[Iterable[int]], Mapping[int, str]],
     ) -> dict[int, float]:
-        """How near notes are to the question, 0 to 1, those that have a vector.
+        """Return how near notes are to the question, 0 to 1, for those that have a vector.
 
         `keys` are the keys of the passages by the number of the note; `passage_of` gives the
         passages of some. Raises EmbeddingFailed.

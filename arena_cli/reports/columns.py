@@ -28,16 +28,16 @@ def drawn(
 
     A last line of `actual` in parentheses tells of all of it, and stands below both.
     """
-    wanted, there = expected.splitlines(), actual.splitlines()
-    if max(len(wanted), len(there)) < 2:
+    expected_lines, actual_lines = expected.splitlines(), actual.splitlines()
+    if max(len(expected_lines), len(actual_lines)) < 2:
         yield from _one_above_the_other(expected, actual, say, indent)
         return
     note = ""
-    if there[-1:] and there[-1].startswith("(") and there[-1].endswith(")"):
-        note = there.pop()
+    if actual_lines[-1:] and actual_lines[-1].startswith("(") and actual_lines[-1].endswith(")"):
+        note = actual_lines.pop()
     numbered = [
         [f"{number}. {escape_line(text)}" for number, text in enumerate(texts, 1)]
-        for texts in (wanted, there)
+        for texts in (expected_lines, actual_lines)
     ]
     column = (width - len(indent) - len(_MARK) - len(_BETWEEN)) // 2
     cells = [[_rows(text, column - _HANGING) for text in texts] for texts in numbered]
@@ -80,30 +80,30 @@ def _beside(
 ) -> Iterator[Line]:
     labels = [say("expected: ").rstrip(" :："), say("actual:   ").rstrip(" :：")]
     yield _row(indent, _NO_MARK, labels, column, ("dim", "dim"))
-    for number, (left, right) in enumerate(zip_longest(*cells, fillvalue=())):
+    for number, (left_cell, right) in enumerate(zip_longest(*cells, fillvalue=())):
         marked = number == index
         styles = (EXPECTED, ACTUAL) if marked else ("", "")
-        for place, texts in enumerate(zip_longest(left, right, fillvalue="")):
-            mark = _MARK if marked and not place else _NO_MARK
+        for position, texts in enumerate(zip_longest(left_cell, right, fillvalue="")):
+            mark = _MARK if marked and not position else _NO_MARK
             yield _row(indent, mark, texts, column, styles)
 
 
 def _row(
     indent: str, mark: str, texts: Sequence[str], column: int, styles: tuple[str, str]
 ) -> Line:
-    left, right = texts
-    pad = " " * (column - _width(left))
-    after = [_BETWEEN, Span(right, styles[1])] if right else [_BETWEEN.rstrip()]
-    parts = [indent, mark, Span(left, styles[0]), pad, *after]
-    return line(*parts)._replace(whole=True)
+    left_text, right = texts
+    pad = " " * (column - _width(left_text))
+    right_part = [_BETWEEN, Span(right, styles[1])] if right else [_BETWEEN.rstrip()]
+    pieces = [indent, mark, Span(left_text, styles[0]), pad, *right_part]
+    return line(*pieces)._replace(whole=True)
 
 
 def _rows(text: str, width: int) -> list[str]:
     """The text in rows of so many columns."""
 
     hang, rows = wrap_rows(text, width)
-    first, *others = (text[start:end] for start, end in rows)
-    return [first, *(" " * hang + one for one in others)]
+    first, *further = (text[start:end] for start, end in rows)
+    return [first, *(" " * hang + row_text for row_text in further)]
 
 
 def _width(text: str) -> int:
@@ -145,12 +145,12 @@ def _seen(text: str) -> list[tuple[int, int, int]]:
         return spans
     seen: list[tuple[int, int, int]] = []
     for start, end, cells in spans:
-        one = text[start:end]
+        cluster = text[start:end]
         last = text[seen[-1][0] : seen[-1][1]] if seen else ""
-        if _HALF_FLAG.match(one) and len(last) == 1 and _HALF_FLAG.match(last):
+        if _HALF_FLAG.match(cluster) and len(last) == 1 and _HALF_FLAG.match(last):
             seen[-1] = (seen[-1][0], end, 2)
         else:
-            apart = sum(map(_apart, one)) if len(one) > 1 else 0
+            apart = sum(map(_apart, cluster)) if len(cluster) > 1 else 0
             seen.append((start, end, max(cells, apart)))
     return seen
 
@@ -169,8 +169,8 @@ def wrap_rows(text: str, width: int, hang: int | None = None) -> tuple[int, list
     if width < NARROWEST_CELLS or len(text) > LONGEST_PROSE or width_of(text) <= width:
         return 0, [(0, len(text))]
     if hang is None:
-        found = _CELLS_HANGING.match(text)
-        hang = width_of(found[0]) if found else 0
+        match = _CELLS_HANGING.match(text)
+        hang = width_of(match[0]) if match else 0
     hang = min(hang, width // 4)
     starts = _starts(text, width, width - hang)
     ends = [*starts[1:], len(text)]
@@ -188,19 +188,21 @@ def _starts(text: str, first: int, further: int) -> list[int]:
     used = since_break = since_held = 0
     breakable: int | None = None
     held: int | None = None  # the last character that may stand before colons
-    for before, (start, end, cells) in pairwise([(0, 0, 0), *spans]):
-        one = text[start:end]
-        if start > starts[-1] and _may_break(text[before[0] : before[1]], one, before[2], cells):
+    for previous, (start, end, cells) in pairwise([(0, 0, 0), *spans]):
+        cluster = text[start:end]
+        if start > starts[-1] and _may_break(
+            text[previous[0] : previous[1]], cluster, previous[2], cells
+        ):
             breakable, since_break = start, 0
-        if not (one.isspace() or one[:1] == ":"):
+        if not (cluster.isspace() or cluster[:1] == ":"):
             held, since_held = start, 0
-        while used + cells > limit and not one.isspace():
-            at, moved = held, since_held  # which is `start` itself, but for a colon
+        while used + cells > limit and not cluster.isspace():
+            break_at, moved = held, since_held  # which is `start` itself, but for a colon
             if breakable is not None and since_break <= further:
-                at, moved = breakable, since_break
-            if at is None or at <= starts[-1] or moved > further:
+                break_at, moved = breakable, since_break
+            if break_at is None or break_at <= starts[-1] or moved > further:
                 break
-            starts.append(at)
+            starts.append(break_at)
             used, limit, breakable, since_break = moved, further, None, moved
         used += cells
         since_break += cells
@@ -208,37 +210,37 @@ def _starts(text: str, first: int, further: int) -> list[int]:
     return starts
 
 
-def _may_break(before: str, after: str, before_cells: int, after_cells: int) -> bool:
-    if before.isspace():
-        return not after.isspace() and after[:1] not in _NEVER_FIRST
-    if after.isspace() or before[-1:] in _NEVER_LAST or after[:1] in _NEVER_FIRST:
+def _may_break(previous: str, following: str, before_cells: int, after_cells: int) -> bool:
+    if previous.isspace():
+        return not following.isspace() and following[:1] not in _NEVER_FIRST
+    if following.isspace() or previous[-1:] in _NEVER_LAST or following[:1] in _NEVER_FIRST:
         return False
-    return max(before_cells, after_cells) >= 2 and bool(before)
+    return max(before_cells, after_cells) >= 2 and bool(previous)
 
 
 def fit(text: str, width: int) -> str:
     """The beginning of a text that fits in so many columns, `…` at its end if it was cut."""
     if width_of(text) <= width:
         return text
-    kept = used = 0
+    length = used = 0
     for _, end, cells in _seen(text[: 4 * max(width, 0) + 64]):
         if used + cells > width - 1:
             break
-        kept, used = end, used + cells
-    return text[:kept] + "…" if width > 0 else ""
+        length, used = end, used + cells
+    return text[:length] + "…" if width > 0 else ""
 
 
 def fit_end(text: str, width: int) -> str:
     """The end of a text that fits in so many columns, `…` before it if it was cut."""
     if width_of(text) <= width:
         return text
-    part = text[-(4 * max(width, 0) + 64) :]
-    kept, used = len(part), 0
-    for start, _, cells in reversed(_seen(part)):
+    tail = text[-(4 * max(width, 0) + 64) :]
+    length, used = len(tail), 0
+    for start, _, cells in reversed(_seen(tail)):
         if used + cells > width - 1:
             break
-        kept, used = start, used + cells
-    return "…" + part[kept:] if width > 0 else ""
+        length, used = start, used + cells
+    return "…" + tail[length:] if width > 0 else ""
 
 
 def turns_around(text: str) -> bool:

@@ -27,27 +27,27 @@ _ASKED = ("action", "command", "title", "reason")
 def drawn(message: Message, say: Words) -> Iterator[Line]:
     """The lines for all that a message holds."""
     yield from text(message.content)
-    for part in message.structured:
-        yield from structured(part, say)
+    for item in message.structured:
+        yield from structured(item, say)
     for attachment in message.attachments:
         yield line(INDENT, Span(_attachment(attachment, say), "dim"))
 
 
-def text(said: str, *, style: str = "") -> Iterator[Line]:
+def text(content: str, *, style: str = "") -> Iterator[Line]:
     """Prose, line by line; what stands in code fences is kept whole."""
-    if not said:
+    if not content:
         return
-    if "```" not in said and "~~~" not in said:
-        for row in escape_text(said).split("\n"):
+    if "```" not in content and "~~~" not in content:
+        for row in escape_text(content).split("\n"):
             yield Line((Span(INDENT + row, style),)) if row else EMPTY
         return
     fence = ""
-    for row in escape_text(said).split("\n"):
-        found = _FENCE.match(row)
+    for row in escape_text(content).split("\n"):
+        match = _FENCE.match(row)
         inside = bool(fence)
-        if found and not fence:
-            fence = found[1]
-        elif found and found[1].startswith(fence) and not row[found.end() :].strip():
+        if match and not fence:
+            fence = match[1]
+        elif match and match[1].startswith(fence) and not row[match.end() :].strip():
             fence = ""
         yield Line((Span(INDENT + row, style),), whole=inside) if row else EMPTY
 
@@ -55,8 +55,8 @@ def text(said: str, *, style: str = "") -> Iterator[Line]:
 def structured(structured_content: StructuredContent, say: Words) -> Iterator[Line]:
     """A structured part: a line that says what it is, and its data below, further in."""
     draw = _DRAWERS.get(structured_content.type)
-    found = draw(structured_content.data) if draw else None
-    title, body = found or ("", _as_json(structured_content.data))
+    drawing = draw(structured_content.data) if draw else None
+    title, body = drawing or ("", _as_json(structured_content.data))
     yield line(INDENT, Span(f"[{say.enum(structured_content.type)}{title}]", "dim"))
     yield from body
 
@@ -66,40 +66,43 @@ Drawn = tuple[str, list[Line]]
 
 def _task_list(data: Any) -> Drawn | None:
     """A list of texts or tasks, or an object that holds one."""
-    title, tasks, rest = "", data, {}
+    title, tasks, remaining = "", data, {}
     if isinstance(data, dict):
         key = next(
             (key for key in protocol.TASK_LIST_KEYS if isinstance(data.get(key), list)), None
         )
         if key is None:
             return None
-        rest = {name: value for name, value in data.items() if name != key}
-        title, tasks = _taken(rest, protocol.TASK_TITLE_KEYS), data[key]
+        remaining = {name: value for name, value in data.items() if name != key}
+        title, tasks = _taken(remaining, protocol.TASK_TITLE_KEYS), data[key]
     rows = _tasks(tasks, 0) if isinstance(tasks, list) and tasks else None
     if rows is None:
         return None
-    return (f": {escape_line(title)}" if title else ""), [*rows, *_fields(rest)]
+    return (f": {escape_line(title)}" if title else ""), [*rows, *_fields(remaining)]
 
 
 def _tasks(tasks: list[Any], depth: int) -> list[Line] | None:
     """A checklist; None where an entry is neither a text nor a task with a title."""
     rows: list[Line] = []
     for task in tasks:
-        rest = dict(task) if isinstance(task, dict) else {"title": task}
+        remaining = dict(task) if isinstance(task, dict) else {"title": task}
         key = next(
-            (key for key in protocol.TASK_LIST_KEYS if isinstance(rest.get(key), list)), "subtasks"
+            (key for key in protocol.TASK_LIST_KEYS if isinstance(remaining.get(key), list)),
+            "subtasks",
         )
-        below = rest.pop(key, None) or []
-        title = _taken(rest, protocol.TASK_TITLE_KEYS)
+        below = remaining.pop(key, None) or []
+        title = _taken(remaining, protocol.TASK_TITLE_KEYS)
         if not title or not isinstance(below, list) or depth > protocol.TASK_MAX_DEPTH:
             return None
-        done = _done(rest)
-        facts = ", ".join(f"{escape_line(str(key))}: {_compact(rest[key])}" for key in rest)
+        done = _done(remaining)
+        facts = ", ".join(
+            f"{escape_line(str(key))}: {_compact(remaining[key])}" for key in remaining
+        )
         mark = Span("[x] ", "added") if done else Span("[ ] ")
-        more = Span(f" ({facts})", "dim") if facts else ""
+        suffix = Span(f" ({facts})", "dim") if facts else ""
         body = Span(escape_line(title), "dim" if done else "")
         indent = INDENT * (2 + depth)
-        rows.append(line(indent, mark, body, more, hang=len(indent) + 4))
+        rows.append(line(indent, mark, body, suffix, hang=len(indent) + 4))
         further = _tasks(below, depth + 1)
         if further is None:
             return None
@@ -125,13 +128,13 @@ def _code(data: Any) -> Drawn | None:
     """A text, or an object with its source, perhaps its language and its file."""
     if isinstance(data, str):
         return "", _whole(data)
-    found = _source(data)
-    if found is None:
+    source_and_rest = _source(data)
+    if source_and_rest is None:
         return None
-    source, rest = found
-    names = [_taken(rest, _LANGUAGES), _taken(rest, _FILES)]
-    told = ", ".join(escape_line(name) for name in names if name)
-    return (f": {told}" if told else ""), [*_whole(source), *_fields(rest)]
+    source, remaining = source_and_rest
+    names = [_taken(remaining, _LANGUAGES), _taken(remaining, _FILES)]
+    labels = ", ".join(escape_line(name) for name in names if name)
+    return (f": {labels}" if labels else ""), [*_whole(source), *_fields(remaining)]
 
 
 def _diagram(data: Any) -> Drawn | None:
@@ -139,32 +142,32 @@ def _diagram(data: Any) -> Drawn | None:
     if isinstance(data, dict):
         key = next((key for key in _DIAGRAMS if isinstance(data.get(key), str)), None)
         if key is not None and not any(name in data for name in _SOURCES):
-            rest = {name: value for name, value in data.items() if name != key}
-            return f": {key}", [*_whole(data[key]), *_fields(rest)]
+            remaining = {name: value for name, value in data.items() if name != key}
+            return f": {key}", [*_whole(data[key]), *_fields(remaining)]
     return _code(data)
 
 
 def _diff(data: Any) -> Drawn | None:
     """A text, an object with one, or a list of such objects (also as `files` or `changes`)."""
-    parts = data
-    rest: dict[str, Any] = {}
+    items = data
+    remaining: dict[str, Any] = {}
     if isinstance(data, dict):
         key = next((key for key in ("files", "changes") if isinstance(data.get(key), list)), None)
-        parts = data[key] if key else [data]
-        rest = {name: value for name, value in data.items() if name != key} if key else {}
+        items = data[key] if key else [data]
+        remaining = {name: value for name, value in data.items() if name != key} if key else {}
     elif not isinstance(data, list):
-        parts = [data]
+        items = [data]
     rows: list[Line] = []
-    for part in parts:
-        found = (part, {}) if isinstance(part, str) else _source(part)
-        if found is None:
+    for item in items:
+        source_and_rest = (item, {}) if isinstance(item, str) else _source(item)
+        if source_and_rest is None:
             return None
-        source, more = found
-        name = _taken(more, _FILES)
+        source, item_rest = source_and_rest
+        name = _taken(item_rest, _FILES)
         if name:
             rows.append(line(INDENT * 2, Span(escape_line(name), "strong")))
-        rows += [*_whole(source, _diff_style), *_fields(more)]
-    return ("", [*rows, *_fields(rest)]) if rows else None
+        rows += [*_whole(source, _diff_style), *_fields(item_rest)]
+    return ("", [*rows, *_fields(remaining)]) if rows else None
 
 
 def _diff_style(row: str) -> str:
@@ -183,8 +186,10 @@ def _approval(data: Any) -> Drawn | None:
         ]
     if not isinstance(data, dict) or not data:
         return None
-    known = [key for key in _ASKED if key in data]
-    ordered = {key: data[key] for key in [*known, *(key for key in data if key not in known)]}
+    first_keys = [key for key in _ASKED if key in data]
+    ordered = {
+        key: data[key] for key in [*first_keys, *(key for key in data if key not in first_keys)]
+    }
     return "", list(_fields(ordered, strong=_ASKED[:2]))
 
 
@@ -206,15 +211,15 @@ def _source(data: Any) -> tuple[str, dict[str, Any]] | None:
     return data[key], {name: value for name, value in data.items() if name != key}
 
 
-def _taken(rest: dict[str, Any], keys: tuple[str, ...]) -> str:
+def _taken(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
     """The first of these keys that is a text, taken out; empty where there is none."""
-    key = next((key for key in keys if isinstance(rest.get(key), str) and rest[key]), None)
-    return str(rest.pop(key)) if key is not None else ""
+    key = next((key for key in keys if isinstance(fields.get(key), str) and fields[key]), None)
+    return str(fields.pop(key)) if key is not None else ""
 
 
-def _fields(rest: dict[str, Any], strong: tuple[str, ...] = ()) -> Iterator[Line]:
+def _fields(fields: dict[str, Any], strong: tuple[str, ...] = ()) -> Iterator[Line]:
     """`key: value` lines; a text of several lines, or nested data, stands below its key."""
-    for key, value in rest.items():
+    for key, value in fields.items():
         name = Span(f"{escape_line(str(key))}:", "dim")
         if isinstance(value, str) and "\n" in value:
             yield line(INDENT * 2, name)

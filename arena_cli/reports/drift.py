@@ -45,7 +45,11 @@ def word(result: ScenarioResult) -> str:
 def counted(run_result: RunResult) -> dict[str, int]:
     """Count scenarios by mode."""
     counter = Counter(map(word, run_result.scenarios))
-    return {one: counter[one] for one in (*_KEPT.values(), *_UNKEPT.values()) if counter[one]}
+    return {
+        mode_name: counter[mode_name]
+        for mode_name in (*_KEPT.values(), *_UNKEPT.values())
+        if counter[mode_name]
+    }
 
 
 def why_unkept(result: ScenarioResult, say: Words) -> str:
@@ -76,12 +80,12 @@ _KEEPING = {DRIFTED: "--update", DRIFTED_AND_NEW: "--record"}
 
 def where(drift: Drift, say: Words) -> str:
     """`step 2, turn 1: `, as far as it is in one."""
-    parts = []
+    pieces = []
     if drift.step:
-        parts.append(lines_module.step(drift.step, "", say))
+        pieces.append(lines_module.step(drift.step, "", say))
     if drift.turn is not None:
-        parts.append(say("turn {turn}", turn=drift.turn))
-    return f"{say(', ').join(parts)}{say(': ')}" if parts else ""
+        pieces.append(say("turn {turn}", turn=drift.turn))
+    return f"{say(', ').join(pieces)}{say(': ')}" if pieces else ""
 
 
 def describe_drift(drift: Drift | Cause, say: Words) -> str:
@@ -100,28 +104,28 @@ def describe_drift(drift: Drift | Cause, say: Words) -> str:
         case "miss":
             return say("{who} is called, and no record is left for it", who=name)
         case "input" if name and drift.field == "rubric":
-            told = say("the judge {who} is asked by another rubric", who=name)
+            description = say("the judge {who} is asked by another rubric", who=name)
         case "input" if len(agents) > 1:
-            told = say("{who} are shown another {field}", who=name, field=field)
+            description = say("{who} are shown another {field}", who=name, field=field)
         case "input" if name:
-            told = say("{who} is shown another {field}", who=name, field=field)
+            description = say("{who} is shown another {field}", who=name, field=field)
         case "input":
-            told = say("another message is sent")
+            description = say("another message is sent")
         case "settings":
-            told = _setting(drift.field, field, name, len(agents), say)
+            description = _setting(drift.field, field, name, len(agents), say)
         case _:
-            told = say(
+            description = say(
                 "{field} is not what it was", field=f"{name}{say(': ')}{field}" if name else field
             )
-    return f"{told}{say(': ')}{_values(drift, say)}" if _is_short(drift) else told
+    return f"{description}{say(': ')}{_values(drift, say)}" if _is_short(drift) else description
 
 
-def _setting(name: str, field: str, who: str, agents: int, say: Words) -> str:
+def _setting(name: str, field: str, owner: str, agents: int, say: Words) -> str:
     """Return what has another setting: agents, the scenario, `arena.yaml`, or the team."""
     if agents > 1:
-        return say("{who} have another {field}", who=who, field=field)
+        return say("{who} have another {field}", who=owner, field=field)
     if agents:
-        return say("{who} has another {field}", who=who, field=field)
+        return say("{who} has another {field}", who=owner, field=field)
     if name.startswith("ignore["):
         return say("the scenario has another {field}", field=field)
     if name.startswith(("models.", "memory.")):
@@ -135,16 +139,21 @@ def _is_short(drift: Drift | Cause) -> bool:
 
 
 def _values(drift: Drift | Cause, say: Words) -> str:
-    before, after = (escape_line(one) or say("nothing") for one in (drift.before, drift.after))
-    return f"{before} → {after}"
+    old_text, new_text = (
+        escape_line(value) or say("nothing") for value in (drift.before, drift.after)
+    )
+    return f"{old_text} → {new_text}"
 
 
 def row(drift: Drift, result: ScenarioResult, say: Words) -> Line:
     """`scenarios/a.yaml:12: step 2, turn 1: dev is shown another role_prompt (2 calls)`."""
-    place = escape_line(f"{result.file}:{result.line_of(drift.step)}: ")
+    location = escape_line(f"{result.file}:{result.line_of(drift.step)}: ")
     calls = f" ({say('{count} calls', count=drift.calls)})" if drift.calls > 1 else ""
     return lines_line(
-        Span(place), Span(where(drift, say)), Span(describe_drift(drift, say)), Span(calls, "dim")
+        Span(location),
+        Span(where(drift, say)),
+        Span(describe_drift(drift, say)),
+        Span(calls, "dim"),
     )
 
 
@@ -176,10 +185,12 @@ class Causes:
             span = Span(describe_drift(cause, self._say), "strong")
             yield lines_line(Span(self._say("drift: "), style), span, hang=4)
             yield from self.below(cause)
-        more = len(self._whole.drift) - MOST_CAUSES
-        if more > 0:
+        omitted = len(self._whole.drift) - MOST_CAUSES
+        if omitted > 0:
             yield EMPTY
-            yield lines_line(Span(self._say("drift: ")), self._say("and {count} more", count=more))
+            yield lines_line(
+                Span(self._say("drift: ")), self._say("and {count} more", count=omitted)
+            )
 
     def ordered(self) -> list[Cause]:
         """Return the causes, those that touch most first."""
@@ -203,24 +214,24 @@ class Causes:
 
     def changed(self, cause: Cause) -> str:
         """Return where it was changed, as a text; empty where that is not known."""
-        places = _listed([escape_line(place) for place in cause.changed], self._say)
+        places = _listed([escape_line(location) for location in cause.changed], self._say)
         return self._say("changed in {places}", places=places) if places else ""
 
     def advice(self, cause: Cause) -> Line:
         """Return the advice on a cause, or what was done about it."""
         say = self._say
-        left = [result for result in self._touched(cause) if not updated(result)]
-        commands = _commands(left)
+        remaining = [result for result in self._touched(cause) if not updated(result)]
+        commands = _commands(remaining)
         if commands:
             listed = say(", ").join(f"`{command}`" for command in commands)
-            told = say("look at it; if it is meant: {command}", command=listed)
+            advice = say("look at it; if it is meant: {command}", command=listed)
             # A command is copied: it is never broken.
-            return lines_line(INDENT, told)._replace(whole=True)
-        if left:
-            reason = why_unkept(left[0], say)
+            return lines_line(INDENT, advice)._replace(whole=True)
+        if remaining:
+            reason = why_unkept(remaining[0], say)
             return lines_line(INDENT, say("not accepted: {why}", why=reason), hang=4)
-        told = say("accepted: it was written into the recording")
-        return lines_line(INDENT, Span(told, "dim"), hang=4)
+        advice = say("accepted: it was written into the recording")
+        return lines_line(INDENT, Span(advice, "dim"), hang=4)
 
     def _touched(self, cause: Cause) -> list[ScenarioResult]:
         keys = dict.fromkeys((touch.file, touch.scenario) for touch in cause.touches)
@@ -239,25 +250,25 @@ def difference(drift: Drift | Cause, say: Words) -> Iterator[Line]:
     """Yield the changes in the texts, where they do not fit the line itself."""
     lines = list(drawn(*texts(drift), say, indent=INDENT * 2))
     yield from lines[:MOST_LINES]
-    more = len(lines) - MOST_LINES
-    if more > 0:
-        yield lines_line(INDENT * 2, Span(say("and {count} more lines", count=more), "dim"))
+    omitted = len(lines) - MOST_LINES
+    if omitted > 0:
+        yield lines_line(INDENT * 2, Span(say("and {count} more lines", count=omitted), "dim"))
 
 
 def _places(cause: Cause, say: Words) -> Iterator[Line]:
     places = list(dict.fromkeys((one.file, one.line, one.scenario) for one in cause.touches))
     calls = sum(touch.calls for touch in cause.touches)
     count = len({(file, scenario) for file, _, scenario in places})
-    told = say("in 1 scenario") if count == 1 else say("in {count} scenarios", count=count)
+    summary = say("in 1 scenario") if count == 1 else say("in {count} scenarios", count=count)
     if calls > 1:
-        told += f"{say(', ')}{say('{count} calls', count=calls)}"
-    yield lines_line(INDENT, Span(told, "dim"), hang=4)
+        summary += f"{say(', ')}{say('{count} calls', count=calls)}"
+    yield lines_line(INDENT, Span(summary, "dim"), hang=4)
     for file, number, scenario in places[:MOST_SCENARIOS]:
         title = Span(escape_line(scenario), "dim")
         yield lines_line(INDENT * 2, Span(escape_line(f"{file}:{number}")), BETWEEN, title, hang=6)
-    more = len(places) - MOST_SCENARIOS
-    if more > 0:
-        yield lines_line(INDENT * 2, Span(say("and {count} more", count=more), "dim"))
+    omitted = len(places) - MOST_SCENARIOS
+    if omitted > 0:
+        yield lines_line(INDENT * 2, Span(say("and {count} more", count=omitted), "dim"))
 
 
 def _commands(scenario_results: Iterable[ScenarioResult]) -> list[str]:
@@ -271,9 +282,11 @@ def _commands(scenario_results: Iterable[ScenarioResult]) -> list[str]:
         names["--update"].pop(name, None)
         names["--record=missing"].pop(name, None)
     return [
-        " ".join(["arena run", option, *(found if len(found) <= MOST_NAMES else [])])
-        for option, found in names.items()
-        if found
+        " ".join(
+            ["arena run", option, *(scenario_names if len(scenario_names) <= MOST_NAMES else [])]
+        )
+        for option, scenario_names in names.items()
+        if scenario_names
     ]
 
 
@@ -282,23 +295,27 @@ def _option(result: ScenarioResult) -> str:
 
     What is missing is recorded alone only where nothing else drifted but what is new.
     """
-    misses = [one for one in result.drift if one.kind == "miss"]
+    misses = [difference for difference in result.drift if difference.kind == "miss"]
     if not misses:
         return _KEEPING.get(result.unkept, "") if why_unkept(result, _ENGLISH) else "--update"
-    steps = {one.step for one in misses}
-    is_new = any(one.field == "case" for one in misses)
-    others = (one for one in result.drift if one.kind != "miss")
-    alone = all(not one.before and (is_new or one.step in steps) for one in others)
+    steps = {difference.step for difference in misses}
+    is_new = any(difference.field == "case" for difference in misses)
+    other_drift = (difference for difference in result.drift if difference.kind != "miss")
+    alone = all(
+        not difference.before and (is_new or difference.step in steps) for difference in other_drift
+    )
     return (
-        "--record=missing" if alone and not any(one.is_followed for one in misses) else "--record"
+        "--record=missing"
+        if alone and not any(difference.is_followed for difference in misses)
+        else "--record"
     )
 
 
 def _listed(names: list[str], say: Words) -> str:
     """The first few."""
-    told = say(", ").join(names[:MOST_SCENARIOS])
-    more = len(names) - MOST_SCENARIOS
-    return f"{told} {say('and {count} more', count=more)}" if more > 0 else told
+    listing = say(", ").join(names[:MOST_SCENARIOS])
+    omitted = len(names) - MOST_SCENARIOS
+    return f"{listing} {say('and {count} more', count=omitted)}" if omitted > 0 else listing
 
 
 Kind = Literal[
@@ -335,7 +352,11 @@ def was_to_fail(result: ScenarioResult) -> bool:
 
 def missed(result: ScenarioResult) -> set[tuple[int | None, str | None]]:
     """(step, agent) of all who failed only because no record was left for them."""
-    return {(one.step, one.agent) for one in result.drift if one.kind == "miss"}
+    return {
+        (difference.step, difference.agent)
+        for difference in result.drift
+        if difference.kind == "miss"
+    }
 
 
 def of(result: ScenarioResult, say: Words) -> Iterator[Finding]:
@@ -352,15 +373,15 @@ def of(result: ScenarioResult, say: Words) -> Iterator[Finding]:
     if result.error and not result.faults:
         passed_anyway = result.status == "failed" and result.reason is not None and not to_fail
         kind: Kind = "expectation" if passed_anyway else "arena"
-        first, _, more = result.error.partition("\n")
-        yield Finding(kind, result.file, result.line, None, first, more)
+        first, _, details = result.error.partition("\n")
+        yield Finding(kind, result.file, result.line, None, first, details)
     if result.status == "interrupted":
         title = say("it was cut short")
         yield Finding("interrupted", result.file, result.line, None, title)
-    for one in ordered(result):
-        line = result.line_of(one.step)
-        problem = f"{where(one, say)}{describe_drift(one, say)}"
-        yield Finding("drift", result.file, line, one.step, problem)
+    for difference in ordered(result):
+        line = result.line_of(difference.step)
+        problem = f"{where(difference, say)}{describe_drift(difference, say)}"
+        yield Finding("drift", result.file, line, difference.step, problem)
 
 
 def _of_fault(fault: FileProblem) -> str:
@@ -370,8 +391,8 @@ def _of_fault(fault: FileProblem) -> str:
 def wrong(result: ScenarioResult, say: Words) -> list[Finding]:
     """Return the findings that made it fail: expectations, then agents, then the drift."""
     order = {"expectation": 0, "drift": 2}
-    found = [one for one in of(result, say) if one.kind != "warning"]
-    return sorted(found, key=lambda one: 3 if one.aside else order.get(one.kind, 1))
+    findings = [finding for finding in of(result, say) if finding.kind != "warning"]
+    return sorted(findings, key=lambda one: 3 if one.aside else order.get(one.kind, 1))
 
 
 def _of_failures(
@@ -379,8 +400,8 @@ def _of_failures(
 ) -> Iterator[Finding]:
     if step.error:
         file, line = step.place()
-        first, _, more = step.error.partition("\n")
-        yield Finding("arena", file, line, step.number, first, more)
+        first, _, details = step.error.partition("\n")
+        yield Finding("arena", file, line, step.number, first, details)
     for failure in step.failures:
         file, line = step.place()
         title = f"{failure.agent}: {failure.status}"

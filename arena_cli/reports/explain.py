@@ -105,7 +105,7 @@ class Other:
 
 @dataclass(frozen=True)
 class Others:
-    """The judgement of all other agents in a turn, the nearest first, by the `searched` messages."""
+    """The judgement of all others in a turn, the nearest first, by the `searched` messages."""
 
     turn: int
     selection: str
@@ -123,7 +123,9 @@ def of(step: StepResult, team: Team) -> list[Told]:
 
 def document(result: ScenarioResult) -> list[list[dict[str, Any]]]:
     """The same of each step, as JSON."""
-    return [[dataclasses.asdict(one) for one in of(step, result.team)] for step in result.steps]
+    return [
+        [dataclasses.asdict(reason) for reason in of(step, result.team)] for step in result.steps
+    ]
 
 
 def _told(events: Iterable[Event], team: Team) -> Iterator[Told]:
@@ -158,14 +160,14 @@ def _message(event: MessageEvent, team: Team) -> Naming:
     return _reasons_naming(message, _names(message, opener, team), planted=event.planted)
 
 
-def _reasons_naming(message: Message, names: list[Named], **more: Any) -> Naming:
-    more = {"planted": False, **more}
+def _reasons_naming(message: Message, names: list[Named], **fields: Any) -> Naming:
+    fields = {"planted": False, **fields}
     return Naming(
         message=message.id,
         author=message.author_id,
         content=message.content,
         names=names,
-        **more,
+        **fields,
     )
 
 
@@ -182,15 +184,24 @@ def _reasons_added(
     event: ReplyFinished, message: Message, names: list[Named], team: Team
 ) -> list[Named]:
     """Return the names that the text of a reply does not account for."""
-    in_text = {one for named in names for one in named.ids}
+    in_text = {member_id for name_used in names for member_id in name_used.ids}
     # Everyone at once calls nobody where that is not allowed.
     calling = team.config.agents_may_mention_all
-    callable_ = {one for named in names if calling or named.by != ALL for one in named.ids}
-    added = [one for one in event.next_mentions if one not in callable_]
-    added += [one for one in (*event.refused, *message.mentions) if one not in in_text]
-    unknown = {mentions.fold_name(named.written) for named in names if named.why == NOBODY}
+    callable_ = {
+        member_id
+        for name_used in names
+        if calling or name_used.by != ALL
+        for member_id in name_used.ids
+    }
+    added = [member_id for member_id in event.next_mentions if member_id not in callable_]
+    added += [
+        member_id for member_id in (*event.refused, *message.mentions) if member_id not in in_text
+    ]
+    unknown = {
+        mentions.fold_name(name_used.written) for name_used in names if name_used.why == NOBODY
+    }
     return [
-        *(Named("", [one], ADDED, "") for one in dict.fromkeys(added)),
+        *(Named("", [member_id], ADDED, "") for member_id in dict.fromkeys(added)),
         *(
             Named(name, [], ADDED, NOBODY)
             for name in event.unresolved
@@ -208,19 +219,23 @@ def _reasons_named(spot: MentionSpot, author: str, opener: str, team: Team) -> N
             ids, by = [member.id for member in team.members], ALL
         case Opener():
             ids, by = [opener], "who opened the chain"
-        case Somebody(id=one):
-            ids, by = [one], _which_name(spot.written, one, team)
+        case Somebody(id=member_id):
+            ids, by = [member_id], _which_name(spot.written, member_id, team)
         case None:
             return Named(spot.written, [], "", NOBODY)
-    others = [one for one in ids if one != author]
-    return Named(spot.written, others, by, "") if others else Named(spot.written, [], by, OWN_NAME)
+    other_ids = [member_id for member_id in ids if member_id != author]
+    return (
+        Named(spot.written, other_ids, by, "")
+        if other_ids
+        else Named(spot.written, [], by, OWN_NAME)
+    )
 
 
-def _which_name(written: str, one: str, team: Team) -> str:
+def _which_name(written: str, member_id: str, team: Team) -> str:
     folded = mentions.fold_name(written)
-    if folded == mentions.fold_name(one):
+    if folded == mentions.fold_name(member_id):
         return "id"
-    member = team.member(one)
+    member = team.member(member_id)
     aliases = member.profile.aliases if member else ()
     return "alias" if folded in map(mentions.fold_name, aliases) else "name"
 
@@ -238,25 +253,29 @@ def _reasons_others(event: Candidates, chain: ChainState, team: Team) -> Others:
     turn = chain.turns[-1]
     names = mentions.build_roster(team)
     messages = chain.new_messages(turn)
-    haystack = Haystack([one.content for one in messages], names)
-    parts = {one.id: Haystack([one.content], names) for one in messages}
+    haystack = Haystack([message.content for message in messages], names)
+    by_message = {message.id: Haystack([message.content], names) for message in messages}
     order = {agent: index for index, agent in enumerate((*event.asked, *event.passed_over))}
     judged = [
-        _reasons_judged(member, event, haystack, parts)
+        _reasons_judged(member, event, haystack, by_message)
         if member.id in order
         else Other(member.id, "no candidate", _why_none(member, chain, team))
         for member in team.members
         if member.id not in turn.started.must
     ]
     judged.sort(key=lambda one: order.get(one.agent, len(order)))
-    return Others(turn.started.depth + 1, team.config.selection, list(parts), judged)
+    return Others(turn.started.depth + 1, team.config.selection, list(by_message), judged)
 
 
 def _reasons_judged(
-    member: Member, event: Candidates, haystack: Haystack, parts: dict[str, Haystack]
+    member: Member, event: Candidates, haystack: Haystack, by_message: dict[str, Haystack]
 ) -> Other:
-    found = [
-        FoundWord(hit.word, hit.kind, [name for name, part in parts.items() if hit.is_in(part)])
+    found_words = [
+        FoundWord(
+            hit.word,
+            hit.kind,
+            [name for name, message_haystack in by_message.items() if hit.is_in(message_haystack)],
+        )
         for hit in find_hits(haystack, member)
     ]
     over = event.passed_over.get(member.id)
@@ -264,9 +283,9 @@ def _reasons_judged(
         agent=member.id,
         decision="passed over" if over else "asked",
         why=(over.reason or UNDER) if over else "",
-        relevance=score_hits(len(found)),
+        relevance=score_hits(len(found_words)),
         threshold=member.profile.response.threshold,
-        found=found,
+        found=found_words,
     )
 
 
@@ -284,56 +303,62 @@ EXCERPT = 60  # characters of a message that tell which one it is
 def drawn(result: ScenarioResult, say: Words) -> Iterator[Line]:
     """The lines for every step of a scenario in which something was said."""
     for step in result.steps:
-        told = of(step, result.team)
-        if not told:
+        reasons = of(step, result.team)
+        if not reasons:
             continue
         title = lines.step(step.number, step.name, say)
         yield line(INDENT, Span(say("why, in {step}", step=title), "dim"))
-        for one in told:
-            match one:
+        for reason in reasons:
+            match reason:
                 case Naming():
-                    yield from _naming(one, result.team, say)
+                    yield from _naming(reason, result.team, say)
                 case Called():
-                    yield from _called(one, say)
+                    yield from _called(reason, say)
                 case Others():
-                    yield from _others(one, say)
+                    yield from _others(reason, say)
 
 
-def _naming(said: Naming, team: Team, say: Words) -> Iterator[Line]:
-    text = escape_line(cut_text(said.content, EXCERPT)) + (
-        "…" if len(said.content) > EXCERPT else ""
+def _naming(naming: Naming, team: Team, say: Words) -> Iterator[Line]:
+    text = escape_line(cut_text(naming.content, EXCERPT)) + (
+        "…" if len(naming.content) > EXCERPT else ""
     )
-    planted = f" ({say('planted')})" if said.planted else ""
-    head = Span(f"{said.message} {escape_line(said.author)}{planted}{say(': ')}", "strong")
+    planted = f" ({say('planted')})" if naming.planted else ""
+    head = Span(f"{naming.message} {escape_line(naming.author)}{planted}{say(': ')}", "strong")
     yield line(INDENT * 2, head, text, hang=6)
-    for one in said.names:
-        yield _named(one, say)
-    for one in said.added:
-        yield _added(one, say)
-    named = [one for at in (*said.names, *said.added) for one in at.ids]
-    agents = dict.fromkeys(one for one in named if team.member(one))
-    if said.calls is not None and said.calls != list(agents):
-        yield line(INDENT * 3, say("so it calls: {who}", who=_listed(said.calls, say)), hang=8)
-    for agent, reason in said.refused.items():
-        who, why = escape_line(agent), escape_line(reason)
-        yield line(INDENT * 3, say("may not call {who}: {reason}", who=who, reason=why), hang=8)
+    for entry in naming.names:
+        yield _named(entry, say)
+    for entry in naming.added:
+        yield _added(entry, say)
+    member_ids = [
+        entry for entry_of_id in (*naming.names, *naming.added) for entry in entry_of_id.ids
+    ]
+    agents = dict.fromkeys(entry for entry in member_ids if team.member(entry))
+    if naming.calls is not None and naming.calls != list(agents):
+        yield line(INDENT * 3, say("so it calls: {who}", who=_listed(naming.calls, say)), hang=8)
+    for agent, reason in naming.refused.items():
+        agent_name, reason_text = escape_line(agent), escape_line(reason)
+        yield line(
+            INDENT * 3,
+            say("may not call {who}: {reason}", who=agent_name, reason=reason_text),
+            hang=8,
+        )
 
 
-def _named(one: Named, say: Words) -> Line:
-    times = f" ×{one.count}" if one.count > 1 else ""
-    reason = f"{say(': ')}{say(one.why)}" if one.why else f" ({say(one.by)})"
-    index = f"@{escape_line(one.written)}{times} "
-    spans = (Span("→ ", "dim"), Span(_listed(one.ids, say)), Span(reason, "dim"))
+def _named(entry: Named, say: Words) -> Line:
+    times = f" ×{entry.count}" if entry.count > 1 else ""
+    reason = f"{say(': ')}{say(entry.why)}" if entry.why else f" ({say(entry.by)})"
+    index = f"@{escape_line(entry.written)}{times} "
+    spans = (Span("→ ", "dim"), Span(_listed(entry.ids, say)), Span(reason, "dim"))
     return line(INDENT * 3, index, spans, hang=8)
 
 
-def _added(one: Named, say: Words) -> Line:
-    written = f"{escape_line(one.written)} " if one.written else ""
-    reason = f"{say(': ')}{say(one.why)}" if one.why else ""
+def _added(entry: Named, say: Words) -> Line:
+    written = f"{escape_line(entry.written)} " if entry.written else ""
+    reason = f"{say(': ')}{say(entry.why)}" if entry.why else ""
     spans = (
         Span("→ ", "dim"),
-        Span(_listed(one.ids, say)),
-        Span(f"{reason} ({say(one.by)})", "dim"),
+        Span(_listed(entry.ids, say)),
+        Span(f"{reason} ({say(entry.by)})", "dim"),
     )
     return line(INDENT * 3, written, spans, hang=8)
 
@@ -342,16 +367,16 @@ def _called(called: Called, say: Words) -> Iterator[Line]:
     name = say(", ").join(
         _must(agent, by, called.why, say) for agent, by in called.must.items()
     ) or say("nobody")
-    told = say("must reply: {who}", who=name)
-    yield line(INDENT * 2, _turn(called.turn, say), f" · {told}", hang=6)
+    text = say("must reply: {who}", who=name)
+    yield line(INDENT * 2, _turn(called.turn, say), f" · {text}", hang=6)
     if called.deferred:
         deferred = _listed(called.deferred, say)
         yield line(INDENT * 3, say("deferred to the next turn: {who}", who=deferred), hang=8)
 
 
 def _must(agent: str, by: Sequence[str], reason: str, say: Words) -> str:
-    named = say("named by {who}", who=_listed(by, say)) if by else say(reason)
-    return f"{escape_line(agent)} ({named})" if named else escape_line(agent)
+    cause = say("named by {who}", who=_listed(by, say)) if by else say(reason)
+    return f"{escape_line(agent)} ({cause})" if cause else escape_line(agent)
 
 
 def _others(others: Others, say: Words) -> Iterator[Line]:
@@ -360,36 +385,38 @@ def _others(others: Others, say: Words) -> Iterator[Line]:
     searched = say("who may reply, judged by {messages}", messages=say(", ").join(others.searched))
     yield line(INDENT * 2, _turn(others.turn, say), f" · {searched}", hang=6)
     not_asked: dict[str, list[str]] = {}
-    for one in others.others:
-        if one.relevance is None:
-            not_asked.setdefault(one.why, []).append(one.agent)
+    for candidate in others.others:
+        if candidate.relevance is None:
+            not_asked.setdefault(candidate.why, []).append(candidate.agent)
             continue
-        yield _judged(one, one.relevance, others.selection, say)
-        for found in one.found:
-            where = say("in {messages}", messages=say(", ").join(found.messages))
-            span = Span(f"({say(found.kind)}) {where}", "dim")
-            yield line(INDENT * 4, f"{escape_line(found.word)} ", span, hang=10)
-    for why, agents in not_asked.items():
-        span = Span(f"{say('no candidate')} · {say(why)}", "dim")
+        yield _judged(candidate, candidate.relevance, others.selection, say)
+        for hit in candidate.found:
+            location = say("in {messages}", messages=say(", ").join(hit.messages))
+            span = Span(f"({say(hit.kind)}) {location}", "dim")
+            yield line(INDENT * 4, f"{escape_line(hit.word)} ", span, hang=10)
+    for reason, agents in not_asked.items():
+        span = Span(f"{say('no candidate')} · {say(reason)}", "dim")
         yield line(INDENT * 3, f"{_listed(agents, say)}{say(': ')}", span, hang=8)
 
 
-def _judged(one: Other, relevance: float, selection: str, say: Words) -> Line:
-    decision = Span(say(one.decision), "added" if one.decision == "asked" else "dim")
-    told = f" · {_sum(one, relevance, selection, say)}"
-    if one.why and one.why != UNDER:
-        told += f" · {say(one.why)}"
-    return line(INDENT * 3, f"{escape_line(one.agent)}{say(': ')}", decision, told, hang=8)
+def _judged(candidate: Other, relevance: float, selection: str, say: Words) -> Line:
+    decision = Span(say(candidate.decision), "added" if candidate.decision == "asked" else "dim")
+    sum_text = f" · {_sum(candidate, relevance, selection, say)}"
+    if candidate.why and candidate.why != UNDER:
+        sum_text += f" · {say(candidate.why)}"
+    return line(
+        INDENT * 3, f"{escape_line(candidate.agent)}{say(': ')}", decision, sum_text, hang=8
+    )
 
 
-def _sum(one: Other, relevance: float, selection: str, say: Words) -> str:
+def _sum(candidate: Other, relevance: float, selection: str, say: Words) -> str:
     """`3 hits: 1 - 0.6^3 = 0.784 >= 0.6`."""
-    count = len(one.found)
+    count = len(candidate.found)
     hits = say("1 hit") if count == 1 else say("{count} hits", count=count)
-    told = f"{hits}{say(': ')}1 - 0.6^{count} = {relevance:g}"
-    if selection != "relevance" or one.threshold is None:
-        return f"{told} (selection: {selection})"
-    return f"{told} {'>=' if relevance >= one.threshold else '<'} {one.threshold:g}"
+    text = f"{hits}{say(': ')}1 - 0.6^{count} = {relevance:g}"
+    if selection != "relevance" or candidate.threshold is None:
+        return f"{text} (selection: {selection})"
+    return f"{text} {'>=' if relevance >= candidate.threshold else '<'} {candidate.threshold:g}"
 
 
 def _turn(turn: int, say: Words) -> Span:

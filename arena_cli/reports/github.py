@@ -53,12 +53,14 @@ def commands(
     notes += [*_of_causes(run_result, say), *_of_scenarios(run_result, say), *_of_files(run_result)]
     lines: list[str] = []
     for level in ("error", "warning"):
-        found = [note for note in notes if note.level == level]
-        kept = found if len(found) <= MOST else found[: MOST - 1]
-        lines += [_command(note, path) for note in kept]
-        if len(found) > len(kept):
-            rest = say("and {count} more, which the log tells", count=len(found) - len(kept))
-            lines.append(_command(Note(level, "", 0, "arena", rest), path))
+        level_notes = [note for note in notes if note.level == level]
+        shown_notes = level_notes if len(level_notes) <= MOST else level_notes[: MOST - 1]
+        lines += [_command(note, path) for note in shown_notes]
+        if len(level_notes) > len(shown_notes):
+            omitted = say(
+                "and {count} more, which the log tells", count=len(level_notes) - len(shown_notes)
+            )
+            lines.append(_command(Note(level, "", 0, "arena", omitted), path))
     return lines
 
 
@@ -104,9 +106,9 @@ def _note(finding: drift.Finding, result: ScenarioResult) -> Note | None:
 def _command(note: Note, path: Callable[[str], str]) -> str:
     """`::error file=a.yaml,line=3,title=...::...`."""
     line = f"line={note.line}," if note.line else ""
-    place = f"file={_property(path(note.file))},{line}" if note.file else ""
+    location = f"file={_property(path(note.file))},{line}" if note.file else ""
     title = _property(cut_text(note.title, LONGEST_MESSAGE))
-    return f"::{note.level} {place}title={title}::{_data(cut_text(note.text, LONGEST_MESSAGE))}"
+    return f"::{note.level} {location}title={title}::{_data(cut_text(note.text, LONGEST_MESSAGE))}"
 
 
 def _data(text: str) -> str:
@@ -119,30 +121,30 @@ def _property(text: str) -> str:
 
 def summary(run_result: RunResult, say: Words, room: int = MOST_BYTES, error: str = "") -> str:
     """The step's summary, in at most so many bytes of UTF-8; empty where there is no room."""
-    wrong = [one for one in run_result.scenarios if one.status in WRONG]
-    parts = [_head(run_result, say)]
+    wrong = [result for result in run_result.scenarios if result.status in WRONG]
+    sections = [_head(run_result, say)]
     if error:
-        parts.append(_pre(error))
+        sections.append(_pre(error))
     if wrong:
-        parts.append(_table(wrong, say))
+        sections.append(_table(wrong, say))
     causes = drift.Causes(run_result, say)
-    parts += [_cause(cause, causes, say) for cause in causes.ordered()]
-    parts += [_details(one, say) for one in wrong]
-    return _fitting(parts, say, room)
+    sections += [_cause(cause, causes, say) for cause in causes.ordered()]
+    sections += [_details(result, say) for result in wrong]
+    return _fitting(sections, say, room)
 
 
-def _fitting(parts: Sequence[str], say: Words, room: int) -> str:
+def _fitting(sections: Sequence[str], say: Words, room: int) -> str:
     """Return the parts that fit, whole, and how many do not."""
-    kept: list[str] = []
-    left = room - _LEFT
-    for index, part in enumerate(parts):
-        left -= len(part.encode()) + 2
-        if left < 0:
-            rest = len(parts) - index
-            kept.append(_text(say("and {count} more, which the log tells", count=rest)))
+    fitting: list[str] = []
+    bytes_left = room - _LEFT
+    for index, section in enumerate(sections):
+        bytes_left -= len(section.encode()) + 2
+        if bytes_left < 0:
+            omitted = len(sections) - index
+            fitting.append(_text(say("and {count} more, which the log tells", count=omitted)))
             break
-        kept.append(part)
-    return "\n\n".join(kept) + "\n" if room > _LEFT else ""
+        fitting.append(section)
+    return "\n\n".join(fitting) + "\n" if room > _LEFT else ""
 
 
 def _head(run_result: RunResult, say: Words) -> str:
@@ -150,19 +152,19 @@ def _head(run_result: RunResult, say: Words) -> str:
 
 
 def _table(wrong: Sequence[ScenarioResult], say: Words) -> str:
-    rows = [_row(one, say) for one in wrong[:MOST_ROWS]]
-    more = len(wrong) - len(rows)
-    if more:
-        rows.append(f"<tr><td>{_text(say('and {count} more', count=more))}</td></tr>")
+    rows = [_row(result, say) for result in wrong[:MOST_ROWS]]
+    omitted = len(wrong) - len(rows)
+    if omitted:
+        rows.append(f"<tr><td>{_text(say('and {count} more', count=omitted))}</td></tr>")
     return "\n".join(["<table>", *rows, "</table>"])
 
 
 def _row(result: ScenarioResult, say: Words) -> str:
     cells = [f"<td><b>{results.LABELS[result.status]}</b></td>"]
-    found = drift.wrong(result, say)
-    place = found[0].place if found else result.file
-    problem = found[0].title if found else ""
-    cells += [f"<td><code>{_text(one)}</code></td>" for one in (result.title, place, problem)]
+    findings = drift.wrong(result, say)
+    location = findings[0].place if findings else result.file
+    problem = findings[0].title if findings else ""
+    cells += [f"<td><code>{_text(cell)}</code></td>" for cell in (result.title, location, problem)]
     return f"<tr>{''.join(cells)}</tr>"
 
 
@@ -188,8 +190,8 @@ def _folded(title: str, text: str, *, is_open: bool = False) -> str:
 
 
 def _pre(text: str) -> str:
-    kept = text if len(text) <= LONGEST_DETAILS else cut_text(text, LONGEST_DETAILS) + "\n…"
-    return f"<pre>\n{html.escape(escape_text(kept))}\n</pre>"
+    excerpt = text if len(text) <= LONGEST_DETAILS else cut_text(text, LONGEST_DETAILS) + "\n…"
+    return f"<pre>\n{html.escape(escape_text(excerpt))}\n</pre>"
 
 
 def _text(text: str) -> str:
@@ -202,7 +204,11 @@ def in_repository(root: Path, environ: Mapping[str, str]) -> Callable[[str], str
     base = Path(repository).resolve() if repository else None
 
     def path(file: str) -> str:
-        whole = (root / file).resolve()
-        return whole.relative_to(base).as_posix() if base and whole.is_relative_to(base) else file
+        resolved = (root / file).resolve()
+        return (
+            resolved.relative_to(base).as_posix()
+            if base and resolved.is_relative_to(base)
+            else file
+        )
 
     return path

@@ -85,8 +85,8 @@ def _properties(result: ScenarioResult) -> Iterator[tuple[str, str]]:
         yield "mode", result.mode
     if result.recording:
         yield "recording", result.recording
-    if why := drift.why_unkept(result, _ENGLISH):
-        yield "unkept", why
+    if reason := drift.why_unkept(result, _ENGLISH):
+        yield "unkept", reason
     yield from _usage("", result.usage)
     yield from _usage("judges_", result.judges_usage)
 
@@ -105,15 +105,19 @@ def _cases(result: ScenarioResult, say: Words) -> Iterator[TestCase]:
     if result.status == "skipped":
         yield _case(result, WHOLE, skipped=result.reason or "skipped")
         return
-    found = list(drift.of(result, say))
+    findings = list(drift.of(result, say))
     report = results.Report(result, say, WIDTH)
     for step in result.steps:
-        yield _of_step(step, result, report, found)
+        yield _of_step(step, result, report, findings)
     if result.mode in ("replay", "update") or result.drift:
-        yield _of_drift(result, say, found)
-    whole = [one for one in found if one.step is None and one.kind not in ("drift", "warning")]
-    if result.checks or whole:
-        yield _of_whole(result, say, report, whole)
+        yield _of_drift(result, say, findings)
+    overall = [
+        finding
+        for finding in findings
+        if finding.step is None and finding.kind not in ("drift", "warning")
+    ]
+    if result.checks or overall:
+        yield _of_whole(result, say, report, overall)
 
 
 def _of_step(
@@ -125,14 +129,16 @@ def _of_step(
     reason = _text(report.reasons(step))
     if step.status not in WRONG:
         return _case(result, name, time=_seconds(step), output=reason)
-    own = [
-        one for one in findings if one.step == step.number and one.kind not in ("drift", "warning")
+    step_findings = [
+        finding
+        for finding in findings
+        if finding.step == step.number and finding.kind not in ("drift", "warning")
     ]
     return _case(
         result,
         name,
         time=_seconds(step),
-        wrong=own,
+        wrong=step_findings,
         is_error=step.status == "error",
         text=reason,
         output=_text(report.timelines(step)),
@@ -141,23 +147,26 @@ def _of_step(
 
 def _of_drift(result: ScenarioResult, say: Words, findings: Sequence[Finding]) -> TestCase:
     lines: list[Line] = []
-    for one in drift.ordered(result):
-        lines.append(drift.row(one, result, say))
-        lines += () if one.follows else drift.difference(one, say)
+    for difference in drift.ordered(result):
+        lines.append(drift.row(difference, result, say))
+        lines += () if difference.follows else drift.difference(difference, say)
     if not result.drift_fails:
         return _case(result, DRIFT, output=_text(lines))
     return _case(
-        result, DRIFT, wrong=[one for one in findings if one.kind == "drift"], text=_text(lines)
+        result,
+        DRIFT,
+        wrong=[difference for difference in findings if difference.kind == "drift"],
+        text=_text(lines),
     )
 
 
 def _of_whole(
     result: ScenarioResult, say: Words, report: results.Report, wrong: Sequence[Finding]
 ) -> TestCase:
-    told = [_text(report.checks(result.checks)), result.error or ""]
+    texts = [_text(report.checks(result.checks)), result.error or ""]
     if result.status == "interrupted":
-        told.append(say("it was cut short"))
-    text = "\n".join(filter(None, told))
+        texts.append(say("it was cut short"))
+    text = "\n".join(filter(None, texts))
     if not wrong:
         return _case(result, WHOLE, output=text)
     timelines = [_text(report.timeline(step)) for step in result.steps]
@@ -165,7 +174,7 @@ def _of_whole(
         result,
         WHOLE,
         wrong=wrong,
-        is_error={one.kind for one in wrong} != {"expectation"},
+        is_error={finding.kind for finding in wrong} != {"expectation"},
         text=text,
         output="\n".join(filter(None, timelines)),
     )
@@ -190,19 +199,19 @@ def _case(
         TestCase,
     )
 
-    place = f"[{result.case}] " if result.case else ""
-    case = TestCase(_line(f"{place}{name}"), _class_name(result.file), round(time, 3))
-    if wrong and all(one.aside and one.kind == "expectation" for one in wrong):
+    prefix = f"[{result.case}] " if result.case else ""
+    case = TestCase(_line(f"{prefix}{name}"), _class_name(result.file), round(time, 3))
+    if wrong and all(finding.aside and finding.kind == "expectation" for finding in wrong):
         skipped, output = f"xfail: {result.reason}", "\n".join(filter(None, (text, output)))
     if skipped:
-        told = Skipped()
-        told.text = _line(skipped)
-        case.result = told
+        skipped_node = Skipped()
+        skipped_node.text = _line(skipped)
+        case.result = skipped_node
     elif wrong:
         kind = Error if is_error else Failure
-        made = kind(_message(wrong), wrong[0].kind)
-        made.text = _defused(escape_text(text))
-        case.result = made
+        failure_node = kind(_message(wrong), wrong[0].kind)
+        failure_node.text = _defused(escape_text(text))
+        case.result = failure_node
     if output:
         case.system_out = _defused(_shortened(output))
     return case
@@ -215,10 +224,10 @@ def _class_name(file: str) -> str:
 
 def _message(wrong: Sequence[Finding]) -> str:
     first = wrong[0]
-    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    told = ", ".join(one for one in first.text.split("\n")[:2] if one)
-    problem = f"{first.title}: {told}" if told else first.title
-    return _line(cut_text(f"{first.place}: {problem}", LONGEST_MESSAGE)) + more
+    suffix = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    details = ", ".join(detail for detail in first.text.split("\n")[:2] if detail)
+    problem = f"{first.title}: {details}" if details else first.title
+    return _line(cut_text(f"{first.place}: {problem}", LONGEST_MESSAGE)) + suffix
 
 
 def _ended(error: str) -> TestSuite:
@@ -226,10 +235,10 @@ def _ended(error: str) -> TestSuite:
     from junitparser import Error, TestCase, TestSuite  # noqa: PLC0415 - for this report only
 
     first = error.partition("\n")[0] or NAME
-    made = Error(_line(cut_text(first, LONGEST_MESSAGE)), "arena")
-    made.text = _defused(escape_text(error))
+    error_node = Error(_line(cut_text(first, LONGEST_MESSAGE)), "arena")
+    error_node.text = _defused(escape_text(error))
     case = TestCase("the run", NAME, 0.0)
-    case.result = made
+    case.result = error_node
     suite = TestSuite(NAME)
     suite.add_testcases([case])
     return suite
@@ -262,8 +271,8 @@ def _text(lines: Iterable[Line]) -> str:
 def _shortened(text: str) -> str:
     if len(text) <= LONGEST_OUTPUT:
         return text
-    kept = cut_text(text, LONGEST_OUTPUT)
-    return f"{kept}\n({len(text) - len(kept)} more characters)"
+    excerpt = cut_text(text, LONGEST_OUTPUT)
+    return f"{excerpt}\n({len(text) - len(excerpt)} more characters)"
 
 
 def _line(text: str) -> str:

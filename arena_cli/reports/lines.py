@@ -47,16 +47,16 @@ INDENT = "  "
 BETWEEN = Span(" · ", "dim")
 
 
-def line(*parts: str | Span | Iterable[Span], hang: int | None = None) -> Line:
+def line(*pieces: str | Span | Iterable[Span], hang: int | None = None) -> Line:
     """A line of texts, spans and lists of spans."""
     spans: list[Span] = []
-    for part in parts:
-        if isinstance(part, Span):
-            spans.append(part)
-        elif isinstance(part, str):
-            spans.append(Span(part))
+    for piece in pieces:
+        if isinstance(piece, Span):
+            spans.append(piece)
+        elif isinstance(piece, str):
+            spans.append(Span(piece))
         else:
-            spans.extend(part)
+            spans.extend(piece)
     return Line(tuple(spans), hang)
 
 
@@ -74,8 +74,8 @@ class Words:
 
     def __call__(self, text: str, /, **values: object) -> str:
         """The text in this language, `{name}` filled in."""
-        said = self._table.get(text, text)
-        return said.format(**values) if values else said
+        translated = self._table.get(text, text)
+        return translated.format(**values) if values else translated
 
     def enum(self, word: str) -> str:
         """A word that stands in files: itself, and beside it what it means."""
@@ -99,9 +99,9 @@ class Words:
 
 def language(environ: Mapping[str, str]) -> Language:
     """`ARENA_LANG` (zh, or English), else the locale, else on Windows that of its windows."""
-    asked = environ.get("ARENA_LANG")
-    if asked:
-        return _of(asked)
+    setting = environ.get("ARENA_LANG")
+    if setting:
+        return _of(setting)
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         if environ.get(name):
             return _of(environ[name])
@@ -140,8 +140,8 @@ def clock(ts: str) -> str:
 
 def avatar(text: str) -> str:
     """A profile's `avatar` as it may stand before a name; empty for the address of a picture."""
-    told = escape_line(text.strip())
-    return "" if len(told) > LONGEST_AVATAR or "/" in told or "." in told else told
+    escaped = escape_line(text.strip())
+    return "" if len(escaped) > LONGEST_AVATAR or "/" in escaped or "." in escaped else escaped
 
 
 def tokens(usage: Usage) -> str:
@@ -168,15 +168,15 @@ def passed_over(passed_over: PassedOver, say: Words) -> str:
     return say("relevance {relevance}, {reason}", relevance=relevance, reason=reason)
 
 
-def joined(parts: Iterable[list[Span]], between: str) -> list[Span]:
+def joined(groups: Iterable[list[Span]], between: str) -> list[Span]:
     """The parts one after the other."""
     spans: list[Span] = []
-    for part in parts:
-        spans += [Span(between, "dim"), *part] if spans else part
+    for group in groups:
+        spans += [Span(between, "dim"), *group] if spans else group
     return spans
 
 
 def step(number: int, name: str, say: Words, kind: str = "") -> str:
     """`step 2: the name that its file gives it`; `kind` stands behind the number."""
-    named = f"{say(': ')}{escape_line(name)}" if name else ""
-    return f"{say('step {number}', number=number)}{kind}{named}"
+    suffix = f"{say(': ')}{escape_line(name)}" if name else ""
+    return f"{say('step {number}', number=number)}{kind}{suffix}"

@@ -77,7 +77,7 @@ class AcpAdapter:
         """The process starts with the first call."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """One prompt, in the session that `own_session` names, or in a new one if that is lost."""
+        """Send a prompt in the session that `own_session` names, or in a new one if that is lost."""
         async with self._one_at_a_time:
             try:
                 return await self._answer(input, emit)
@@ -91,7 +91,7 @@ class AcpAdapter:
                 raise await self._broken() from error
 
     async def health(self) -> Health:
-        """Whether the program and the SDK are there; it is not run, its login is not looked at."""
+        """Check that the program and the SDK are installed; run nothing, look at no login."""
         try:
             self._program()
         except AgentUnavailable as error:
@@ -145,7 +145,7 @@ class AcpAdapter:
             raise self._unavailable(problem, "try the command in a shell") from error
 
     def _program(self) -> Program:
-        """What to start. Raises AgentUnavailable where it is not there."""
+        """Return the program to start. Raises AgentUnavailable where it is not installed."""
         setup, settings, name = self._setup, self._settings, self._command[0]
         found = run.find_program(name, workspace=setup.workspace, environ=setup.environ)
         if found is None:

@@ -1,4 +1,4 @@
-"""One call of an agent of the Agent Client Protocol: its session, the prompt, the answer.
+"""Call an agent of the Agent Client Protocol: its session, the prompt, the answer.
 
 Imported when an agent is called, since the SDK takes a while to load.
 """
@@ -53,7 +53,7 @@ _Opened = schema.NewSessionResponse | schema.ResumeSessionResponse | schema.Load
 
 @dataclass(frozen=True)
 class Agent:
-    """Who is called, and how: `folder` is where it works, `careful` that not all is allowed."""
+    """The agent of a call: `folder` is where it works, `careful` that not all is allowed."""
 
     agent_id: str
     command: str
@@ -65,7 +65,7 @@ class Agent:
 
 
 async def answer(link: Link, agent: Agent, input: AgentInput, emit: Emit) -> AgentOutput:
-    """One prompt, in the session that `own_session` names; in a new one if that is none, or lost.
+    """Send a prompt in the session that `own_session` names; in a new one if that is none, or lost.
 
     Raises AgentError; ConnectionError where the agent went away.
     """
@@ -110,7 +110,7 @@ class _Call:
     def error(
         self, kind: type[AgentError], problem: str, mend: str, *, came: str = "", **notes: Any
     ) -> AgentError:
-        """What went wrong with that which was asked last."""
+        """Return the failure of the last request."""
         return kind(
             self._agent.agent_id,
             problem,
@@ -177,7 +177,7 @@ class _Call:
         return output.model_copy(update={"metadata": notes})
 
     async def _taken_up(self, input: AgentInput, session_id: str) -> bool:
-        """Whether the agent goes on in a session of an earlier process."""
+        """Resume the session of an earlier process; return False where the agent cannot."""
         system, _ = self._agent.render(input)
         where: dict[str, Any] = {"cwd": str(self._agent.folder), "session_id": session_id}
         try:
@@ -259,7 +259,7 @@ class _Call:
 
 
 def _cost(before: float | None, now: float | None) -> float | None:
-    """What a prompt cost, in USD: agents tell what the whole session has cost."""
+    """Return the cost of a prompt in USD: agents report the cost of the whole session."""
     if before is None or now is None or now < before:
         return None
     return round(now - before, 10)

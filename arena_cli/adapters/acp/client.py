@@ -1,4 +1,4 @@
-"""What an agent of the Agent Client Protocol may ask of arena, and what it is answered.
+"""Answer the requests of an agent of the Agent Client Protocol.
 
 Imported when an agent is called, since the SDK takes a while to load.
 """
@@ -69,7 +69,7 @@ class Client:
         self._folder = folder.resolve()
 
     def updated(self, params: dict[str, Any]) -> None:
-        """What the agent tells of its work; what belongs to no prompt (a session's past) is lost.
+        """Pass on an update of the agent's work; one that belongs to no prompt is dropped.
 
         So is what is of no kind that the protocol had when the SDK was written.
         """
@@ -130,7 +130,10 @@ class Client:
         raise RequestError.method_not_found("terminal/create")
 
     def _allows(self, tool: ToolCallUpdate) -> bool:
-        """Whether the policy has it. To read is to name nothing outside, and to run no command."""
+        """Return True if the policy allows it.
+
+        Reading names nothing outside and runs no command.
+        """
         if self.permissions != "read":
             return self.permissions == "allow"
         given = tool.raw_input
@@ -140,7 +143,7 @@ class Client:
         return tool.kind in _READING and not is_command and all(map(self._found, named))
 
     def _found(self, path: str) -> Path | None:
-        """Where a path leads, its links followed; None where that is outside of the folder."""
+        """Return the target of a path, its links followed; None outside of the folder."""
         try:
             found = (self._folder / Path(path).expanduser()).resolve()
         except (OSError, ValueError, RuntimeError):
@@ -207,7 +210,7 @@ _LOOKS = 8
 
 
 class Link:
-    """One process of an agent. `session` is the one that is open in it, "" if none is.
+    """A process of an agent. `session` is the one that is open in it, "" if none is.
 
     `answer` is what the agent said of itself; `spent_usd` what its session has cost so far, None
     where it is not known; `method` what was asked last; `prompting` the last prompt, answered or
@@ -248,24 +251,24 @@ class Link:
 
     @property
     def loads(self) -> bool:
-        """Whether the agent can load a session."""
+        """True if the agent can load a session."""
         can = self.answer.agent_capabilities
         return isinstance(can, AgentCapabilities) and bool(can.load_session)
 
     @property
     def sessions(self) -> SessionCapabilities:
-        """What else the agent can do with sessions; the SDK lets through what is none of these."""
+        """The other abilities of the agent with sessions."""
         found = getattr(self.answer.agent_capabilities, "session_capabilities", None)
         return found if isinstance(found, SessionCapabilities) else SessionCapabilities()
 
     async def is_well(self) -> bool:
-        """Whether the agent still runs and is listened to."""
+        """Return True if the agent still runs and is listened to."""
         for _ in range(_LOOKS):
             await asyncio.sleep(0)
         return self._process.returncode is None and not self.wire.over.is_set()
 
     async def how_it_ended(self) -> str:
-        """What became of an agent that went away in the middle of a call; it is ended."""
+        """End an agent that went away in the middle of a call, and describe how it ended."""
         if self.wire.fault:
             await self.end()
             return self.wire.fault
@@ -331,7 +334,7 @@ class _Wire:
         self._size = 0
 
     def notes(self) -> dict[str, Any]:
-        """What stood beside the messages since `forget`: `log` (on stdout) and `stderr`."""
+        """Return the lines beside the messages since `forget`: `log` (on stdout) and `stderr`."""
         notes = {"log": self.log.text, "stderr": self.stderr.text}
         return {name: note for name, note in notes.items() if note}
 

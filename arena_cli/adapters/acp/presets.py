@@ -14,7 +14,7 @@ def _as_it_is(text: str) -> str:
 
 @dataclass(frozen=True)
 class Preset:
-    """One agent, and all that is to be known of it alone; without a name, any other agent.
+    """The settings of one known agent; without a name, of any other agent.
 
     `command` starts it; `install` and `log_in` say how to get it and how to log in, as the user is
     told. `environ` is what it is always given, `careful` what it is also given unless everything is

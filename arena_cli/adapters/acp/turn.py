@@ -1,4 +1,4 @@
-"""One prompt of an agent of the Agent Client Protocol: what it tells while it works, its answer.
+"""Collect a prompt's updates of an agent of the Agent Client Protocol, and its answer.
 
 Imported when an agent is called, since the SDK takes a while to load.
 """
@@ -41,7 +41,7 @@ class _Piece:
 
 
 class Turn:
-    """What came since the prompt was sent. `refused` names what the agent was not allowed to do.
+    """The updates since the prompt was sent. `refused` names what the agent was not allowed to do.
 
     `failed` says that the agent gave up, though the prompt's answer does not say so; then
     `last_remark` is all that is known of it. `session_usd` is what the session has cost so far,
@@ -65,7 +65,7 @@ class Turn:
         self._is_generating = False
 
     def take(self, told: BaseModel) -> None:
-        """One update; those that say nothing of an answer are passed over."""
+        """Take an update; one that says nothing of an answer is skipped."""
         if isinstance(told, schema.AgentMessageChunk):
             self._say(told)
         elif isinstance(told, schema.AgentThoughtChunk):
@@ -120,7 +120,7 @@ class Turn:
         )
 
     def raw(self, answer: schema.PromptResponse) -> dict[str, Any]:
-        """What the agent answered to the prompt, and its last tools' calls, in short."""
+        """Return the agent's answer to the prompt, and its last tools' calls, in short."""
         tools = [
             {"title": cut_text(tool.title or "", _TITLE_CHARS), **_short(tool)}
             for tool in list(self._tools.values())[-_TOOLS_KEPT:]
@@ -179,7 +179,7 @@ def _text(chunk: schema.AgentMessageChunk | schema.AgentThoughtChunk) -> str:
 
 
 def _given(tool: BaseModel) -> dict[str, Any]:
-    """What a tool's call says of itself, without what it leaves open."""
+    """Return the fields that a tool's call has set."""
     names: Sequence[str] = ("title", "kind", "status", "locations", "raw_input")
     found = {name: getattr(tool, name) for name in names}
     return {name: value for name, value in found.items() if value is not None}

@@ -43,7 +43,7 @@ FEWEST_READ = 500
 
 
 class OpenAIAdapter:
-    """One HTTP client for all calls of an agent, made at the first."""
+    """An agent behind OpenAI's protocol, with one HTTP client, made at the first call."""
 
     settings_type: ClassVar[type[Settings]] = OpenAISettings
 
@@ -75,7 +75,7 @@ class OpenAIAdapter:
         """The client is made at the first call."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """One request; more where the server does not know a part of it, or needs room to think."""
+        """Return an answer, by more requests where the server lacks a part or needs room to think."""
         emit(CallNote({"model": self._settings.model}))
         chat = self._setup.chat(input)
         body = self._body(chat, input)
@@ -188,7 +188,7 @@ class OpenAIAdapter:
         return AgentOutput(content=content, usage=usage, metadata=metadata)
 
     def _cut_prompt(self, body: dict[str, Any], answer: Answer) -> str:
-        """What to say where the server read far less than it was sent; once."""
+        """Return a warning where the server read far less than it was sent; once."""
         usage = answer.usage()
         if usage is None or self._told_of_cut:
             return ""
@@ -203,7 +203,7 @@ class OpenAIAdapter:
         )
 
     def _spent(self, answer: Answer, before: Sequence[Usage | None]) -> Usage | None:
-        """What an answer and the requests before it used; None where that is not all known."""
+        """Return the usage of an answer and the requests before it; None where some is unknown."""
         parts = [*before, self._usage(answer)]
         known = [part for part in parts if part is not None]
         return Usage.total(known) if len(known) == len(parts) else None
@@ -224,7 +224,7 @@ class OpenAIAdapter:
         return usage.model_copy(update={"cost_usd": cost})
 
     async def health(self) -> Health:
-        """Whether a server on one's own machine runs and has the model; others are not asked."""
+        """Check that a server on one's own machine runs and has the model; ask no others."""
         if not (self._preset.local or http.is_on_this_machine(self._base_url)):
             return Health(ok=True)
         if not self._setup.connects:

@@ -11,7 +11,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 
 
 class Preset(NamedTuple):
-    """One kind of server.
+    """A known kind of server.
 
     `key` is the variable that holds its key, sent to `hosts` only; `provider` its id in the price
     list. Those on one's own machine have none of these: `start` says how to start one, `model` how
@@ -30,7 +30,7 @@ class Preset(NamedTuple):
 
     @property
     def local(self) -> bool:
-        """Whether it runs on one's own machine, so that nobody is paid for a call."""
+        """True if it runs on one's own machine, so that calls cost nothing."""
         return bool(self.start)
 
 

@@ -1,6 +1,6 @@
-"""What is sent to a server of OpenAI's protocol: the keys of the kind, and a chat as a request.
+"""Build requests of OpenAI's protocol: the keys of the kind, and a chat as a request.
 
-What a server turned out not to know is left out of later ones.
+Parts that a server turned out not to know are left out of later ones.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class OpenAISettings(Settings):
 
 @dataclass
 class Server:
-    """What a server takes; `learn` takes away what it was told that it does not.
+    """The abilities of a server; `learn` takes away those that it reports to lack.
 
     `thinks`: its model was seen to think, which counts as part of the answer's length; None where
     there is no room for that.
@@ -148,7 +148,7 @@ class Server:
             self.thinks = thinking
 
     def learn(self, status: int, said: str, body: dict[str, Any]) -> bool:
-        """Whether its error tells of something in this request that it can be asked without."""
+        """Learn from an error; return True if the request can be repeated without that part."""
         if status not in _TELLING:
             return False
         roles = {message["role"] for message in body["messages"]}
@@ -246,7 +246,7 @@ def response_format(given: object, server: Server) -> tuple[dict[str, Any], str]
 
 
 def is_cut(read: int, messages: list[dict[str, Any]]) -> bool:
-    """Whether a server that read so many tokens cannot have read all of these messages.
+    """Return True if a server that read so few tokens cannot have read all of these messages.
 
     No tokenizer in use gets, on average over a long text, more than about eight ASCII characters
     or four others into a token; of a run of one character, which can be one token, none counts.

@@ -1,6 +1,6 @@
-"""What a server of OpenAI's protocol answered, in one piece or in many: the same comes of both.
+"""Read answers of OpenAI's protocol, in one piece or in many, with the same result.
 
-And what it means: whether it is an answer, and which failure it is if not.
+An answer that is none becomes the failure that it stands for.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _STATUS_OF = {
 
 @dataclass
 class Answer:
-    """One answer as it grows. `finish_reason` is None until the server says why it ended."""
+    """An answer as it grows. `finish_reason` is None until the server says why it ended."""
 
     text: list[str] = field(default_factory=list)
     thinking: list[str] = field(default_factory=list)
@@ -144,7 +144,7 @@ class Answer:
         return {**whole, "usage": self.reported} if self.reported else whole
 
     def usage(self) -> Usage | None:
-        """What it says that it used; None where it says nothing.
+        """Return the reported usage; None without a report.
 
         What it read from its cache is part of the protocol's `prompt_tokens`, and not of ours.
         """
@@ -160,7 +160,7 @@ class Answer:
         )
 
     def charged_usd(self) -> float | None:
-        """What the server says that the call cost (OpenRouter does, in its usage)."""
+        """Return the cost that the server reports (OpenRouter does, in its usage)."""
         cost = self.reported.get("cost")
         if isinstance(cost, bool) or not isinstance(cost, (int, float)):
             return None
@@ -247,12 +247,12 @@ def check(asked: Asked, answer: Answer, body: dict[str, Any], notes: dict[str, A
 
 
 def is_all_text(messages: list[dict[str, Any]]) -> bool:
-    """Whether a request holds nothing but text, whose tokens can be estimated."""
+    """Return True if a request holds nothing but text, whose tokens can be estimated."""
     return all(isinstance(message["content"], str) for message in messages)
 
 
 def is_cut(answer: Answer) -> bool:
-    """Whether the answer came to the limit of its length."""
+    """Return True if the answer reached the limit of its length."""
     return answer.finish_reason in _CUT
 
 
@@ -283,7 +283,7 @@ def _truncated(
 
 
 def server_failure(asked: Asked, error: ServerSaidError, notes: dict[str, Any]) -> AgentError:
-    """What the server's own error means."""
+    """Return the failure for the server's own error."""
     said = http.said_in(error.body)
     if error.status or http.is_too_long(0, said):
         failure = http.status_failure(asked, error.status, error.headers, error.body)
@@ -296,7 +296,7 @@ def server_failure(asked: Asked, error: ServerSaidError, notes: dict[str, Any]) 
 
 
 def no_answer(asked: Asked, error: NoAnswerError, notes: dict[str, Any]) -> AgentError:
-    """What came was no answer at all."""
+    """Return the failure for a response that is no answer."""
     if error.came.lstrip()[:1] == "<":
         return http.status_failure(asked, 200, {}, error.came)
     metadata = notes or ({"raw": error.came} if error.came else {})
@@ -337,7 +337,7 @@ class Spoken:
         self._has_begun = False
 
     def feed(self, text: str) -> str:
-        """What may be shown now: nothing as long as it may be thinking."""
+        """Return the text to show now: nothing as long as it may be thinking."""
         if self._has_begun:
             return text
         self._held += text
@@ -360,13 +360,13 @@ class Spoken:
         return self.finish()
 
     def finish(self) -> str:
-        """What was held back, and was no thinking after all."""
+        """Return the text that was held back, and was no thinking after all."""
         rest, self._held = self._held, ""
         return "" if self._within else rest
 
 
 class Call:
-    """One request's answer, and what was told of it as it came."""
+    """The answer to one request, with the text that was emitted of it."""
 
     def __init__(self, emit: Emit, *, shown: bool) -> None:
         self.emit = emit
@@ -405,23 +405,23 @@ class Call:
             self.emit(StatusEvent(status=status))
 
     def thought(self) -> bool:
-        """Whether the model thought before it answered."""
+        """Return True if the model thought before it answered."""
         details = self.answer.reported.get("completion_tokens_details")
         hidden = isinstance(details, dict) and details.get("reasoning_tokens")
         spoken = sum(map(len, self._told))
         return bool(hidden or self.answer.thinking or spoken < sum(map(len, self.answer.text)))
 
     def said(self) -> bool:
-        """Whether some of the answer itself came."""
+        """Return True if some of the answer itself came."""
         return bool("".join(self._told).strip())
 
     def answer_notes(self) -> dict[str, Any]:
-        """What is kept beside an answer's text."""
+        """Return the metadata beside an answer's text."""
         thinking = "".join(self.answer.thinking).strip()
         return {**({"thinking": thinking} if thinking else {}), "raw": self.answer.raw()}
 
     def notes(self) -> dict[str, Any]:
-        """What is kept of an answer that is none: nothing where nothing came."""
+        """Return the metadata of an answer that failed; nothing where nothing came."""
         if not (self.answer.head or self.answer.text or self.answer.thinking):
             return {}
         partial = "".join(self._told)

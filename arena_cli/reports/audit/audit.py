@@ -168,8 +168,8 @@ class _OpenChain:
         entry["input_hash"] = started.input_hash
         entry["input_tokens_estimated"] = started.input_tokens
         entry["trigger"] = self._trigger(agent, started.phase)
-        named = turn.mentioned_by.get(agent, []) if turn and started.phase == "A" else []
-        entry["mentioned_by"] = list(named)
+        mentioners = turn.mentioned_by.get(agent, []) if turn and started.phase == "A" else []
+        entry["mentioned_by"] = list(mentioners)
         entry["notes_shown"] = list(started.notes)
         return entry
 
@@ -222,10 +222,10 @@ def _content(message: Message, to: Sequence[str]) -> Entry:
     entry["text"] = message.content
     entry["text_sha256"] = hashlib.sha256(message.content.encode("utf-8", "replace")).hexdigest()
     entry["attachments"] = [
-        part.model_dump(mode="json", exclude={"data"}) for part in message.attachments
+        item.model_dump(mode="json", exclude={"data"}) for item in message.attachments
     ]
     if message.structured:
-        entry["structured"] = [part.model_dump(mode="json") for part in message.structured]
+        entry["structured"] = [item.model_dump(mode="json") for item in message.structured]
     return entry
 
 
@@ -282,21 +282,21 @@ class Totals:
 
     def total(self) -> dict[str, Any]:
         """Over all of them."""
-        whole: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for sums in self._agents.values():
-            whole.update(sums)
-        return _told(whole, sum(self._costs.values()) if self._costs else None)
+            counts.update(sums)
+        return _told(counts, sum(self._costs.values()) if self._costs else None)
 
 
 def _told(sums: Counter[str], cost: float | None) -> dict[str, Any]:
     """`cost_usd` is the sum of what is known, None where nothing is; `cost_unknown` is the number
     of calls whose cost is not."""
-    told: dict[str, Any] = {name: count for name, count in sums.items() if name not in _SUMS}
-    unknown = told.pop("cost_unknown", 0)
-    told |= {name: sums[name] for name in _SUMS}
-    told["cost_usd"] = None if cost is None else round(cost, 10)
-    told["cost_unknown"] = unknown
-    return told
+    figures: dict[str, Any] = {name: count for name, count in sums.items() if name not in _SUMS}
+    unknown = figures.pop("cost_unknown", 0)
+    figures |= {name: sums[name] for name in _SUMS}
+    figures["cost_usd"] = None if cost is None else round(cost, 10)
+    figures["cost_unknown"] = unknown
+    return figures
 
 
 @dataclass
@@ -324,7 +324,7 @@ class Record:
     def facts(self) -> dict[str, Any]:
         """Whose record it is."""
         opening = self.opening
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "session": self.session,
             "team": opening.team if opening else None,
             "members": [member.model_dump(mode="json") for member in opening.members]
@@ -333,8 +333,8 @@ class Record:
             "audit": self.audit,
         }
         if opening and opening.scenario is not None:
-            told["scenario"] = opening.scenario
-        return told
+            fields["scenario"] = opening.scenario
+        return fields
 
 
 VERSION = 1

@@ -80,13 +80,13 @@ def written_table(record: Record) -> Iterator[str]:
 
 def _row(entry: Entry, columns: tuple[str, ...]) -> list[str | int | float]:
     """The cells of an entry; what has no column of its own stands in `detail` as JSON."""
-    told = dict(entry)
+    row = dict(entry)
     if entry["entry"] == CALL and entry["cost_usd"] is None:
-        told["cost_usd"] = UNKNOWN
-    rest = {name: value for name, value in entry.items() if name not in columns and value}
-    if entry["entry"] != "message" and rest:
-        told["detail"] = rest
-    return [_cell(name, told.get(name)) for name in columns]
+        row["cost_usd"] = UNKNOWN
+    other_fields = {name: value for name, value in entry.items() if name not in columns and value}
+    if entry["entry"] != "message" and other_fields:
+        row["detail"] = other_fields
+    return [_cell(name, row.get(name)) for name in columns]
 
 
 def _cell(name: str, value: Any) -> str | int | float:
@@ -103,8 +103,10 @@ def _flat(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if name == "attachments":
-        return "\n".join(f"{part['path']} sha256:{part['sha256']}" for part in value)
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return "\n".join(
+            f"{attachment['path']} sha256:{attachment['sha256']}" for attachment in value
+        )
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return " ".join(value)
     return json.dumps(value, ensure_ascii=False)
 
@@ -144,23 +146,23 @@ def newest(record: Record, most_bytes: int, most_tokens: int) -> str:
         return max(len(text.encode()) / most_bytes, tokens.estimate(text) / most_tokens)
 
     most_text = min(most_bytes // 4, most_tokens)  # four times its characters
-    kept: deque[tuple[str, float]] = deque()
+    pieces: deque[tuple[str, float]] = deque()
     size = 0.0
     left_out = 0
     for entry in record.entries():
         text = _entry(entry, most_text)
-        kept.append((text, share(text)))
-        size += kept[-1][1]
+        pieces.append((text, share(text)))
+        size += pieces[-1][1]
         while size > 1:
-            size -= kept.popleft()[1]
+            size -= pieces.popleft()[1]
             left_out += 1
     ends = _totals(record)
     starts = "".join(_facts(record))
-    around = share(f"{starts}{_left_out(left_out + len(kept))}{ends}")
-    while kept and size + around > 1:
-        size -= kept.popleft()[1]
+    around = share(f"{starts}{_left_out(left_out + len(pieces))}{ends}")
+    while pieces and size + around > 1:
+        size -= pieces.popleft()[1]
         left_out += 1
-    return f"{starts}{_left_out(left_out)}{''.join([text for text, _ in kept])}{ends}"
+    return f"{starts}{_left_out(left_out)}{''.join([text for text, _ in pieces])}{ends}"
 
 
 def _left_out(count: int) -> str:
@@ -187,8 +189,8 @@ def _facts(record: Record) -> Iterator[str]:
 
 def _said(entry: Entry) -> str:
     """A message of a conversation: who, to whom, when, and what."""
-    name, who = entry["author_name"], entry["author_id"]
-    author = _plain(name if name == who else f"{name} ({who})")
+    name, author_id = entry["author_name"], entry["author_id"]
+    author = _plain(name if name == author_id else f"{name} ({author_id})")
     to = f" to {', '.join(map(_plain, entry['to']))}" if entry["to"] else ""
     bare = {key: value for key, value in entry.items() if key not in _OF_CALLS}
     return _drawn(f"{author}{to} · {_plain(entry['time'])}", bare)
@@ -203,7 +205,7 @@ def _drawn(heading: str, entry: Entry, most_text: int | None = None) -> str:
     for name, value in entry.items():
         if name in _HEAD or name in _BLOCKS:
             continue
-        lines += [f"- {name}: {one}" for one in _values(name, value, entry)]
+        lines += [f"- {name}: {text}" for text in _values(name, value, entry)]
     for name in _BLOCKS:
         if entry.get(name):
             lines += ["", f"{name}:", *_fenced(_text(entry[name]), most_text)]
@@ -225,18 +227,18 @@ def _values(name: str, value: Any, entry: Entry) -> Iterator[str]:
     if name == "cost_usd":
         yield UNKNOWN if value is None else f"{value:.10f}".rstrip("0").rstrip(".")
     elif name == "attachments":
-        for part in value:
-            size = f"{part['size']} bytes, sha256 {part['sha256']}"
-            yield f"{_plain(part['name'])}, {_plain(part['path'] or 'gone')}, {size}"
+        for attachment in value:
+            size = f"{attachment['size']} bytes, sha256 {attachment['sha256']}"
+            yield f"{_plain(attachment['name'])}, {_plain(attachment['path'] or 'gone')}, {size}"
     elif name == "members":
-        yield ", ".join(_plain(one["id"]) for one in value) or "none"
+        yield ", ".join(_plain(entry_ref["id"]) for entry_ref in value) or "none"
     elif value is None and entry["entry"] == CALL and name.endswith("_tokens"):
         yield UNKNOWN
     elif isinstance(value, bool):
         yield "true" if value else "false"
     elif isinstance(value, list):
         if value:
-            yield ", ".join(_plain(str(one)) for one in value)
+            yield ", ".join(_plain(str(entry_ref)) for entry_ref in value)
     elif value not in (None, "", {}):
         yield _plain(str(value))
 
@@ -247,22 +249,22 @@ def _totals(record: Record) -> str:
     lines = ["## Sums", ""]
     if record.audit:
         sums = {**record.totals.agents(), "all": record.totals.total()}
-        for who, told in sums.items():
-            cost = UNKNOWN if told["cost_usd"] is None else f"{told['cost_usd']:g}"
-            facts = [f"{name} {told[name]}" for name in told if name != "cost_usd"]
-            lines.append(f"- {_plain(who)}: {', '.join([*facts, f'cost_usd {cost}'])}")
+        for agent, figures in sums.items():
+            cost = UNKNOWN if figures["cost_usd"] is None else f"{figures['cost_usd']:g}"
+            facts = [f"{name} {figures[name]}" for name in figures if name != "cost_usd"]
+            lines.append(f"- {_plain(agent)}: {', '.join([*facts, f'cost_usd {cost}'])}")
     if record.unreadable:
         lines.append(f"- unreadable_lines: {record.unreadable}")
     return "\n".join(lines) + "\n"
 
 
-def _fenced(said: str, most: int | None) -> Iterable[str]:
+def _fenced(content: str, most: int | None) -> Iterable[str]:
     notice = []
-    lines = escape_text(said)
+    lines = escape_text(content)
     if most is not None and len(lines.encode("utf-8", "replace")) > most:
-        whole = len(lines)
+        length = len(lines)
         lines = cut_text(lines, most // 4)  # a character takes at most four bytes
-        notice = [f"(cut: the first {len(lines)} of {whole} characters)"]
+        notice = [f"(cut: the first {len(lines)} of {length} characters)"]
     longest = max((len(run) for run in _RUN.findall(lines)), default=0)
     fence = "`" * max(_LEAST, longest + 1)
     return [f"{fence}text", lines, fence, *notice]
@@ -272,6 +274,6 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
 
 
-def _plain(said: str) -> str:
+def _plain(text: str) -> str:
     """Return a text as one line in which no markup works."""
-    return _MARKUP.sub(r"\\\g<0>", escape_line(said))
+    return _MARKUP.sub(r"\\\g<0>", escape_line(text))

@@ -62,22 +62,22 @@ def drawn(difference: Difference, say: Words) -> Iterator[Line]:
         yield line(Span(say("no difference"), "strong"))
 
 
-def compared(what: Compared, side: Side, say: Words, told: Told | None = None) -> Line:
+def compared(compared_side: Compared, side: Side, say: Words, size: Told | None = None) -> Line:
     """`A  session login`, and how much there is of it."""
     kinds = {
         "session": "session {name}",
         "recording": "recording {name}",
         "result": "result {name}",
     }
-    name = Span(escape_line(what.name), "strong")
-    more = [BETWEEN, _told(told, say)] if told else []
-    return line(_side(side), say.spans(kinds[what.kind], name=[name]), more, hang=3)
+    name = Span(escape_line(compared_side.name), "strong")
+    suffix = [BETWEEN, _told(size, say)] if size else []
+    return line(_side(side), say.spans(kinds[compared_side.kind], name=[name]), suffix, hang=3)
 
 
 def fields(changed: Iterable[Changed], say: Words, *, indent: str) -> Iterator[Line]:
     """Each field, and what stands in it on both sides."""
-    for one in changed:
-        yield from _field(one, say, indent)
+    for change in changed:
+        yield from _field(change, say, indent)
 
 
 def only(side: Side | None, say: Words) -> list[Span]:
@@ -89,24 +89,26 @@ def only(side: Side | None, say: Words) -> list[Span]:
 
 def left_out(names: Iterable[str], say: Words) -> Line:
     """The fields that differ, and are only named."""
-    told = say("also differ: {fields}", fields=say(", ").join(names))
-    return line(Span(f"{told} {say('(--json tells where)')}", "dim"), hang=2)
+    text = say("also differ: {fields}", fields=say(", ").join(names))
+    return line(Span(f"{text} {say('(--json tells where)')}", "dim"), hang=2)
 
 
 def _side(side: Side) -> Span:
     return Span(f"{side.upper()}  ", STYLES[side])
 
 
-def _told(told: Told, say: Words) -> Span:
+def _told(size: Told, say: Words) -> Span:
     counts = [
-        (told.chains, "1 chain", "{count} chains"),
-        (told.turns, "1 turn", "{count} turns"),
-        (told.replies, "1 reply", "{count} replies"),
+        (size.chains, "1 chain", "{count} chains"),
+        (size.turns, "1 turn", "{count} turns"),
+        (size.replies, "1 reply", "{count} replies"),
     ]
-    parts = [say(one) if count == 1 else say(many, count=count) for count, one, many in counts]
-    if told.usage:
-        parts.append(lines.tokens(told.usage))
-    return Span(" · ".join(parts), "dim")
+    counts_text = [
+        say(singular) if count == 1 else say(many, count=count) for count, singular, many in counts
+    ]
+    if size.usage:
+        counts_text.append(lines.tokens(size.usage))
+    return Span(" · ".join(counts_text), "dim")
 
 
 class _Drawing:
@@ -169,12 +171,12 @@ class _Drawing:
     def _parted(self, parted: Parted) -> Iterator[Line]:
         say = self._say
         chain = _numbers(parted.a, parted.b, say)
-        told = (
+        text = (
             say("they part in {chain}, turn {turn}", chain=chain, turn=parted.turn)
             if parted.turn is not None
             else say("they part at the end of {chain}", chain=chain)
         )
-        yield line(Span(told, "strong"))
+        yield line(Span(text, "strong"))
         yield from fields(parted.fields, say, indent=INDENT)
 
     def _entry(self, entry: EntryDiff) -> Iterator[Line]:
@@ -202,15 +204,19 @@ class _Drawing:
     def _of_entry(self, entry: EntryDiff) -> Iterator[Line]:
         yield from self._fields(entry.fields, entry.only, INDENT)
         for turn in entry.turns:
-            there = self._parting
-            told = there.fields if there and (there.a, there.turn) == (entry.a, turn.turn) else []
-            yield from self._turn(turn, told)
+            parting = self._parting
+            shown_fields = (
+                parting.fields
+                if parting and (parting.a, parting.turn) == (entry.a, turn.turn)
+                else []
+            )
+            yield from self._turn(turn, shown_fields)
 
-    def _turn(self, turn: TurnDiff, told: Sequence[Changed]) -> Iterator[Line]:
+    def _turn(self, turn: TurnDiff, shown_fields: Sequence[Changed]) -> Iterator[Line]:
         """A turn, without what was told of it above."""
         name = self._say("turn {turn}", turn=turn.turn)
-        rest = [field for field in turn.fields if field not in told]
-        rows = list(self._fields(rest, turn.only, INDENT * 2))
+        remaining = [field for field in turn.fields if field not in shown_fields]
+        rows = list(self._fields(remaining, turn.only, INDENT * 2))
         if rows or (turn.only and not turn.replies):
             yield line(INDENT, Span(name, "strong"), only(turn.only, self._say), hang=4)
             yield from rows
@@ -218,40 +224,40 @@ class _Drawing:
             rows = list(self._reply(reply))
             if rows or reply.only:
                 agent = Span(escape_line(reply.agent), "strong")
-                there = only(reply.only, self._say)
-                yield line(INDENT, Span(name), BETWEEN, agent, there, hang=4)
+                side_note = only(reply.only, self._say)
+                yield line(INDENT, Span(name), BETWEEN, agent, side_note, hang=4)
                 yield from rows
 
     def _reply(self, reply: ReplyDiff) -> Iterator[Line]:
         if reply.shown_otherwise:
-            told = self._say("it was shown something else, though nothing said before differs")
-            yield line(INDENT * 2, Span(told, "warned"), hang=6)
+            text = self._say("it was shown something else, though nothing said before differs")
+            yield line(INDENT * 2, Span(text, "warned"), hang=6)
         yield from self._fields(reply.fields, reply.only, INDENT * 2)
 
     def _fields(self, changed: Sequence[Changed], side: Side | None, indent: str) -> Iterator[Line]:
-        called = next((one for one in changed if one.field == "next_mentions"), None)
-        for one in changed:
+        called = next((change for change in changed if change.field == "next_mentions"), None)
+        for change in changed:
             if side:
-                yield from self._alone(one, side, indent)
-            elif one.field in FOLLOWS or _repeats(one, called):
-                self._left_out[one.field] = None
+                yield from self._alone(change, side, indent)
+            elif change.field in FOLLOWS or _repeats(change, called):
+                self._left_out[change.field] = None
             else:
-                yield from _field(one, self._say, indent)
+                yield from _field(change, self._say, indent)
 
-    def _alone(self, one: Changed, side: Side, indent: str) -> Iterator[Line]:
+    def _alone(self, change: Changed, side: Side, indent: str) -> Iterator[Line]:
         """Yield what is on one side only: the texts, and an end that is not a good one."""
-        value = one.a if side == "a" else one.b
-        if one.field == "status" and value != "success":
+        value = change.a if side == "a" else change.b
+        if change.field == "status" and value != "success":
             yield line(indent, Span(self._say.enum(escape_line(str(value))), STYLES[side]))
-        elif one.field in _ALONE:
+        elif change.field in _ALONE:
             yield from text.marked(_text(value), MARKS[side], indent=indent)
 
 
-def _repeats(one: Changed, called: Changed | None) -> bool:
+def _repeats(change: Changed, called: Changed | None) -> bool:
     """Return True if the names in the text repeat the agents that it calls."""
-    if called is None or one.field != "mentions":
+    if called is None or change.field != "mentions":
         return False
-    return bool(one.a == called.a and one.b == called.b)
+    return bool(change.a == called.a and change.b == called.b)
 
 
 def _numbers(a: int | None, b: int | None, say: Words) -> str:
@@ -260,16 +266,16 @@ def _numbers(a: int | None, b: int | None, say: Words) -> str:
     return say("chain {number}, in B {other}", number=a, other=b)
 
 
-def _field(one: Changed, say: Words, indent: str) -> Iterator[Line]:
-    if one.field != "content":
-        yield line(indent, Span(escape_line(one.field), "dim"), hang=len(indent) + 2)
+def _field(change: Changed, say: Words, indent: str) -> Iterator[Line]:
+    if change.field != "content":
+        yield line(indent, Span(escape_line(change.field), "dim"), hang=len(indent) + 2)
         indent += INDENT
-    is_long = one.field != "passed_over" and (_is_long(one.a) or _is_long(one.b))
-    if one.field in _TEXTS or is_long:
-        yield from text.drawn(_text(one.a), _text(one.b), say, indent=indent)
+    is_long = change.field != "passed_over" and (_is_long(change.a) or _is_long(change.b))
+    if change.field in _TEXTS or is_long:
+        yield from text.drawn(_text(change.a), _text(change.b), say, indent=indent)
         return
-    for side, value in (("a", one.a), ("b", one.b)):
-        told = _value(one.field, value, say)
+    for side, value in (("a", change.a), ("b", change.b)):
+        told = _value(change.field, value, say)
         style = STYLES["a" if side == "a" else "b"]
         yield line(indent, Span(f"{side.upper()} {told}", style), hang=len(indent) + 2)
 
@@ -278,7 +284,7 @@ def _is_long(value: Any) -> bool:
     if isinstance(value, str):
         return "\n" in value or len(value) > LONGEST_VALUE
     if isinstance(value, list):
-        return any(not isinstance(one, (str, int, float)) or _is_long(one) for one in value)
+        return any(not isinstance(item, (str, int, float)) or _is_long(item) for item in value)
     return isinstance(value, dict) and len(json.dumps(value)) > LONGEST_VALUE
 
 
@@ -286,7 +292,7 @@ def _text(value: Any) -> str:
     """A value as a text of several lines."""
     if value is None or isinstance(value, str):
         return value or ""
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return "\n".join(value)
     return json.dumps(value, ensure_ascii=False, indent=2)
 
@@ -296,12 +302,12 @@ def _value(field: str, value: Any, say: Words) -> str:
         return say("nothing")
     if field == "passed_over" and isinstance(value, dict):
         name = (
-            f"{escape_line(agent)} ({lines.passed_over(PassedOver.model_validate(why), say)})"
-            for agent, why in value.items()
+            f"{escape_line(agent)} ({lines.passed_over(PassedOver.model_validate(reason), say)})"
+            for agent, reason in value.items()
         )
         return say(", ").join(name)
     if isinstance(value, str):
         return say.enum(escape_line(value))
     if isinstance(value, list):
-        return say(", ").join(escape_line(str(one)) for one in value) or say("nobody")
+        return say(", ").join(escape_line(str(item)) for item in value) or say("nobody")
     return escape_line(json.dumps(value, ensure_ascii=False))

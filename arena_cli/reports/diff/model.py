@@ -120,19 +120,19 @@ class Builder:
 
     def judge(self, line: Mapping[str, Any], step: int | None) -> None:
         """A call of a judge, in a step or (None) over all of them."""
-        came = line.get("output") or {}
-        told = {
+        output = line.get("output") or {}
+        fields = {
             "agent": line["agent"],
             "step": step,
             **_kept(line, ("input_hash", "failure")),
-            **_kept(came, ("content", "structured")),
+            **_kept(output, ("content", "structured")),
         }
         self._close()
-        self._add("judge", line["agent"], told)
+        self._add("judge", line["agent"], fields)
 
-    def settings(self, place: str, values: Mapping[str, Any]) -> None:
+    def settings(self, path: str, values: Mapping[str, Any]) -> None:
         """Add settings of its beginning."""
-        self._told.settings.update(_flat(place, values))
+        self._told.settings.update(_flat(path, values))
 
     def whole(self) -> Conversation:
         """Return the conversation of all records."""
@@ -155,28 +155,28 @@ class Builder:
             self._told.settings.update(fields)
         else:
             keys = dict.fromkeys([*self._known, *fields])
-            was = {key: [self._known.get(key), fields.get(key)] for key in keys}
-            changed = {key: pair for key, pair in was.items() if pair[0] != pair[1]}
+            pairs = {key: [self._known.get(key), fields.get(key)] for key in keys}
+            changed = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
             self._close()
             self._add("settings", "", changed)
         self._known = fields
 
     def _message(self, record: Mapping[str, Any]) -> None:
         message = record["message"]
-        told = {
+        fields = {
             **_kept(message, _AUTHOR),
             **self._said(message),
             **_kept(record, ("unresolved", "planted")),
         }
         if record.get("chain") is not None:
             self._close()
-            self._begin(told)
+            self._begin(fields)
             self._names[message["id"]] = "opening"
         elif self._chain is not None:
-            self._chain["messages"].append(told)
+            self._chain["messages"].append(fields)
             self._names[message["id"]] = f"message {len(self._chain['messages'])}"
         else:
-            self._add("message", f"{told.get('author_id')}\n{told.get('content', '')}", told)
+            self._add("message", f"{fields.get('author_id')}\n{fields.get('content', '')}", fields)
 
     def _turn_started(self, record: Mapping[str, Any]) -> None:
         turn = self._turn(record["turn"], record["depth"] + 1)
@@ -185,18 +185,20 @@ class Builder:
 
     def _reply_started(self, record: Mapping[str, Any]) -> None:
         self._adapters.setdefault(record["agent"], {})[record["adapter"]] = None
-        came = record.get("failure") or record.get("output") or {}
+        outcome = record.get("failure") or record.get("output") or {}
         reply = self._reply(record)
         if record.get("attempt"):  # the one that counts follows
-            reply.setdefault("earlier_attempts", []).append(came)
+            reply.setdefault("earlier_attempts", []).append(outcome)
             return
         reply.update(_kept(record, _STARTED))
-        if "usage" in came:
-            self._use(reply, came["usage"])
-        given = record.get("input") or {}
-        reply.update({f"input.{name}": value for name, value in _kept(given, OF_INPUT).items()})
-        if given.get("messages"):
-            reply["input.messages"] = sum(map(_count, given["messages"]))
+        if "usage" in outcome:
+            self._use(reply, outcome["usage"])
+        agent_input = record.get("input") or {}
+        reply.update(
+            {f"input.{name}": value for name, value in _kept(agent_input, OF_INPUT).items()}
+        )
+        if agent_input.get("messages"):
+            reply["input.messages"] = sum(map(_count, agent_input["messages"]))
 
     def _reply_finished(self, record: Mapping[str, Any]) -> None:
         reply = self._reply(record)
@@ -213,22 +215,26 @@ class Builder:
 
     def _remembered(self, kind: str, record: Mapping[str, Any]) -> None:
         """Add work for the memory to the turn or chain at whose end it was done."""
-        told = _kept(record, _REMEMBERED[kind])
-        told.update((key, self._name(told[key])) for key in ("message", "upto") if key in told)
+        fields = _kept(record, _REMEMBERED[kind])
+        fields.update(
+            (key, self._name(fields[key])) for key in ("message", "upto") if key in fields
+        )
         if self._chain is None:
-            self._add("message", f"{kind}\n{told.get('note', '')}", {"memory": {kind: told}})
+            self._add("message", f"{kind}\n{fields.get('note', '')}", {"memory": {kind: fields}})
             return
         turns = self._chain["turns"]
-        place = turns[-1] if turns else self._chain["end"]
-        place.setdefault("memory", []).append({kind: told})
+        target = turns[-1] if turns else self._chain["end"]
+        target.setdefault("memory", []).append({kind: fields})
 
     def _said(self, message: Mapping[str, Any]) -> Fields:
-        told = _kept(message, _MESSAGE)
+        fields = _kept(message, _MESSAGE)
         if message.get("attachments"):
-            told["attachments"] = [_attachment(part) for part in message["attachments"]]
+            fields["attachments"] = [
+                _attachment(attachment) for attachment in message["attachments"]
+            ]
         if message.get("reply_to"):
-            told["reply_to"] = self._name(message["reply_to"])
-        return told
+            fields["reply_to"] = self._name(message["reply_to"])
+        return fields
 
     def _name(self, message: str) -> str:
         """Return the name of a message among those of its chain."""
@@ -242,8 +248,8 @@ class Builder:
             self._sum_up()
 
     def _sum_up(self) -> None:
-        parts = [self._told.usage, *self._usages] if self._told.usage else self._usages
-        self._told.usage = Usage.total(parts) if parts else None
+        usages = [self._told.usage, *self._usages] if self._told.usage else self._usages
+        self._told.usage = Usage.total(usages) if usages else None
         self._usages = []
 
     def _open(self) -> Fields:
@@ -295,32 +301,34 @@ def _kept(values: Mapping[str, Any], names: Iterable[str]) -> Fields:
     return {name: values[name] for name in names if values.get(name) not in _EMPTY}
 
 
-def _flat(place: str, value: Any) -> Fields:
+def _flat(path: str, value: Any) -> Fields:
     """Every value in nested data by its place."""
     if not isinstance(value, Mapping):
-        return {place: value} if value not in _EMPTY else {}
+        return {path: value} if value not in _EMPTY else {}
     fields: Fields = {}
-    for name, one in value.items():
-        fields.update(_flat(f"{place}.{name}", one))
+    for name, item in value.items():
+        fields.update(_flat(f"{path}.{name}", item))
     return fields
 
 
-def _attachment(part: Mapping[str, Any]) -> Fields:
+def _attachment(attachment: Mapping[str, Any]) -> Fields:
     """Return the fields that a transcript keeps of an attachment; recordings hold its content."""
-    told = _kept(part, ("type", "name", "size", "sha256"))
-    if "sha256" not in told:
-        data = part.get("data")
-        if "data_base64" in part:
-            data = base64.b64decode(part["data_base64"])
-        content = log.content_of(Attachment(type=part["type"], name=part["name"], data=data))
-        told.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
-    return told
+    fields = _kept(attachment, ("type", "name", "size", "sha256"))
+    if "sha256" not in fields:
+        data = attachment.get("data")
+        if "data_base64" in attachment:
+            data = base64.b64decode(attachment["data_base64"])
+        content = log.content_of(
+            Attachment(type=attachment["type"], name=attachment["name"], data=data)
+        )
+        fields.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    return fields
 
 
-def _count(part: Any) -> int:
+def _count(item: Any) -> int:
     """Count the messages that a part of a recorded input stands for (`m3-m7`)."""
-    if isinstance(part, str) and "-" in part:
-        first, last = part.split("-")
+    if isinstance(item, str) and "-" in item:
+        first, last = item.split("-")
         return int(last[1:]) - int(first[1:]) + 1
     return 1
 
@@ -440,7 +448,7 @@ def of_session(events: Iterable[Event]) -> Conversation:
 
 def of_recording(recording: Recording) -> list[Conversation]:
     """Its conversations, those of each case in the order in which they began."""
-    return [found for case in recording.cases.values() for found in _of_case(case)]
+    return [conversation for case in recording.cases.values() for conversation in _of_case(case)]
 
 
 def _of_case(case: CaseRecord) -> Iterator[Conversation]:

@@ -44,15 +44,15 @@ def between(
     """Conversations beside those of the same case and session; a single one beside a single one."""
     passed_over = frozenset() if a.kind == b.kind else _OF_ONE_KIND
     if len(ours) == len(theirs) == 1:
-        found = [_conversations(ours[0], theirs[0], passed_over)]
+        diffs = [_conversations(ours[0], theirs[0], passed_over)]
     else:
-        left = {(one.case, one.session): one for one in ours}
-        right = {(one.case, one.session): one for one in theirs}
-        found = [
-            _conversations(left.get(key), right.get(key), passed_over)
-            for key in dict.fromkeys([*left, *right])
+        by_key = {(conversation.case, conversation.session): conversation for conversation in ours}
+        right = {(conversation.case, conversation.session): conversation for conversation in theirs}
+        diffs = [
+            _conversations(by_key.get(key), right.get(key), passed_over)
+            for key in dict.fromkeys([*by_key, *right])
         ]
-    return Difference(a=a, b=b, conversations=found)
+    return Difference(a=a, b=b, conversations=diffs)
 
 
 def changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Changed]:
@@ -67,18 +67,18 @@ def changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Changed]:
 def _conversations(
     a: Conversation | None, b: Conversation | None, passed_over: frozenset[str]
 ) -> ConversationDiff:
-    there = a or b
-    assert there is not None
-    told = {"case": there.case, "session": there.session, "a": _told(a), "b": _told(b)}
+    present = a or b
+    assert present is not None
+    header = {"case": present.case, "session": present.session, "a": _told(a), "b": _told(b)}
     if a is None or b is None:
-        return ConversationDiff(**told, only="a" if a else "b")
+        return ConversationDiff(**header, only="a" if a else "b")
     comparing = _Comparing(passed_over)
-    found = list(comparing.entries(a.entries, b.entries))
+    entry_diffs = list(comparing.entries(a.entries, b.entries))
     return ConversationDiff(
-        **told,
+        **header,
         settings=list(_settings(a.settings, b.settings, mixed=bool(passed_over))),
         parted=comparing.parted,
-        entries=found,
+        entries=entry_diffs,
     )
 
 
@@ -95,20 +95,20 @@ def _told(conversation: Conversation | None) -> Told | None:
 
 def _settings(a: Fields, b: Fields, *, mixed: bool) -> Iterator[Changed]:
     """Yield changed settings of members and agents that both sides have."""
-    owners = [{_owner(place) for place in side} for side in (a, b)]
-    for one in changed(a, b):
-        owner = _owner(one.field)
-        of_agent = one.field.startswith("agents[")
-        if owner and not all(owner in known for known in owners):
+    owners = [{_owner(path) for path in side} for side in (a, b)]
+    for change in changed(a, b):
+        owner = _owner(change.field)
+        of_agent = change.field.startswith("agents[")
+        if owner and not all(owner in owner_set for owner_set in owners):
             continue
-        if not (mixed and of_agent and not one.field.endswith(".adapter.type")):
-            yield one
+        if not (mixed and of_agent and not change.field.endswith(".adapter.type")):
+            yield change
 
 
-def _owner(place: str) -> str:
+def _owner(path: str) -> str:
     """`members[tester]` of `members[tester].name`; nothing for what is the team's."""
-    before, bracket, _ = place.partition("]")
-    return before if bracket else ""
+    prefix, bracket, _ = path.partition("]")
+    return prefix if bracket else ""
 
 
 class _Comparing:
@@ -125,17 +125,17 @@ class _Comparing:
     def entries(self, a: Sequence[Entry], b: Sequence[Entry]) -> Iterator[EntryDiff]:
         """The entries that differ, beside each other by what opened them."""
         keys = [[entry.key for entry in side] for side in (a, b)]
-        for left, right in text.pairs(*keys):
-            one = a[left] if left is not None else None
-            other = b[right] if right is not None else None
-            if one and other and one.kind == other.kind:
-                if one.text != other.text:
-                    yield from self._pair(one, other)
+        for left_index, right in text.pairs(*keys):
+            first = a[left_index] if left_index is not None else None
+            second = b[right] if right is not None else None
+            if first and second and first.kind == second.kind:
+                if first.text != second.text:
+                    yield from self._pair(first, second)
                 continue
-            if one:
-                yield self._alone(one, "a")
-            if other:
-                yield self._alone(other, "b")
+            if first:
+                yield self._alone(first, "a")
+            if second:
+                yield self._alone(second, "b")
 
     def _alone(self, entry: Entry, side: Side) -> EntryDiff:
         if entry.kind != "judge":
@@ -159,56 +159,56 @@ class _Comparing:
         fields = self._of(side, _of_turn(turn))
         return TurnDiff(turn=turn["turn"], only=side, fields=fields, replies=replies)
 
-    def _pair(self, entry: Entry, other: Entry) -> Iterator[EntryDiff]:
-        a, b = entry.content(), other.content()
-        told: Fields = {"kind": entry.kind, "a": entry.chain, "b": other.chain}
+    def _pair(self, entry: Entry, second: Entry) -> Iterator[EntryDiff]:
+        a, b = entry.content(), second.content()
+        header: Fields = {"kind": entry.kind, "a": entry.chain, "b": second.chain}
         if entry.kind != "chain":
             fields = self._changed(a, b)
             self._hear(fields, heard=entry.kind == "message")
             if fields:
-                yield EntryDiff(**told, opening=_opening(a), fields=fields)
+                yield EntryDiff(**header, opening=_opening(a), fields=fields)
             return
         fields = self._changed(_of_chain(a), _of_chain(b))
         self._hear(fields)
         turns = list(self._turns(a["turns"], b["turns"]))
         if fields or turns:
-            if self.parted is None and entry.chain and other.chain:
-                self.parted = _parted(entry.chain, other.chain, a, b)
-            yield EntryDiff(**told, opening=_opening(a["opening"]), fields=fields, turns=turns)
+            if self.parted is None and entry.chain and second.chain:
+                self.parted = _parted(entry.chain, second.chain, a, b)
+            yield EntryDiff(**header, opening=_opening(a["opening"]), fields=fields, turns=turns)
 
     def _turns(self, a: Sequence[Fields], b: Sequence[Fields]) -> Iterator[TurnDiff]:
         ours, theirs = ({turn["turn"]: turn for turn in side} for side in (a, b))
         for number in sorted({*ours, *theirs}):
-            one, other = ours.get(number), theirs.get(number)
-            if one is None or other is None:
+            first, second = ours.get(number), theirs.get(number)
+            if first is None or second is None:
                 self._heard_alike = False
-                yield self._turn_alone(one or other or {}, "a" if one else "b")
+                yield self._turn_alone(first or second or {}, "a" if first else "b")
                 continue
-            fields = self._changed(_of_turn(one), _of_turn(other))
-            replies = list(self._replies(one["replies"], other["replies"]))
+            fields = self._changed(_of_turn(first), _of_turn(second))
+            replies = list(self._replies(first["replies"], second["replies"]))
             if fields or replies:
                 yield TurnDiff(turn=number, fields=fields, replies=replies)
 
     def _replies(self, a: Mapping[str, Fields], b: Mapping[str, Fields]) -> Iterator[ReplyDiff]:
         """Phase by phase: nobody heard what was said in the same one."""
         for phase in ("A", "B", None):
-            found = []
+            diffs = []
             for agent in dict.fromkeys([*a, *b]):
-                one, other = a.get(agent), b.get(agent)
-                if (one or other or {}).get("phase") == phase:
-                    found.append(self._reply(agent, one, other))
-            yield from (diff for diff in found if diff)
-            for diff in filter(None, found):
+                first, second = a.get(agent), b.get(agent)
+                if (first or second or {}).get("phase") == phase:
+                    diffs.append(self._reply(agent, first, second))
+            yield from (diff for diff in diffs if diff)
+            for diff in filter(None, diffs):
                 self._hear(diff.fields, heard=True)
 
-    def _reply(self, agent: str, one: Fields | None, other: Fields | None) -> ReplyDiff | None:
-        if one is None or other is None:
-            side: Side = "a" if one is not None else "b"
-            return ReplyDiff(agent=agent, only=side, fields=self._of(side, one or other or {}))
-        fields = self._changed(one, other)
+    def _reply(self, agent: str, first: Fields | None, second: Fields | None) -> ReplyDiff | None:
+        if first is None or second is None:
+            side: Side = "a" if first is not None else "b"
+            return ReplyDiff(agent=agent, only=side, fields=self._of(side, first or second or {}))
+        fields = self._changed(first, second)
         if not fields:
             return None
-        otherwise = self._heard_alike and any(one.field == "input_hash" for one in fields)
+        otherwise = self._heard_alike and any(first.field == "input_hash" for first in fields)
         return ReplyDiff(agent=agent, shown_otherwise=otherwise, fields=fields)
 
     def _hear(self, fields: Iterable[Changed], *, heard: bool = True) -> None:
@@ -217,7 +217,7 @@ class _Comparing:
             self._heard_alike = False
 
     def _changed(self, a: Fields, b: Fields) -> list[Changed]:
-        return [one for one in changed(a, b) if one.field not in self._passed_over]
+        return [change for change in changed(a, b) if change.field not in self._passed_over]
 
     def _of(self, side: Side, fields: Fields) -> list[Changed]:
         """All fields of what the other side does not have."""
@@ -231,26 +231,26 @@ def _opening(message: Fields) -> str:
 def _of_chain(chain: Fields) -> Fields:
     """Return the fields of a chain: its opening, its system messages, its end."""
     messages = [message.get("content", "") for message in chain["messages"]]
-    told = {"messages": messages} if messages else {}
-    return {**chain["opening"], **told, **chain["end"]}
+    system_fields = {"messages": messages} if messages else {}
+    return {**chain["opening"], **system_fields, **chain["end"]}
 
 
 def _of_turn(turn: Fields) -> Fields:
     return {name: value for name, value in turn.items() if name not in ("turn", "replies")}
 
 
-def _parted(number: int, other: int, a: Fields, b: Fields) -> Parted | None:
+def _parted(number: int, second_number: int, a: Fields, b: Fields) -> Parted | None:
     ours, theirs = ({turn["turn"]: turn for turn in side["turns"]} for side in (a, b))
     for turn in sorted({*ours, *theirs}):
         fields = changed(_way(ours.get(turn, {})), _way(theirs.get(turn, {})))
         if fields:
-            return Parted(a=number, b=other, turn=turn, fields=fields)
-    fields = changed(*({"end": one["end"].get("end")} for one in (a, b)))
-    return Parted(a=number, b=other, turn=None, fields=fields) if fields else None
+            return Parted(a=number, b=second_number, turn=turn, fields=fields)
+    fields = changed(*({"end": fields_of_side["end"].get("end")} for fields_of_side in (a, b)))
+    return Parted(a=number, b=second_number, turn=None, fields=fields) if fields else None
 
 
 def _way(turn: Fields) -> Fields:
     """Return the routing of a turn: who had to reply, was asked, was passed over."""
-    told = {name: turn[name] for name in _PARTING if name in turn}
+    routing = {name: turn[name] for name in _PARTING if name in turn}
     passed_over = turn.get("passed_over")
-    return {**told, "passed_over": sorted(passed_over)} if passed_over else told
+    return {**routing, "passed_over": sorted(passed_over)} if passed_over else routing

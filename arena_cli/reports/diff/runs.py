@@ -140,108 +140,109 @@ class RunDifference(Shape):
         )
 
 
-def read(document: Any, shown: str) -> Run:
+def read(document: Any, label: str) -> Run:
     """A result as `arena run --json` printed it. Raises UsageError."""
     try:
-        found = Run.model_validate(document)
+        run_read = Run.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
+        path = ".".join(str(step) for step in first["loc"])
         raise UsageError(
-            f"{shown}: is no result: {place}: {first['msg']}",
+            f"{label}: is no result: {path}: {first['msg']}",
             "write it with `arena run --json > FILE`",
         ) from error
-    if found.version != VERSION:
+    if run_read.version != VERSION:
         raise UsageError(
-            f"{shown}: is a result of version {found.version}; this arena reads version {VERSION}"
+            f"{label}: is a result of version {run_read.version}; "
+            f"this arena reads version {VERSION}"
         )
-    return found
+    return run_read
 
 
 def between(a: Compared, b: Compared, ours: Run, theirs: Run) -> RunDifference:
     """Scenario by scenario, by file and case; a file of another name by its title."""
-    found = []
-    for one, other in _beside(ours.scenarios, theirs.scenarios):
-        there = one or other
-        assert there is not None
-        only: Side | None = None if one and other else "a" if one else "b"
-        fields = list(_changed(one, other)) if one and other else []
+    diffs = []
+    for first, second in _beside(ours.scenarios, theirs.scenarios):
+        present = first or second
+        assert present is not None
+        only: Side | None = None if first and second else "a" if first else "b"
+        fields = list(_changed(first, second)) if first and second else []
         if only or fields:
-            told = {"scenario": there.scenario, "case": there.case, "file": there.file}
-            found.append(ScenarioDiff(**told, only=only, fields=fields))
-    return RunDifference(a=a, b=b, a_told=_told(ours), b_told=_told(theirs), scenarios=found)
+            header = {"scenario": present.scenario, "case": present.case, "file": present.file}
+            diffs.append(ScenarioDiff(**header, only=only, fields=fields))
+    return RunDifference(a=a, b=b, a_told=_told(ours), b_told=_told(theirs), scenarios=diffs)
 
 
 def _beside(
     ours: Sequence[_Scenario], theirs: Sequence[_Scenario]
 ) -> Iterator[tuple[_Scenario | None, _Scenario | None]]:
-    left = {(one.file, one.case): one for one in theirs}
-    pairs = [(one, left.pop((one.file, one.case), None)) for one in ours]
-    by_title = {(one.scenario, one.case): key for key, one in left.items()}
-    for one, other in pairs:
-        key = by_title.pop((one.scenario, one.case), None) if other is None else None
-        yield one, other if key is None else left.pop(key)
-    yield from ((None, other) for other in left.values())
+    by_key = {(first.file, first.case): first for first in theirs}
+    pairs = [(first, by_key.pop((first.file, first.case), None)) for first in ours]
+    by_title = {(first.scenario, first.case): key for key, first in by_key.items()}
+    for first, second in pairs:
+        key = by_title.pop((first.scenario, first.case), None) if second is None else None
+        yield first, second if key is None else by_key.pop(key)
+    yield from ((None, second) for second in by_key.values())
 
 
-def _changed(scenario: _Scenario, other: _Scenario) -> Iterator[StepChanged]:
-    a, b = _flat(scenario), _flat(other)
+def _changed(scenario: _Scenario, second: _Scenario) -> Iterator[StepChanged]:
+    a, b = _flat(scenario), _flat(second)
     for step, field in sorted(dict.fromkeys([*a, *b]), key=_in_order):
-        was, now = a.get((step, field)), b.get((step, field))
-        if was != now:
-            checked = field not in _UNCHECKED and not _both_held(was, now)
-            yield StepChanged(step=step, field=field, a=was, b=now, checked=checked)
+        old_value, new_value = a.get((step, field)), b.get((step, field))
+        if old_value != new_value:
+            checked = field not in _UNCHECKED and not _both_held(old_value, new_value)
+            yield StepChanged(step=step, field=field, a=old_value, b=new_value, checked=checked)
 
 
-def _both_held(was: Any, now: Any) -> bool:
+def _both_held(old_value: Any, new_value: Any) -> bool:
     """Return whether one expectation passed on both sides, by other values."""
-    sides = (was, now)
+    sides = (old_value, new_value)
     if not all(isinstance(side, dict) and side.get("status") == "passed" for side in sides):
         return False
-    return bool(was["expected"] == now["expected"])
+    return bool(old_value["expected"] == new_value["expected"])
 
 
 Place = tuple[int | None, str]
 
 
-def _in_order(place: Place) -> tuple[int, int]:
+def _in_order(key: Place) -> tuple[int, int]:
     """Return the sort key: the whole scenario first, then by step its status, drift, the rest."""
-    step, field = place
+    step, field = key
     return step or 0, (0 if field == "status" else 1 if field.startswith(_DRIFT) else 2)
 
 
 def _flat(scenario: _Scenario) -> dict[Place, Any]:
     """All that is compared of a scenario, by its step and field."""
-    told: dict[Place, Any] = {}
+    values: dict[Place, Any] = {}
     dumped = scenario.model_dump(mode="json")
     for name in ("status", "reason", "error", "mode", "unkept", "usage", "judges_usage"):
-        told[None, name] = dumped[name]
-    told.update(_drift(scenario.drift))
-    told.update(_checks(None, scenario.checks))
+        values[None, name] = dumped[name]
+    values.update(_drift(scenario.drift))
+    values.update(_checks(None, scenario.checks))
     for step in scenario.steps:
         dumped = step.model_dump(mode="json")
         for name in ("status", "kind", "name", "session", "end", "error", "usage"):
-            told[step.number, name] = dumped[name]
-        told[step.number, "failures"] = [
+            values[step.number, name] = dumped[name]
+        values[step.number, "failures"] = [
             f"{failed.agent}, turn {failed.turn}: {failed.status}: {failed.error}"
             for failed in step.failures
         ]
-        told.update(_checks(step.number, step.checks))
-    return {place: value for place, value in told.items() if value not in (None, "", [])}
+        values.update(_checks(step.number, step.checks))
+    return {key: value for key, value in values.items() if value not in (None, "", [])}
 
 
 def _drift(drifts: Iterable[_Drift]) -> dict[Place, Any]:
     count = Counter[Place]()
-    told: dict[Place, Any] = {}
+    values: dict[Place, Any] = {}
     for drift in drifts:
         turn = f", turn {drift.turn}" if drift.turn is not None else ""
-        place = (
+        key = (
             drift.step,
             f"{_DRIFT}: {drift.kind}: {drift.agent or 'team'}: {drift.field}{turn}",
         )
         follows = {"follows": True} if drift.follows else {}
-        told[_numbered(place, count)] = {"before": drift.before, "after": drift.after, **follows}
-    return told
+        values[_numbered(key, count)] = {"before": drift.before, "after": drift.after, **follows}
+    return values
 
 
 def _checks(step: int | None, checks: Iterable[_Check]) -> dict[Place, Any]:
@@ -256,10 +257,10 @@ def _checks(step: int | None, checks: Iterable[_Check]) -> dict[Place, Any]:
     }
 
 
-def _numbered(place: Place, count: Counter[Place]) -> Place:
+def _numbered(key: Place, count: Counter[Place]) -> Place:
     """The second of one place is another one."""
-    count[place] += 1
-    return place if count[place] == 1 else (place[0], f"{place[1]} ({count[place]})")
+    count[key] += 1
+    return key if count[key] == 1 else (key[0], f"{key[1]} ({count[key]})")
 
 
 def _told(run: Run) -> RunTold:
@@ -281,14 +282,14 @@ _NOT_RUN = "not_run"
 
 def drawn(difference: RunDifference, say: Words, *, width: int) -> Iterator[Line]:
     """The lines for all of it; what stands in columns for so wide a screen."""
-    for problem, told, side in (
+    for problem, totals, side in (
         (difference.a, difference.a_told, "a"),
         (difference.b, difference.b_told, "b"),
     ):
-        counts = [f"{count} {say.enum(status)}" for status, count in told.counts.items()]
+        counts = [f"{count} {say.enum(status)}" for status, count in totals.counts.items()]
         facts_told = [say(", ").join(counts)] if counts else []
-        if told.usage:
-            facts_told.append(lines.tokens(told.usage))
+        if totals.usage:
+            facts_told.append(lines.tokens(totals.usage))
         heading = compare.compared(problem, "a" if side == "a" else "b", say)
         spans = [span for fact in facts_told for span in (BETWEEN, Span(fact, "dim"))]
         yield line(heading.spans, spans, hang=3)
@@ -343,10 +344,10 @@ def _field(step_changed: StepChanged, say: Words, width: int) -> Iterator[Line]:
         if step_changed.step is not None
         else ""
     )
-    there = step_changed.a if step_changed.a is not None else step_changed.b
-    if not isinstance(there, Mapping):
-        named = Changed(field=step + step_changed.field, a=step_changed.a, b=step_changed.b)
-        yield from compare.fields([named], say, indent=INDENT)
+    present = step_changed.a if step_changed.a is not None else step_changed.b
+    if not isinstance(present, Mapping):
+        change = Changed(field=step + step_changed.field, a=step_changed.a, b=step_changed.b)
+        yield from compare.fields([change], say, indent=INDENT)
         return
     side: Side | None = "b" if step_changed.a is None else "a" if step_changed.b is None else None
     name = Span(step + escape_line(step_changed.field), "dim")
@@ -355,7 +356,7 @@ def _field(step_changed: StepChanged, say: Words, width: int) -> Iterator[Line]:
         if value is not None and "before" in value:
             drifted = Changed(field="content", a=value["before"], b=value["after"])
             yield from compare.fields([drifted], say, indent=INDENT * 2)
-    if "status" in there:
+    if "status" in present:
         yield from _check(step_changed, say, width)
 
 

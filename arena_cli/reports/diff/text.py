@@ -38,13 +38,13 @@ def blocks(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Block]:
     What is too much to align, between an equal beginning and end, is one block that differs.
     """
     start, a_end, b_end = _middle(a, b)
-    found = [Block(True, 0, start, 0, start)]
+    result = [Block(True, 0, start, 0, start)]
     if (a_end - start) * (b_end - start) > MOST_PAIRS:
-        found.append(Block(False, start, a_end, start, b_end))
+        result.append(Block(False, start, a_end, start, b_end))
     else:
-        found += _common(a, b, start, a_end, b_end)
-    found.append(Block(True, a_end, len(a), b_end, len(b)))
-    return list(_joined(found))
+        result += _common(a, b, start, a_end, b_end)
+    result.append(Block(True, a_end, len(a), b_end, len(b)))
+    return list(_joined(result))
 
 
 def pairs(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[tuple[int | None, int | None]]:
@@ -55,16 +55,16 @@ def pairs(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[tuple[int | 
     from rapidfuzz.distance import Levenshtein  # noqa: PLC0415 - where they differ only
 
     start, a_end, b_end = _middle(a, b)
-    yield from ((at, at) for at in range(start))
-    left, right = _numbered(a[start:a_end], b[start:b_end])
-    for op in Levenshtein.opcodes(left, right):
+    yield from ((index, index) for index in range(start))
+    left_numbers, right = _numbered(a[start:a_end], b[start:b_end])
+    for op in Levenshtein.opcodes(left_numbers, right):
         ours = range(start + op.src_start, start + op.src_end)
         theirs = range(start + op.dest_start, start + op.dest_end)
         if op.tag in ("equal", "replace"):
             yield from zip(ours, theirs, strict=True)
         else:
-            yield from ((at, None) for at in ours)
-            yield from ((None, at) for at in theirs)
+            yield from ((index, None) for index in ours)
+            yield from ((None, index) for index in theirs)
     yield from zip(range(a_end, len(a)), range(b_end, len(b)), strict=True)
 
 
@@ -83,31 +83,33 @@ def _common(
 ) -> Iterator[Block]:
     from rapidfuzz.distance import Indel  # noqa: PLC0415 - where texts differ only
 
-    left, right = _numbered(a[start:a_end], b[start:b_end])
-    for op in Indel.opcodes(left, right):
+    left_numbers, right = _numbered(a[start:a_end], b[start:b_end])
+    for op in Indel.opcodes(left_numbers, right):
         ours = start + op.src_start, start + op.src_end
         yield Block(op.tag == "equal", *ours, start + op.dest_start, start + op.dest_end)
 
 
 def _numbered(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[list[int], list[int]]:
     """Equal things as equal numbers, so that no two hashes are taken for one."""
-    known: dict[Hashable, int] = {}
-    left, right = ([known.setdefault(one, len(known)) for one in part] for part in (a, b))
-    return left, right
+    numbers: dict[Hashable, int] = {}
+    left_numbers, right = (
+        [numbers.setdefault(item, len(numbers)) for item in side] for side in (a, b)
+    )
+    return left_numbers, right
 
 
 def _joined(blocks: Sequence[Block]) -> Iterator[Block]:
     """Without empty blocks; neighbours of one kind are one."""
     last: Block | None = None
-    for one in blocks:
-        if one.a1 == one.a2 and one.b1 == one.b2:
+    for block in blocks:
+        if block.a1 == block.a2 and block.b1 == block.b2:
             continue
-        if last is not None and last.same == one.same:
-            last = Block(last.same, last.a1, one.a2, last.b1, one.b2)
+        if last is not None and last.same == block.same:
+            last = Block(last.same, last.a1, block.a2, last.b1, block.b2)
         else:
             if last is not None:
                 yield last
-            last = one
+            last = block
     if last is not None:
         yield last
 
@@ -136,20 +138,20 @@ class Change(NamedTuple):
     new: str
 
 
-def drawn(before: str, after: str, say: Words, *, indent: str) -> Iterator[Line]:
+def drawn(old_text: str, new_text: str, say: Words, *, indent: str) -> Iterator[Line]:
     """The lines that changed, and one on each side of them that did not."""
-    if before == after:
+    if old_text == new_text:
         return
-    old, new = _lines(before), _lines(after)
-    found = blocks(old, new)
-    for number, block in enumerate(found):
+    old, new = _lines(old_text), _lines(new_text)
+    parts = blocks(old, new)
+    for number, block in enumerate(parts):
         rows = old[block.a1 : block.a2]
         if block.same:
-            ends = (number == 0, number == len(found) - 1)
+            ends = (number == 0, number == len(parts) - 1)
             yield from _stayed(rows, *ends, say, indent)
             continue
-        for left, right in _beside(rows, new[block.b1 : block.b2]):
-            yield from _changed(left, right, indent)
+        for old_row, right in _beside(rows, new[block.b1 : block.b2]):
+            yield from _changed(old_row, right, indent)
 
 
 def marked(text: str, mark: str, *, indent: str) -> Iterator[Line]:
@@ -168,12 +170,12 @@ def _stayed(
 ) -> Iterator[Line]:
     """The rows next to a change; how many lie between."""
     above = [] if first else rows[:CONTEXT]
-    rest = rows[len(above) :]
-    below = [] if last else rest[max(len(rest) - CONTEXT, 0) :]
-    left_out = len(rest) - len(below)
+    remaining = rows[len(above) :]
+    below = [] if last else remaining[max(len(remaining) - CONTEXT, 0) :]
+    left_out = len(remaining) - len(below)
     yield from (_row(STAYED, [Span(escape_line(row), "dim")], indent) for row in above)
     if left_out == 1:
-        yield _row(STAYED, [Span(escape_line(rest[0]), "dim")], indent)
+        yield _row(STAYED, [Span(escape_line(remaining[0]), "dim")], indent)
     elif left_out:
         yield _row(STAYED, [Span(say("({count} equal lines)", count=left_out), "dim")], indent)
     yield from (_row(STAYED, [Span(escape_line(row), "dim")], indent) for row in below)
@@ -190,32 +192,36 @@ def _beside(old: Sequence[str], new: Sequence[str]) -> list[tuple[str | None, st
     """
     if sum(map(len, old)) * sum(map(len, new)) > _MOST_WORK or len(old) * len(new) > _MOST_LOOKS:
         return list(zip_longest(old, new))
-    alike = [[_alike(one, other) for other in new] for one in old]
+    alike = [[_alike(old_row, new_row) for new_row in new] for old_row in old]
     # What the lines from there on have in common, at most, where their order is kept.
     best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
     for i in reversed(range(len(old))):
         for j in reversed(range(len(new))):
             best[i][j] = max(alike[i][j] + best[i + 1][j + 1], best[i + 1][j], best[i][j + 1])
-    found: list[tuple[str | None, str | None]] = []
+    rows: list[tuple[str | None, str | None]] = []
     i = j = 0
     while i < len(old) and j < len(new):
         if alike[i][j] and best[i][j] == alike[i][j] + best[i + 1][j + 1]:
-            found.append((old[i], new[j]))
+            rows.append((old[i], new[j]))
             i, j = i + 1, j + 1
         elif best[i][j] == best[i + 1][j]:
-            found.append((old[i], None))
+            rows.append((old[i], None))
             i += 1
         else:
-            found.append((None, new[j]))
+            rows.append((None, new[j]))
             j += 1
-    return [*found, *((one, None) for one in old[i:]), *((None, one) for one in new[j:])]
+    return [
+        *rows,
+        *((old_row, None) for old_row in old[i:]),
+        *((None, old_row) for old_row in new[j:]),
+    ]
 
 
-def _alike(one: str, other: str) -> float:
+def _alike(first: str, second: str) -> float:
     from rapidfuzz.distance import Indel  # noqa: PLC0415 - where texts differ only
 
-    alike = Indel.normalized_similarity(one, other, score_cutoff=_ENOUGH_IN_COMMON)
-    return alike or float(_looks(one) == _looks(other))
+    alike = Indel.normalized_similarity(first, second, score_cutoff=_ENOUGH_IN_COMMON)
+    return alike or float(_looks(first) == _looks(second))
 
 
 def _changed(old: str | None, new: str | None, indent: str) -> Iterator[Line]:
@@ -223,20 +229,20 @@ def _changed(old: str | None, new: str | None, indent: str) -> Iterator[Line]:
     if changes is not None:
         yield _row(CHANGED, list(_spans(changes)), indent)
         return
-    gone, came = (old, new) if old is None or new is None else _apart(old, new)
+    gone, added = (old, new) if old is None or new is None else _apart(old, new)
     if gone is not None:
         yield from marked(gone, GONE, indent=indent)
-    if came is not None:
-        yield from marked(came, NEW, indent=indent)
+    if added is not None:
+        yield from marked(added, NEW, indent=indent)
 
 
 def changes_of(old: str, new: str) -> list[Change] | None:
     """Return the changes of a line; None where it is a different line."""
-    left, right = _tokens(old), _tokens(new)
+    old_tokens, right = _tokens(old), _tokens(new)
     changes: list[Change] = []
     same = ""
-    for block in blocks(left, right):
-        text = "".join(left[block.a1 : block.a2])
+    for block in blocks(old_tokens, right):
+        text = "".join(old_tokens[block.a1 : block.a2])
         if block.same:
             same = text
         else:
@@ -250,17 +256,17 @@ def changes_of(old: str, new: str) -> list[Change] | None:
 
 def _readable(changes: Sequence[Change]) -> list[Change]:
     """Two changes are one where what they have in common between them is shorter than both."""
-    kept = [changes[0]]
+    readable = [changes[0]]
     for change in changes[1:]:
-        last = kept[-1]
+        last = readable[-1]
         around = min(_size(last), _size(change))
         if len(change.same) <= around:
-            kept[-1] = Change(
+            readable[-1] = Change(
                 last.same, last.old + change.same + change.old, last.new + change.same + change.new
             )
         else:
-            kept.append(change)
-    return kept
+            readable.append(change)
+    return readable
 
 
 def _size(change: Change) -> int:
@@ -274,28 +280,28 @@ def _token() -> re.Pattern[str]:
 
 def _tokens(text: str) -> list[str]:
     """Words, numbers and single characters, each with the marks that belong to it."""
-    found = _token().findall(text)
+    matches = _token().findall(text)
     if text.isascii():
-        return found
+        return matches
     tokens: list[str] = []
-    for one in found:
-        belongs = visible_text.classify_char(one[0]) is CharKind.EXTEND
-        goes_on = tokens and _goes_on(tokens[-1], one[0])
+    for match_text in matches:
+        belongs = visible_text.classify_char(match_text[0]) is CharKind.EXTEND
+        goes_on = tokens and _goes_on(tokens[-1], match_text[0])
         if tokens and (belongs or goes_on):
-            tokens[-1] += one
+            tokens[-1] += match_text
         else:
-            tokens.append(one)
+            tokens.append(match_text)
     return tokens
 
 
-def _goes_on(before: str, char: str) -> bool:
+def _goes_on(previous: str, char: str) -> bool:
     """Return True if a character belongs to the one before: a joiner, or a mark."""
-    if before[-1] == "\u200d":
+    if previous[-1] == "\u200d":
         return True
-    if visible_text.classify_char(before[-1]) is not CharKind.EXTEND:
+    if visible_text.classify_char(previous[-1]) is not CharKind.EXTEND:
         return False
     return (
-        visible_text.classify_char(before[0]) is CharKind.SPACED
+        visible_text.classify_char(previous[0]) is CharKind.SPACED
         and visible_text.classify_char(char) is CharKind.SPACED
     )
 
@@ -303,8 +309,8 @@ def _goes_on(before: str, char: str) -> bool:
 def _spans(changes: Sequence[Change]) -> Iterator[Span]:
     last = len(changes) - 1
     for number, change in enumerate(changes):
-        whole = number == last and not (change.old or change.new)
-        same = _shortened(change.same, begins=number == 0, ends=whole)
+        is_last = number == last and not (change.old or change.new)
+        same = _shortened(change.same, begins=number == 0, ends=is_last)
         if same:
             yield Span(escape_line(same))
         # Not in brackets: `##[` would begin a command of some CI runners.
@@ -333,6 +339,6 @@ def _shortened(text: str, *, begins: bool, ends: bool) -> str:
     start = len(text) - _SAME_AT_EACH_END
     while start < len(text) and visible_text.classify_char(text[start]) is CharKind.EXTEND:
         start += 1
-    before = "" if begins else cut_text(text, _SAME_AT_EACH_END) + " "
-    after = "" if ends else " " + text[start:]
-    return f"{before}…{after}"
+    prefix = "" if begins else cut_text(text, _SAME_AT_EACH_END) + " "
+    suffix = "" if ends else " " + text[start:]
+    return f"{prefix}…{suffix}"

@@ -61,8 +61,8 @@ def of_lines(lines: Iterable[Line]) -> Text:
     length = sum(row.length for row in rows)
     if length <= LONGEST and len(rows) <= MOST_LINES:
         return Text(_blocks(rows), [])
-    first, more = _parted(rows)
-    return Text(_blocks(first), _blocks(more), sum(row.length for row in more))
+    first, folded = _parted(rows)
+    return Text(_blocks(first), _blocks(folded), sum(row.length for row in folded))
 
 
 def of_text(text: str) -> Text:
@@ -82,8 +82,8 @@ def _parted(rows: list[_Row]) -> tuple[list[_Row], list[_Row]]:
         if index == KEPT_LINES:
             return rows[:index], rows[index:]
         if row.length > room:
-            first, more = _cut(row, room)
-            return [*rows[:index], first], [more, *rows[index + 1 :]]
+            first, folded = _cut(row, room)
+            return [*rows[:index], first], [folded, *rows[index + 1 :]]
         room -= row.length
     return rows, []
 
@@ -92,12 +92,12 @@ def _cut(row: _Row, room: int) -> tuple[_Row, _Row]:
     first: list[Span] = []
     spans: list[Span] = []
     for span in row.spans:
-        kept = "" if spans else cut_text(span.text, room)
-        room -= len(kept)
-        if kept:
-            first.append(span._replace(text=kept))
-        if len(kept) < len(span.text):
-            spans.append(span._replace(text=span.text[len(kept) :]))
+        excerpt = "" if spans else cut_text(span.text, room)
+        room -= len(excerpt)
+        if excerpt:
+            first.append(span._replace(text=excerpt))
+        if len(excerpt) < len(span.text):
+            spans.append(span._replace(text=span.text[len(excerpt) :]))
     return _Row(row.code, first), _Row(row.code, spans)
 
 
@@ -158,8 +158,8 @@ class Cast:
 
     def who(self, agent: str) -> Who:
         """A member, or somebody who is none any more."""
-        known = self._everybody.get(agent)
-        return known or self._who(agent, agent, "", zlib.crc32(agent.encode()) % AGENT_STYLES)
+        cast_member = self._everybody.get(agent)
+        return cast_member or self._who(agent, agent, "", zlib.crc32(agent.encode()) % AGENT_STYLES)
 
     def is_member(self, agent: str) -> bool:
         """Return True if an id is that of an agent, and not of a human."""
@@ -180,13 +180,15 @@ class Cast:
                 replies[event.agent] += event.status == "success"
                 if event.usage:
                     usage.setdefault(event.agent, []).append(event.usage)
-        ordered = [one for one in self._everybody if one in seen]
-        ordered += [one for one in seen if one not in self._everybody]
+        ordered = [agent for agent in self._everybody if agent in seen]
+        ordered += [agent for agent in seen if agent not in self._everybody]
         return {
-            one: Lane(
-                self.who(one), replies[one], Usage.total(usage[one]) if one in usage else None
+            agent: Lane(
+                self.who(agent),
+                replies[agent],
+                Usage.total(usage[agent]) if agent in usage else None,
             )
-            for one in ordered
+            for agent in ordered
         }
 
 

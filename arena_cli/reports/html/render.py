@@ -50,8 +50,10 @@ _RESULTS = {
 def page(run_result: RunResult, say: Words) -> str:
     """The page of a run."""
     views = results.of(run_result, say)
-    began = min((one.opening.ts for one in run_result.scenarios if one.opening), default="")
-    used = [one.usage for one in run_result.scenarios if one.usage]
+    began = min(
+        (result.opening.ts for result in run_result.scenarios if result.opening), default=""
+    )
+    used = [result.usage for result in run_result.scenarios if result.usage]
     talks = [step.talk for view in views for step in view.steps if step.talk]
     return _rendered(
         "run.html",
@@ -64,7 +66,7 @@ def page(run_result: RunResult, say: Words) -> str:
         mode_counts=drift.counted(run_result),
         causes=results.causes(run_result, say),
         scenarios=views,
-        warnings=[components.of_text(one.text) for one in run_result.warnings],
+        warnings=[components.of_text(result.text) for result in run_result.warnings],
         modes=sorted({view.mode for view in views if view.mode}),
         tags=sorted({tag for view in views for tag in view.tags}),
     )
@@ -77,26 +79,31 @@ def session_page(
 
     `events` begin with the `session` event that holds there. `avatars` by agent id.
     """
-    told = list(events)
-    cast = Cast(session.sessions(told), avatars)
-    lanes = cast.lanes(told)
+    all_events = list(events)
+    cast = Cast(session.sessions(all_events), avatars)
+    lanes = cast.lanes(all_events)
     chains = [
-        (part, session.of(part, cast, lanes, say)) for part in _chains(told) if _is_told(part)
+        (chain_events, session.of(chain_events, cast, lanes, say))
+        for chain_events in _chains(all_events)
+        if _is_told(chain_events)
     ]
-    used = [one.usage for one in told if isinstance(one, _USING) and one.usage]
-    opening = next(iter(session.sessions(told)), None)
+    used = [event.usage for event in all_events if isinstance(event, _USING) and event.usage]
+    opening = next(iter(session.sessions(all_events)), None)
     return _rendered(
         "session.html",
-        [found for _, found in chains],
+        [talk for _, talk in chains],
         say,
         title=escape_line(title),
         team=escape_line(opening.team or "") if opening else "",
         scenario=escape_line(opening.scenario or "") if opening else "",
-        began=_date(told[0].ts if told else ""),
+        began=_date(all_events[0].ts if all_events else ""),
         tokens=lines.tokens(Usage.total(used)) if used else "",
-        replies=sum(isinstance(one, ReplyFinished) for one in told),
+        replies=sum(isinstance(event, ReplyFinished) for event in all_events),
         lanes=list(lanes.values()),
-        chains=[_Chain(number, part, found) for number, (part, found) in enumerate(chains, 1)],
+        chains=[
+            _Chain(number, chain_events, talk)
+            for number, (chain_events, talk) in enumerate(chains, 1)
+        ],
     )
 
 
@@ -108,22 +115,24 @@ class _Chain:
         self.talk = talk
         self.agents = list(
             dict.fromkeys(
-                escape_line(one.agent) for one in events if isinstance(one, ReplyFinished)
+                escape_line(event.agent) for event in events if isinstance(event, ReplyFinished)
             )
         )
-        ends = [one.end for one in events if isinstance(one, ChainFinished)]
+        ends = [event.end for event in events if isinstance(event, ChainFinished)]
         self.end = ends[-1] if ends else "open"
-        self.number = next((one.chain for one in events if isinstance(one, MessageEvent)), None)
+        self.number = next(
+            (event.chain for event in events if isinstance(event, MessageEvent)), None
+        )
 
 
 def _chains(events: Iterable[Event]) -> list[list[Event]]:
     """The events from each message that opened a chain to the next."""
-    parts: list[list[Event]] = [[]]
+    chains: list[list[Event]] = [[]]
     for event in events:
         if isinstance(event, MessageEvent) and event.chain is not None:
-            parts.append([])
-        parts[-1].append(event)
-    return parts
+            chains.append([])
+        chains[-1].append(event)
+    return chains
 
 
 def _is_told(events: Sequence[Event]) -> bool:

@@ -60,15 +60,15 @@ class Row(NamedTuple):
     left_out: int = 0
 
 
-def of_diffs(before: str, after: str) -> list[Row]:
+def of_diffs(old_text: str, new_text: str) -> list[Row]:
     """The rows of a diff; both texts are made harmless."""
-    old, new = (escape_text(text).split("\n") if text else [] for text in (before, after))
+    old, new = (escape_text(text).split("\n") if text else [] for text in (old_text, new_text))
     rows: list[Row] = []
-    found = blocks(old, new)
-    for index, block in enumerate(found):
+    diff_blocks = blocks(old, new)
+    for index, block in enumerate(diff_blocks):
         lines = old[block.a1 : block.a2]
         if block.same:
-            rows += _same(lines, begins=index == 0, ends=index == len(found) - 1)
+            rows += _same(lines, begins=index == 0, ends=index == len(diff_blocks) - 1)
         else:
             rows += _changed(lines, new[block.b1 : block.b2])
     return rows
@@ -107,7 +107,7 @@ def _within(old: str, new: str) -> tuple[list[Part], list[Part]] | None:
     for index, change in enumerate(changes):
         same = _shortened(change.same, begins=index == 0, ends=index == len(changes) - 1)
         for side, differs in zip(sides, (change.old, change.new), strict=True):
-            side += [one for one in (Part(same), Part(differs, True)) if one.text]
+            side += [fragment for fragment in (Part(same), Part(differs, True)) if fragment.text]
     return sides
 
 
@@ -273,11 +273,11 @@ def _link(touched: Touched, targets: _Targets) -> Link:
 def _scenario(result: ScenarioResult, number: int, causes: _Causes, say: Words) -> ScenarioView:
     steps = _Steps(result, number, say)
     skipped = result.status == "skipped"
-    told = [] if skipped else [say("{seconds} s", seconds=f"{result.seconds:.2f}")]
+    facts = [] if skipped else [say("{seconds} s", seconds=f"{result.seconds:.2f}")]
     if result.usage:
-        told.append(lines_module.tokens(result.usage))
+        facts.append(lines_module.tokens(result.usage))
     if result.judges_usage:
-        told.append(say("judges: {tokens}", tokens=lines_module.tokens(result.judges_usage)))
+        facts.append(say("judges: {tokens}", tokens=lines_module.tokens(result.judges_usage)))
     return ScenarioView(
         id=f"s{number}",
         title=escape_line(result.title),
@@ -286,7 +286,7 @@ def _scenario(result: ScenarioResult, number: int, causes: _Causes, say: Words) 
         place=escape_line(f"{result.file}:{result.line}"),
         tags=[escape_line(tag) for tag in result.tags],
         mode=word(result),
-        facts=told,
+        facts=facts,
         reason=escape_line(result.reason or ""),
         error=components.of_text(result.error) if result.error else None,
         recording=escape_line(result.recording or ""),
@@ -294,26 +294,31 @@ def _scenario(result: ScenarioResult, number: int, causes: _Causes, say: Words) 
         unkept=why_unkept(result, say),
         sessions=[escape_line(name) for name in result.sessions],
         warned=sum(check.status == "warned" for check in result.all_checks()),
-        drift=[_drifted(one, causes, say) for one in ordered(result)],
+        drift=[_drifted(difference, causes, say) for difference in ordered(result)],
         steps=[steps.view(step) for step in result.steps],
         checks=[_check(check) for check in result.checks],
     )
 
 
 def _drifted(drift: Drift, causes: _Causes, say: Words) -> Drifted:
-    told = f"{where(drift, say)}{describe_drift(drift, say)}"
+    description = f"{where(drift, say)}{describe_drift(drift, say)}"
     causing = (
         number
         for number, agents in causes.get(_alike(drift), ())
         if drift.agent is None or drift.agent in agents
     )
     cause = None if drift.follows else next(causing, None)
-    return Drifted(told, drift.calls, cause, drift.follows)
+    return Drifted(description, drift.calls, cause, drift.follows)
 
 
-def _alike(one: Drift | Cause) -> tuple[str, str, str, str]:
+def _alike(difference: Drift | Cause) -> tuple[str, str, str, str]:
     """Return the key that a cause and its drift share, their agent apart (see `result.causes`)."""
-    return (one.kind, one.field.partition("[")[0], one.before, one.after)
+    return (
+        difference.kind,
+        difference.field.partition("[")[0],
+        difference.before,
+        difference.after,
+    )
 
 
 class _Steps:
@@ -367,18 +372,24 @@ def _tokens(usage: Usage | None) -> str:
 
 
 def _check(check: CheckResult) -> Check:
-    wanted, there = check.expected.splitlines(), check.actual.splitlines()
-    numbered = max(len(wanted), len(there)) > 1
+    expected_lines, actual_lines = check.expected.splitlines(), check.actual.splitlines()
+    numbered = max(len(expected_lines), len(actual_lines)) > 1
     # As in `report.columns`: a last line in parentheses tells of all of it.
-    note = there.pop() if numbered and there and there[-1].startswith("(") else ""
-    sides = [_numbered(rows) if numbered else "\n".join(rows) for rows in (wanted, there)]
+    note = (
+        actual_lines.pop() if numbered and actual_lines and actual_lines[-1].startswith("(") else ""
+    )
+    sides = [
+        _numbered(rows) if numbered else "\n".join(rows) for rows in (expected_lines, actual_lines)
+    ]
     return Check(
         status=check.status,
         place=escape_line(f"{check.file}:{check.line}"),
         field=escape_line(check.field),
         expected=components.of_text(sides[0]) if sides[0] else None,
         actual=components.of_text("\n".join([sides[1], note]).strip("\n")),
-        brief=escape_line(wanted[0]) if len(wanted) == 1 and len(wanted[0]) < BRIEF else "",
+        brief=escape_line(expected_lines[0])
+        if len(expected_lines) == 1 and len(expected_lines[0]) < BRIEF
+        else "",
         judge=escape_line(check.judge or ""),
     )
 

@@ -159,8 +159,8 @@ class _Table:
                 problem = self._say("recovered: {what}", what=escape_line(event.what))
                 self._rows.append(NoteRow([Span(problem)]))
             case Resumed():
-                told = {"chain": event.chain, "seq": event.after_seq}
-                text = self._say("resumed chain {chain} after event {seq}", **told)
+                fields = {"chain": event.chain, "seq": event.after_seq}
+                text = self._say("resumed chain {chain} after event {seq}", **fields)
                 self._rows.append(NoteRow([Span(text)]))
             case _:
                 line = timeline.line_of(event, self._say, lambda by: self._cast.who(by).name)
@@ -219,7 +219,7 @@ class _Table:
     def _reply(self, event: ReplyFinished) -> None:
         cell = self._cell(event.turn, event.phase, event.agent)
         message = event.message
-        named = message.mentions if message else []
+        mentioned = message.mentions if message else []
         cell.cards.append(
             Card(
                 who=self._cast.who(event.agent),
@@ -230,21 +230,25 @@ class _Table:
                 error=components.of_text(event.error) if event.error else None,
                 text=self._text(message) if message else None,
                 calls=[self._cast.who(agent) for agent in event.next_mentions],
-                humans=[escape_line(one) for one in named if not self._cast.is_member(one)],
+                humans=[
+                    escape_line(member_id)
+                    for member_id in mentioned
+                    if not self._cast.is_member(member_id)
+                ],
                 notes=self._refused(event) + self._unresolved(event.unresolved),
                 facts=self._facts(event),
             )
         )
 
     def _facts(self, event: ReplyFinished) -> list[str]:
-        told = [self._say("{seconds} s", seconds=f"{event.latency_ms / 1000:.1f}")]
+        facts = [self._say("{seconds} s", seconds=f"{event.latency_ms / 1000:.1f}")]
         if event.usage:
-            told.append(lines.tokens(event.usage))
+            facts.append(lines.tokens(event.usage))
         if refused := lines.cost_not_taken(event.metadata, self._say):
-            told.append(refused)
+            facts.append(refused)
         if event.attempts > 1:
-            told.append(self._say("{count} attempts", count=event.attempts))
-        return told
+            facts.append(self._say("{count} attempts", count=event.attempts))
+        return facts
 
     def _refused(self, event: ReplyFinished) -> list[str]:
         return [
@@ -259,8 +263,8 @@ class _Table:
     def _unresolved(self, names: list[str]) -> list[str]:
         if not names:
             return []
-        said = self._say(", ").join(f"@{escape_line(name)}" for name in names)
-        return [self._say("nobody is called {names}", names=said)]
+        names_text = self._say(", ").join(f"@{escape_line(name)}" for name in names)
+        return [self._say("nobody is called {names}", names=names_text)]
 
     def _end(self, event: ChainFinished) -> EndRow:
         say = self._say
@@ -275,7 +279,7 @@ class _Table:
         counts = say("{replies} in {turns}", replies=replies, turns=turns)
         return EndRow(
             end=event.end,
-            awaits=[escape_line(one) for one in event.awaits],
+            awaits=[escape_line(human) for human in event.awaits],
             facts=[counts, lines.tokens(event.usage)],
             notes=notes,
         )
@@ -284,7 +288,7 @@ class _Table:
         return components.of_lines(content.drawn(message, self._say))
 
     def _by(self, agent: str) -> list[Who]:
-        return [self._cast.who(one) for one in self._mentioned_by.get(agent, ())]
+        return [self._cast.who(agent_id) for agent_id in self._mentioned_by.get(agent, ())]
 
     def _phase(self, number: int, phase: str) -> PhaseRow:
         """The row of a phase, made where its heading was not told."""

@@ -88,8 +88,8 @@ class Writer:
         if not schema.is_file() or not self._path.is_relative_to(self._root):
             return comment
         up = "../" * (len(self._path.relative_to(self._root).parts) - 1)
-        schema = f"{up}{scaffold.SCHEMAS_FOLDER}/scenario.json"
-        return f"# yaml-language-server: $schema={schema}\n{comment}"
+        path = f"{up}{scaffold.SCHEMAS_FOLDER}/scenario.json"
+        return f"# yaml-language-server: $schema={path}\n{comment}"
 
     def _title(self) -> str:
         """The session's name if somebody chose it, else how what is played begins."""
