@@ -55,7 +55,7 @@ class Settings(BaseModel):
 
     @classmethod
     def is_template(cls, loc: Loc) -> bool:  # noqa: ARG003 - for kinds that have templates
-        """Return True if the adapter fills the text at `loc` (under `adapter:`) once more by itself.
+        """Return True if the adapter itself fills the text at `loc` (under `adapter:`) again.
 
         A `$${` is left to it there, as are placeholders other than `${env:NAME}` everywhere.
         """

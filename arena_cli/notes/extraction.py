@@ -58,40 +58,46 @@ def drafts_of(
     names of a team the first agent that a task's sentence names is its owner. A pattern that takes
     too long once is skipped from then on (`slow_patterns`).
     """
-    given = patterns or {}
-    own = {kind for kind in KINDS if kind not in given or given[kind]}
-    theirs = [(kind, _compiled(one)) for kind, some in given.items() for one in some]
-    found: dict[tuple[str, str], Draft] = {}
+    own_patterns = patterns or {}
+    built_in = {kind for kind in KINDS if kind not in own_patterns or own_patterns[kind]}
+    theirs = [
+        (kind, _compiled(expression))
+        for kind, expressions in own_patterns.items()
+        for expression in expressions
+    ]
+    drafts: dict[tuple[str, str], Draft] = {}
     if not theirs and not phrases.may_hold(text):
         return []
-    for one in _found(text, own, theirs):
-        title = title_of(one.said)
-        key = (one.kind, title.casefold())
-        if len(title) < _SHORTEST or key in found:
+    for expression in _found(text, built_in, theirs):
+        title = title_of(expression.said)
+        key = (expression.kind, title.casefold())
+        if len(title) < _SHORTEST or key in drafts:
             continue
-        whole = one.sentence.text.strip()
-        found[key] = Draft(
-            kind=one.kind,
+        sentence = expression.sentence.text.strip()
+        drafts[key] = Draft(
+            kind=expression.kind,
             title=title,
-            body=whole if title.endswith("…") else "",
+            body=sentence if title.endswith("…") else "",
             by=by,
             source=source,
-            owner=_owner(whole, roster) if one.kind in ("task", "next_action") else "",
+            owner=_owner(sentence, roster) if expression.kind in ("task", "next_action") else "",
         )
-        if len(found) == MOST:
+        if len(drafts) == MOST:
             break
-    return list(found.values())
+    return list(drafts.values())
 
 
 def slow_patterns(patterns: Mapping[Kind, Sequence[str]]) -> list[PatternTimeout]:
     """Return why some of the patterns are looked for no more."""
-    compiled = (_compiled(one) for some in patterns.values() for one in some)
+    compiled = (
+        _compiled(expression) for expressions in patterns.values() for expression in expressions
+    )
     return [pattern.failed for pattern in compiled if pattern.failed is not None]
 
 
-def title_of(said: str) -> str:
+def title_of(saying: str) -> str:
     """A sentence as a title: in one line, without what stands around it, cut between words."""
-    line = _CALLS.sub("", " ".join(said.replace("**", "").split())).strip(_AROUND)
+    line = _CALLS.sub("", " ".join(saying.replace("**", "").split())).strip(_AROUND)
     if len(line) <= LONGEST_TITLE:
         return line
     space = line.rfind(" ", 0, LONGEST_TITLE)
@@ -106,17 +112,21 @@ def _found(
 ) -> Iterator[_Found]:
     heading: Kind | None = None
     items = 0
-    for one in split(text):
-        if heading and one.item and items < _MOST_ITEMS:
+    for sentence in split(text):
+        if heading and sentence.item and items < _MOST_ITEMS:
             items += 1
-            if not one.asks and one.box is not True and not phrases.empty().match(one.shown):
-                yield _Found(heading, one.text, one)
+            if (
+                not sentence.asks
+                and sentence.box is not True
+                and not phrases.empty().match(sentence.shown)
+            ):
+                yield _Found(heading, sentence.text, sentence)
                 continue
-        elif heading and not one.item:
-            heading = heading if one.goes_on else None
-        kind, said = _kind_of(one, kinds, theirs)
-        if kind and said:
-            yield _Found(kind, said, one)
+        elif heading and not sentence.item:
+            heading = heading if sentence.goes_on else None
+        kind, saying = _kind_of(sentence, kinds, theirs)
+        if kind and saying:
+            yield _Found(kind, saying, sentence)
         elif kind:
             heading, items = kind, 0
 
@@ -133,9 +143,9 @@ def _kind_of(
         return None, ""
     if sentence.box is not None:
         return ("task", sentence.text) if sentence.box is False and "task" in kinds else (None, "")
-    shown = f"{sentence.shown.rstrip(_AROUND)}:" if sentence.heading else sentence.shown
-    for kind, marker in phrases.markers(shown):
-        marked = marker.match(shown) if kind in kinds else None
+    visible = f"{sentence.shown.rstrip(_AROUND)}:" if sentence.heading else sentence.shown
+    for kind, marker in phrases.markers(visible):
+        marked = marker.match(visible) if kind in kinds else None
         if marked and not marked["said"]:
             return kind, ""
         if marked:
@@ -146,10 +156,10 @@ def _kind_of(
 
 def _said(sentence: Sentence, kinds: set[Kind]) -> tuple[Kind | None, str]:
     for kind, says, unless in phrases.sayings(sentence.shown):
-        found = says.search(sentence.shown) if kind in kinds else None
-        if not found or unless.search(sentence.shown):
+        match = says.search(sentence.shown) if kind in kinds else None
+        if not match or unless.search(sentence.shown):
             continue
-        if not phrases.supposed().search(sentence.shown, 0, found.end()):
+        if not phrases.supposed().search(sentence.shown, 0, match.end()):
             return kind, sentence.text
     return None, ""
 
@@ -157,8 +167,8 @@ def _said(sentence: Sentence, kinds: set[Kind]) -> tuple[Kind | None, str]:
 def _owner(sentence: str, roster: Roster | None) -> str:
     if roster is None:
         return ""
-    named = mentions.parse_mentions(sentence, roster, author="", opener="").ids
-    return next((one for one in named if one in roster.member_ids), "")
+    mentioned = mentions.parse_mentions(sentence, roster, author="", opener="").ids
+    return next((name for name in mentioned if name in roster.member_ids), "")
 
 
 @lru_cache(maxsize=256)
@@ -207,15 +217,15 @@ def drafts_of_blocks(
     """The notes that an agent wrote into a message, at most `MOST`."""
     drafts: list[Draft] = []
     problems: list[str] = []
-    known: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for fields in (*_blocks(content), *_parts(structured)):
-        found = draft_of(fields, by=by, source=source)
-        problems += found.problems
-        new = [one for one in found.drafts if (one.kind, one.title) not in known]
+        extracted = draft_of(fields, by=by, source=source)
+        problems += extracted.problems
+        new = [draft for draft in extracted.drafts if (draft.kind, draft.title) not in seen]
         if new and len(drafts) == MOST:
             problems.append(f"more than {MOST} notes in one message: the rest was left out")
             break
-        known.update((one.kind, one.title) for one in new)
+        seen.update((draft.kind, draft.title) for draft in new)
         drafts += new
     return Written(drafts, problems)
 
@@ -223,10 +233,10 @@ def drafts_of_blocks(
 def draft_of(fields: Mapping[str, Any], *, by: str, source: str | None) -> Written:
     """The note that these fields are, or none; and what is wrong with it."""
     try:
-        draft, told = _draft(fields, by, source)
+        draft, problems = _draft(fields, by, source)
     except _Wrong as wrong:
         return Written([], [str(wrong)])
-    return Written([draft], told)
+    return Written([draft], problems)
 
 
 def _blocks(content: str) -> Iterator[Mapping[str, Any]]:
@@ -235,15 +245,15 @@ def _blocks(content: str) -> Iterator[Mapping[str, Any]]:
         return
     for start, end in visible_text.find_hidden_spans(content):
         opening = _BLOCK.match(content, start, end)
-        before = content[content.rfind("\n", 0, start) + 1 : start]
-        if not opening or not _BEFORE.match(before):
+        line_start = content[content.rfind("\n", 0, start) + 1 : start]
+        if not opening or not _BEFORE.match(line_start):
             continue
         inner = content[opening.end() : end]
         lines = inner.splitlines()
         last = _CLOSING.match(lines[-1]) if lines else None
         if last and last["run"].startswith(opening["run"]):
             lines.pop()
-        indent = len(before.expandtabs())
+        indent = len(line_start.expandtabs())
         yield _read([_dedented(line, indent) for line in lines])
 
 
@@ -259,10 +269,10 @@ def _read(lines: list[str]) -> dict[str, Any]:
     """
     fields: dict[str, Any] = {}
     key = ""
-    place = 0
-    while place < len(lines) and (not lines[place].strip() or lines[place].strip() == "---"):
-        place += 1
-    for line in lines[place:]:
+    index = 0
+    while index < len(lines) and (not lines[index].strip() or lines[index].strip() == "---"):
+        index += 1
+    for line in lines[index:]:
         entry, item = _ENTRY.match(line), _ITEM.match(line)
         name = entry["key"].casefold() if entry else ""
         if entry and name in (*_KEYS, *_IGNORED):
@@ -272,11 +282,11 @@ def _read(lines: list[str]) -> dict[str, Any]:
             fields["tags"] = f"{fields['tags']}, {_unquoted(item['value'])}"
         else:
             break
-        place += 1
-    rest = lines[place:]
-    while rest and (not rest[0].strip() or rest[0].strip() == "---"):
-        rest.pop(0)
-    fields["body"] = "\n".join(rest).rstrip()
+        index += 1
+    body_lines = lines[index:]
+    while body_lines and (not body_lines[0].strip() or body_lines[0].strip() == "---"):
+        body_lines.pop(0)
+    fields["body"] = "\n".join(body_lines).rstrip()
     return fields
 
 
@@ -287,11 +297,11 @@ def _unquoted(value: str) -> str:
 
 
 def _parts(structured: Sequence[StructuredContent]) -> Iterator[Mapping[str, Any]]:
-    for part in structured:
-        if part.type == "note":
-            yield from (_fields(one) for one in _listed(part.data))
-        elif part.type == "task_list":
-            yield from _tasks(part.data, 0)
+    for content in structured:
+        if content.type == "note":
+            yield from (_fields(record) for record in _listed(content.data))
+        elif content.type == "task_list":
+            yield from _tasks(content.data, 0)
 
 
 def _listed(data: Any) -> list[Any]:
@@ -340,26 +350,30 @@ def _is_done(task: Mapping[str, Any]) -> bool:
 
 def _draft(fields: Mapping[str, Any], by: str, source: str | None) -> tuple[Draft, list[str]]:
     """The note, and what was cut off or left out of it. Raises _Wrong."""
-    told: list[str] = []
+    problems: list[str] = []
     title = " ".join(str(fields.get("title") or "").split())
     if not title:
         raise _Wrong("a note has no title: write `title: ...` in its first lines")
-    shown = escape_line(cut_text(title, 60))
+    title_label = escape_line(cut_text(title, 60))
     kind = str(fields.get("kind") or "").strip().casefold().replace(" ", "_").replace("-", "_")
     if kind not in KINDS:
-        said = escape_line(cut_text(kind, 40))
-        problem = f"has the unknown kind `{said}`" if kind else "has no kind"
-        raise _Wrong(f"the note {shown!r} {problem}: {errors.suggest_nearest(kind, KINDS)}")
+        kind_label = escape_line(cut_text(kind, 40))
+        problem = f"has the unknown kind `{kind_label}`" if kind else "has no kind"
+        raise _Wrong(f"the note {title_label!r} {problem}: {errors.suggest_nearest(kind, KINDS)}")
     if len(title) > model.LONGEST_TITLE:
         title = cut_text(title, model.LONGEST_TITLE)
-        told.append(f"the title of the note {shown!r} was cut at {model.LONGEST_TITLE} characters")
+        problems.append(
+            f"the title of the note {title_label!r} was cut at {model.LONGEST_TITLE} characters"
+        )
     body = str(fields.get("body") or "")
     if len(body.encode("utf-8")) > LONGEST_BODY:
         body = body.encode("utf-8")[:LONGEST_BODY].decode("utf-8", "ignore")
-        told.append(f"the text of the note {shown!r} was cut at {LONGEST_BODY} bytes")
+        problems.append(f"the text of the note {title_label!r} was cut at {LONGEST_BODY} bytes")
     importance = _importance(fields.get("importance"))
     if importance is None:
-        told.append(f"the importance of the note {shown!r} is no number from 0 to 1; 0.5 was taken")
+        problems.append(
+            f"the importance of the note {title_label!r} is no number from 0 to 1; 0.5 was taken"
+        )
     return (
         Draft(
             kind=kind,
@@ -371,7 +385,7 @@ def _draft(fields: Mapping[str, Any], by: str, source: str | None) -> tuple[Draf
             tags=_tags(fields.get("tags")),
             owner=" ".join(str(fields.get("owner") or "").split()).lstrip("@＠"),
         ),
-        told,
+        problems,
     )
 
 
@@ -388,8 +402,8 @@ def _importance(value: object) -> float | None:
 def _tags(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         value = _BETWEEN.split(value.strip().removeprefix("[").removesuffix("]"))
-    found = (_unquoted(str(one)) for one in value) if isinstance(value, list) else ()
-    return tuple(dict.fromkeys(one for one in found if one))
+    tags = (_unquoted(str(tag)) for tag in value) if isinstance(value, list) else ()
+    return tuple(dict.fromkeys(tag for tag in tags if tag))
 
 
 MOST_EXTRACTING = 12
@@ -427,15 +441,15 @@ def question(messages: Sequence[tuple[str, str]], notes: Iterable[Note]) -> str:
     """
     rule = "=" * 8
     example = messages[-1][0] if messages else "m1"
-    parts = [_ASKED.format(most=MOST_EXTRACTING, kinds=", ".join(KINDS), example=example)]
+    sections = [_ASKED.format(most=MOST_EXTRACTING, kinds=", ".join(KINDS), example=example)]
     newest = sorted(notes, key=lambda note: note.created)[-_MOST_KNOWN:]
     titles = [f"- {note.kind}: {json.dumps(note.title, ensure_ascii=False)}" for note in newest]
-    parts += ["Notes that there are already:", *titles] if titles else []
-    parts.append(rule)
+    sections += ["Notes that there are already:", *titles] if titles else []
+    sections.append(rule)
     # A line of a message may not look like the rule or like an id's line.
-    parts += [f"message {message}\n{_indented(text)}" for message, text in messages]
-    parts.append(rule)
-    return "\n".join(parts) + "\n"
+    sections += [f"message {message}\n{_indented(text)}" for message, text in messages]
+    sections.append(rule)
+    return "\n".join(sections) + "\n"
 
 
 def _indented(text: str) -> str:
@@ -452,42 +466,44 @@ def drafts_of_extracting(answer: str, messages: Mapping[str, str], *, by: str) -
         return Written([], ["the answer holds no JSON list of notes"])
     drafts: list[Draft] = []
     problems: list[str] = []
-    for one in listed:
+    for record in listed:
         if len(drafts) == MOST_EXTRACTING:
             problems.append(
                 f"more than {MOST_EXTRACTING} notes in one answer: the rest was left out"
             )
             break
-        found = _checked(one, messages, by)
-        problems += found.problems
-        drafts += [draft for draft in found.drafts if not _is_known(draft, drafts)]
+        checked = _checked(record, messages, by)
+        problems += checked.problems
+        drafts += [draft for draft in checked.drafts if not _is_known(draft, drafts)]
     return Written(drafts, problems)
 
 
 def _is_known(draft: Draft, drafts: Sequence[Draft]) -> bool:
-    return any((draft.kind, draft.title) == (one.kind, one.title) for one in drafts)
+    return any(
+        (draft.kind, draft.title) == (known_draft.kind, known_draft.title) for known_draft in drafts
+    )
 
 
-def _checked(one: Any, messages: Mapping[str, str], by: str) -> Written:
-    if not isinstance(one, dict):
+def _checked(record: Any, messages: Mapping[str, str], by: str) -> Written:
+    if not isinstance(record, dict):
         return Written([], ["an entry of the list is no object"])
-    found = draft_of(one, by=by, source=str(one.get("source") or ""))
-    for draft in found.drafts:
-        said = messages.get(draft.source or "")
+    result = draft_of(record, by=by, source=str(record.get("source") or ""))
+    for draft in result.drafts:
+        content = messages.get(draft.source or "")
         title = repr(escape_line(cut_text(draft.title, _SHOWN)))
-        if said is None:
+        if content is None:
             source = escape_line(cut_text(draft.source or "", _SHOWN))
             problem = f"{source!r} as its source, which is none of the messages"
             return Written([], [f"the note {title} names {problem if source else 'no source'}"])
-        if not _is_grounded(draft, said):
+        if not _is_grounded(draft, content):
             return Written([], [f"the note {title} shares no word with {draft.source}"])
-    return found
+    return result
 
 
-def _is_grounded(draft: Draft, said: str) -> bool:
+def _is_grounded(draft: Draft, content: str) -> bool:
     """Return True if a word of the title, or two characters of Chinese, stand in the message."""
-    there = set(of_question(said))
-    return bool(there.intersection(of_question(draft.title)))
+    words = set(of_question(content))
+    return bool(words.intersection(of_question(draft.title)))
 
 
 def _list_in(answer: str) -> list[Any] | None:
@@ -503,10 +519,10 @@ def _list_in(answer: str) -> list[Any] | None:
             alone.append(value)
             continue
         lists = value.values() if isinstance(value, dict) else [value]
-        for some in lists:
-            if isinstance(some, list) and any(isinstance(one, dict) for one in some):
-                return some
-            empty = some if some == [] else empty
+        for candidate in lists:
+            if isinstance(candidate, list) and any(isinstance(item, dict) for item in candidate):
+                return candidate
+            empty = candidate if candidate == [] else empty
     return alone or empty
 
 
@@ -516,14 +532,14 @@ def _values(text: str) -> Iterator[Any]:
     An escape may name half of a character, which no file and no event can hold.
     """
     decoder = json.JSONDecoder(strict=False)
-    place = 0
+    offset = 0
     for _ in range(_MOST_OPENINGS):  # each may cost a look at all that follows
-        found = re.compile(r"[\[{]").search(text, place)
-        if found is None:
+        match = re.compile(r"[\[{]").search(text, offset)
+        if match is None:
             return
         try:
-            value, place = decoder.raw_decode(text, found.start())
+            value, offset = decoder.raw_decode(text, match.start())
         except (ValueError, RecursionError):
-            place = found.end()
+            offset = match.end()
             continue
         yield clean_value(value)[0]

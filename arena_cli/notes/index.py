@@ -86,17 +86,17 @@ def follow(
     touched: list[tuple[int, int, int]] = []
     gone: list[int] = []
     for folder, entries in listed:
-        known = _known(connection, place_of_note(folder))
+        indexed = _known(connection, place_of_note(folder))
         for entry in entries:
-            note, *had = known.pop(file_of(folder, entry), _NOTHING)
+            note, *had = indexed.pop(file_of(folder, entry), _NOTHING)
             if _is_clean(entry, *had):
                 continue
-            found = read_folder(folder, entry, now_ns())
-            if note and _sha256(connection, note) == found.sha256:
-                touched.append((entry.mtime_ns, found.read_ns, note))
+            read = read_folder(folder, entry, now_ns())
+            if note and _sha256(connection, note) == read.sha256:
+                touched.append((entry.mtime_ns, read.read_ns, note))
             else:
-                reads.append(found)
-        gone += [note for note, *_ in known.values()]
+                reads.append(read)
+        gone += [note for note, *_ in indexed.values()]
     if reads or gone or touched:
         put_note(connection, stems, reads, gone, touched)
     return Followed(bool(reads or gone), is_sure=not (reads or gone or touched))
@@ -109,7 +109,7 @@ def read_faults(connection: sqlite3.Connection, places: Sequence[str]) -> list[F
         "(SELECT value FROM json_each(?)) ORDER BY file",
         (json.dumps(places),),
     )
-    return [Fault(**fault) for (told,) in rows for fault in json.loads(told)]
+    return [Fault(**fault) for (text,) in rows for fault in json.loads(text)]
 
 
 def _known(connection: sqlite3.Connection, name: str) -> dict[str, _Known]:
@@ -125,8 +125,10 @@ def _is_clean(entry: Entry, mtime_ns: int, size: int, read_ns: int) -> bool:
 
 
 def _sha256(connection: sqlite3.Connection, note: int) -> str:
-    found: str = connection.execute("SELECT sha256 FROM note WHERE note = ?", (note,)).fetchone()[0]
-    return found
+    digest: str = connection.execute("SELECT sha256 FROM note WHERE note = ?", (note,)).fetchone()[
+        0
+    ]
+    return digest
 
 
 def read_folder(folder: Folder, entry: Entry, now_ns: int) -> Read:
@@ -151,16 +153,16 @@ def put_note(
     touched: Sequence[tuple[int, int, int]] = (),
 ) -> None:
     """Write what changed in one short transaction; all that takes time is done before."""
-    made = [(one, *_texts(one.note, stems)) for one in reads]
+    prepared = [(read, *_texts(read.note, stems)) for read in reads]
     with db.transaction(connection):
         connection.executemany("UPDATE note SET mtime_ns = ?, read_ns = ? WHERE note = ?", touched)
         find = "SELECT note FROM note WHERE file = ?"
-        old = [row for one in reads for row in connection.execute(find, (one.file,))]
+        old = [row for read in reads for row in connection.execute(find, (read.file,))]
         for table, key in (("note", "note"), ("record", "note"), ("words", "rowid")):
             numbers = [*old, *((number,) for number in gone)]
             connection.executemany(f"DELETE FROM {table} WHERE {key} = ?", numbers)
-        for one, title, body in made:
-            _insert(connection, one, title, body)
+        for read, title, body in prepared:
+            _insert(connection, read, title, body)
 
 
 def _texts(note: Note | None, stems: Stems) -> tuple[str, str]:
@@ -170,23 +172,23 @@ def _texts(note: Note | None, stems: Stems) -> tuple[str, str]:
     return " ".join(stems.of(title)), " ".join(stems.of(text.of_note(note.body)))
 
 
-def _insert(connection: sqlite3.Connection, one: Read, title: str, body: str) -> None:
-    note, entry = one.note, one.entry
+def _insert(connection: sqlite3.Connection, read: Read, title: str, body: str) -> None:
+    note, entry = read.note, read.entry
     facts: tuple[object, ...] = ("", "", False, 0.0, "", "[]", "")
     if note:
         tags = json.dumps([text.tag(tag) for tag in note.tags])
         passage = vectors.key(vectors.passage(note))
         newest = note.updated or note.created
         facts = (note.kind, note.status, note.pins, note.importance, newest, tags, passage)
-    stamp = (entry.mtime_ns, entry.size, one.sha256, one.read_ns)
+    stamp = (entry.mtime_ns, entry.size, read.sha256, read.read_ns)
     length = len(title.split()) + len(body.split())
     sealed = staging.sha256(note) if note and note.status == "approved" else ""
-    row = (one.file, one.place, entry.id, *facts, length, *stamp, sealed)
+    row = (read.file, read.place, entry.id, *facts, length, *stamp, sealed)
     places = ", ?" * len(row)
     number = connection.execute(f"INSERT INTO note VALUES (NULL{places})", row).lastrowid
-    told = json.dumps([asdict(fault) for fault in one.faults])
+    faults = json.dumps([asdict(fault) for fault in read.faults])
     record = note.model_dump_json(exclude_defaults=True) if note else ""
-    connection.execute("INSERT INTO record VALUES (?, ?, ?)", (number, record, told))
+    connection.execute("INSERT INTO record VALUES (?, ?, ?)", (number, record, faults))
     connection.execute(
         "INSERT INTO words (rowid, title, body) VALUES (?, ?, ?)", (number, title, body)
     )
@@ -261,18 +263,20 @@ class Index:
                 return faults
 
             def follow(connection: sqlite3.Connection) -> list[Fault]:
-                found = [entries for _, entries in listed]
-                if self._sure != (*self._state(connection), found):
+                entries_of_all = [entries for _, entries in listed]
+                if self._sure != (*self._state(connection), entries_of_all):
                     is_sure = self._follow(connection, listed)
                     self._faults = read_faults(connection, self._places(None))
-                    self._sure = (*self._state(connection), found) if is_sure else None
+                    self._sure = (*self._state(connection), entries_of_all) if is_sure else None
                 return self._faults
 
             return faults + self._done(follow)
 
     def update(self, note: Note) -> None:
         """Follow one file, which was just written, without looking at the others."""
-        folder = next(one for one in self._folders if one.shared is note.is_shared)
+        folder = next(
+            candidate for candidate in self._folders if candidate.shared is note.is_shared
+        )
         path = folder.workspace / note.file
         with self._turn:
             if not self._is_synced:
@@ -303,10 +307,10 @@ class Index:
 
         Only those that still count, unless `archived`.
         """
-        asked = json.dumps(list(kinds))
-        rest = "AND kind IN (SELECT value FROM json_each(?)) ORDER BY file"
-        found = self._notes(rest, self._own(session), asked)
-        return [note for note in found if archived or note.is_living]
+        kinds_json = json.dumps(list(kinds))
+        condition = "AND kind IN (SELECT value FROM json_each(?)) ORDER BY file"
+        notes = self._notes(condition, self._own(session), kinds_json)
+        return [note for note in notes if archived or note.is_living]
 
     def search(
         self,
@@ -372,10 +376,10 @@ class Index:
         if self._scopes_of != state:
             self._scopes_of = state
             self._scopes.clear()
-        asked = (where, *values.values())
-        if asked not in self._scopes:
-            self._scopes[asked] = search_module.scope(connection, where, values)
-        return self._scopes[asked]
+        cache_key = (where, *values.values())
+        if cache_key not in self._scopes:
+            self._scopes[cache_key] = search_module.scope(connection, where, values)
+        return self._scopes[cache_key]
 
     def _state(self, connection: sqlite3.Connection) -> tuple[int, int]:
         """Return the version of the index, which any change in any process changes."""
@@ -390,18 +394,20 @@ class Index:
     ) -> Mapping[int, float]:
         """Return how near notes are in meaning; none without vectors, and `lack` says why."""
         try:
-            found = vectors.near(
+            nearness = vectors.near(
                 connection, query, keys, lambda some: search_module.passages(connection, some)
             )
         except EmbeddingFailed as error:
             self.lack = f"{error.what}; {error.mend}" if error.mend else error.what
             return {}
         self.lack = vectors.lack
-        return found
+        return nearness
 
-    def _notes(self, rest: str, places: Sequence[str], *values: str) -> list[Note]:
+    def _notes(self, condition: str, places: Sequence[str], *values: str) -> list[Note]:
         def select(connection: sqlite3.Connection) -> list[Note]:
-            rows = connection.execute(f"{_SELECT} {rest}", (json.dumps(places), *values)).fetchall()
+            rows = connection.execute(
+                f"{_SELECT} {condition}", (json.dumps(places), *values)
+            ).fetchall()
             notes = [Note.model_validate_json(record) for (record,) in rows]
             return [self._judged(connection, note) for note in notes]
 
@@ -411,7 +417,7 @@ class Index:
         """Return a note as it stands."""
         if note.status != "approved" or self._follow_trail is None:
             return note
-        folder = next(one for one in self._folders if _holds(one, note))
+        folder = next(candidate for candidate in self._folders if _holds(candidate, note))
         return staging.judge(note, self._approvals_of(connection, folder))
 
     def _approved_in(self, connection: sqlite3.Connection, places: str) -> str:
@@ -429,8 +435,8 @@ class Index:
             by_place = {place_of_note(folder): folder for folder in self._folders}
             numbers = [
                 number
-                for number, name, place, sealed in rows
-                if self._is_approved(connection, by_place[place], name, sealed)
+                for number, name, folder_name, sealed in rows
+                if self._is_approved(connection, by_place[folder_name], name, sealed)
             ]
             self._approved[places] = json.dumps(numbers)
         return self._approved[places]
@@ -448,18 +454,18 @@ class Index:
         How far the trail was read is kept in the index, so that only what is new is read.
         """
         assert self._follow_trail is not None
-        place = place_of_note(folder)
-        if place not in self._approvals:
-            name = f"approvals {place}"
+        folder_name = place_of_note(folder)
+        if folder_name not in self._approvals:
+            name = f"approvals {folder_name}"
             row = connection.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
-            known = StagingFollowed(*json.loads(row[0])) if row else StagingFollowed()
-            now = self._follow_trail(folder, known)
-            if not 0 <= now.end - known.end < _SHORT_TRAIL:
-                value = json.dumps([now.end, now.check, dict(now.approved)])
+            recorded = StagingFollowed(*json.loads(row[0])) if row else StagingFollowed()
+            current = self._follow_trail(folder, recorded)
+            if not 0 <= current.end - recorded.end < _SHORT_TRAIL:
+                value = json.dumps([current.end, current.check, dict(current.approved)])
                 with contextlib.suppress(sqlite3.OperationalError):  # somebody else writes it
                     connection.execute("REPLACE INTO fact VALUES (?, ?)", (name, value))
-            self._approvals[place] = now.approved
-        return self._approvals[place]
+            self._approvals[folder_name] = current.approved
+        return self._approvals[folder_name]
 
     def _asked(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
         """Return the answer of the index; None where there is no note at all."""
@@ -513,7 +519,7 @@ class Index:
 
     def _own(self, session: str) -> list[str]:
         shared = {place_of_note(folder) for folder in self._folders if folder.shared}
-        return [place for place in self._places(session) if place not in shared]
+        return [folder_name for folder_name in self._places(session) if folder_name not in shared]
 
     def _places(self, session: str | None) -> list[str]:
         return [

@@ -110,9 +110,9 @@ _WORD = (
 _IDLE = frozenset({"a", "an", "the", "的", "了", "吧", "呢", "啊", "呀"})
 
 
-def same_likeness(one: str, other: str) -> bool:
+def same_likeness(first: str, second: str) -> bool:
     """Return True if two titles are equal but for case, punctuation and small slips."""
-    ours, theirs = words(one), words(other)
+    ours, theirs = words(first), words(second)
     if ours == theirs:
         return True
     if not ours or not theirs:
@@ -124,8 +124,8 @@ def same_likeness(one: str, other: str) -> bool:
 def words(title: str) -> tuple[str, ...]:
     """Return the significant words of a title, in order; its signs if it has no words."""
     folded = visible_text.fold_text(title)
-    found = _word().findall(folded)
-    return tuple(word for word in found if word not in _IDLE) or tuple(found or folded.split())
+    tokens = _word().findall(folded)
+    return tuple(word for word in tokens if word not in _IDLE) or tuple(tokens or folded.split())
 
 
 @cache
@@ -135,10 +135,12 @@ def _word() -> re.Pattern[str]:
 
 
 def _near(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
-    left, right = _without(ours, theirs), _without(theirs, ours)
-    if len(left) != len(right) or any(char.isdigit() for word in left + right for char in word):
+    ours_only, right = _without(ours, theirs), _without(theirs, ours)
+    if len(ours_only) != len(right) or any(
+        char.isdigit() for word in ours_only + right for char in word
+    ):
         return False
-    if [word for word in ours if word not in left] != [
+    if [word for word in ours if word not in ours_only] != [
         word for word in theirs if word not in right
     ]:
         return False  # what they share, in another order, says another thing
@@ -146,16 +148,16 @@ def _near(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
 
     if fuzz.ratio(" ".join(ours), " ".join(theirs)) < NEAR:
         return False
-    return all(fuzz.ratio(a, b) >= _NEAR_WORD for a, b in zip(left, right, strict=True))
+    return all(fuzz.ratio(a, b) >= _NEAR_WORD for a, b in zip(ours_only, right, strict=True))
 
 
-def _without(words: tuple[str, ...], others: tuple[str, ...]) -> list[str]:
+def _without(words: tuple[str, ...], other_words: tuple[str, ...]) -> list[str]:
     """The words that the others do not have, each as often as it is missing there."""
-    there = list(others)
+    remaining = list(other_words)
     missing = []
     for word in words:
-        if word in there:
-            there.remove(word)
+        if word in remaining:
+            remaining.remove(word)
         else:
             missing.append(word)
     return missing
@@ -193,7 +195,7 @@ def take_taking(  # noqa: PLR0913 - each of them decides where a note goes
     now: datetime,
     shared: Folder | None = None,
     language: str = "en",
-    told: Told = _NOTHING,
+    noted: Told = _NOTHING,
     carry: Carry | None = None,
 ) -> Taken:
     """Put what is worth a note into `folder`, or count it with the one of `known` that says it.
@@ -204,15 +206,15 @@ def take_taking(  # noqa: PLR0913 - each of them decides where a note goes
     """
     draft = titled(draft)
     alike = [note for note in notes if same(note, draft)]
-    before = next((note for note in alike if _came_from(note, draft, session)), None)
-    if before is not None:
-        return Taken(before, None)
+    existing = next((note for note in alike if _came_from(note, draft, session)), None)
+    if existing is not None:
+        return Taken(existing, None)
     current = [note for note in alike if note.status != "archived"]
     for note in sorted(current, key=lambda note: (note.is_shared and not folder.shared, note.id)):
         home = shared if note.is_shared and not folder.shared else folder
         if home is None:
             continue
-        if draft.source is not None and (note.id, draft.source) in told:
+        if draft.source is not None and (note.id, draft.source) in noted:
             return Taken(note, None)
         try:
             return _seen(
@@ -289,6 +291,6 @@ def _seen(
     return Taken(result, "edited" if grown else "seen")
 
 
-def _is_new(more: str, text: str) -> bool:
+def _is_new(addition: str, text: str) -> bool:
     """Return True if a text is not contained in another one, line ends apart."""
-    return " ".join(more.split()) not in " ".join(text.split())
+    return " ".join(addition.split()) not in " ".join(text.split())

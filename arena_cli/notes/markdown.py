@@ -93,8 +93,8 @@ def decoded(raw: bytes, file: str, *, is_cut: bool = False) -> str:
             return raw[: error.start].decode("utf-8")
         line = raw.count(b"\n", 0, error.start) + 1
     name, _ = loader.guess_encoding(raw)
-    like = f"; it looks like {name}" if name else ""
-    raise NoteFault([Fault(file, line, "", f"is not UTF-8{like}", "save the file as UTF-8")])
+    guess = f"; it looks like {name}" if name else ""
+    raise NoteFault([Fault(file, line, "", f"is not UTF-8{guess}", "save the file as UTF-8")])
 
 
 def parse(text: str, *, id: str, file: str) -> Note:
@@ -102,9 +102,9 @@ def parse(text: str, *, id: str, file: str) -> Note:
 
     Raises NoteFault with file and line where its front matter cannot be read.
     """
-    parts = _split(text, file)
-    front = _front(parts.front, file) if parts.front is not None else _Front()
-    body = parts.body
+    file_parts = _split(text, file)
+    front = _front(file_parts.front, file) if file_parts.front is not None else _Front()
+    body = file_parts.body
     if len(body) > LONGEST_BODY:
         body = cut_text(body, LONGEST_BODY)
     return Note(
@@ -140,30 +140,32 @@ def changed(text: str, **fields: Any) -> str:
     A text without front matter gets one. Raises NoteFault where it cannot be read, or where it is
     written in a way that cannot be changed.
     """
-    parts = _split(text, "note")
-    if parts.front is None:
+    file_parts = _split(text, "note")
+    if file_parts.front is None:
         lines = "".join(f"{_entry(key, value)}\n" for key, value in fields.items())
-        made = f"---\n{lines}---\n".replace("\n", parts.newline)
-        return parts.before + made + parts.after
-    front = parts.front
+        front_text = f"---\n{lines}---\n".replace("\n", file_parts.newline)
+        return file_parts.before + front_text + file_parts.after
+    front = file_parts.front
     for key, value in fields.items():
-        front = _with_field(front, key, value, parts.newline)
-    result = parts.before + front + parts.after
-    said = _front(front, "note").model_dump()
-    wrong = [key for key, value in fields.items() if said[key] != value and (said[key] or value)]
+        front = _with_field(front, key, value, file_parts.newline)
+    result = file_parts.before + front + file_parts.after
+    values = _front(front, "note").model_dump()
+    wrong = [
+        key for key, value in fields.items() if values[key] != value and (values[key] or value)
+    ]
     if wrong:
         problem = f"its front matter is written in a way in which `{wrong[0]}` cannot be set"
         raise NoteFault([Fault("note", 1, wrong[0], problem, "write one `key: value` a line")])
     return result
 
 
-def appended(text: str, heading: str, more: str) -> str:
+def appended(text: str, heading: str, addition: str) -> str:
     """The text with more of it at its end, under a heading; every byte of it as it was."""
     newline = _split(text, "note").newline
     gap = "" if text.endswith(("\n\n", "\r\n\r\n")) else "\n"
     if not text.endswith(("\n", "\r")):
         gap = "\n\n"
-    added = f"{gap}## {heading}\n\n{more.strip(_LINE_ENDS)}\n"
+    added = f"{gap}## {heading}\n\n{addition.strip(_LINE_ENDS)}\n"
     return text + added.replace("\n", newline)
 
 
@@ -203,9 +205,9 @@ def _closing(text: str, start: int) -> tuple[int, int] | None:
     """Return the begin and end of the line `---` that closes the front matter."""
     index = start
     while index < len(text):
-        found = _RULE.match(text, index)
-        if found:
-            return index, found.end()
+        match = _RULE.match(text, index)
+        if match:
+            return index, match.end()
         line = _LINE.match(text, index)
         index = line.end() if line else len(text)
     return None
@@ -218,9 +220,9 @@ def _front(front: str, file: str) -> _Front:
     if isinstance(data, dict):
         data = {key: value for key, value in data.items() if value is not None}
     instance, faults = loader.validate_merged(data, _Front, [Fragment(document)])
-    told = [*document.faults, *faults]
-    if told or instance is None:
-        raise NoteFault(told)
+    problems = [*document.faults, *faults]
+    if problems or instance is None:
+        raise NoteFault(problems)
     return instance
 
 
@@ -237,8 +239,8 @@ def _title(body: str, id: str) -> str:
     if heading:
         return heading[1].strip()
     name = id.rpartition("/")[2]
-    prefix, dash, rest = name.partition("-")
-    return (rest if dash and prefix in KINDS else name).replace("-", " ")
+    prefix, dash, remainder = name.partition("-")
+    return (remainder if dash and prefix in KINDS else name).replace("-", " ")
 
 
 def _entry(key: str, value: Any) -> str:
@@ -248,19 +250,19 @@ def _entry(key: str, value: Any) -> str:
 def _value(key: str, value: Any, *, in_flow: bool = False) -> str:
     """The value as it stands after its key, in one line."""
     entry = dump.dump_yaml({key: value})
-    shown = entry.removeprefix(f"{key}:").strip()
+    text = entry.removeprefix(f"{key}:").strip()
     # A text such as `“yes”` is plain YAML, and looks like a slip to whoever reads it.
-    if "\n" in shown or in_flow or loader.parse(entry, "").faults:
+    if "\n" in text or in_flow or loader.parse(entry, "").faults:
         return json.dumps(value, ensure_ascii=False)
-    return shown
+    return text
 
 
 def _with_field(front: str, key: str, value: Any, newline: str) -> str:
     root = nodes.compose(front)
     in_flow = isinstance(root, yaml.MappingNode) and bool(root.flow_style)
-    found = _place(root, key)
-    if found:
-        start, end = (_offset(front, *at) for at in found)
+    span = _place(root, key)
+    if span:
+        start, end = (_offset(front, *position) for position in span)
         end = start + len(front[start:end].rstrip(_LINE_ENDS))  # a `|` text holds its last line end
         gap = "" if front[start - 1 : start].isspace() else " "
         return f"{front[:start]}{gap}{_value(key, value, in_flow=in_flow)}{front[end:]}"
@@ -292,6 +294,6 @@ def _place(root: yaml.Node | None, key: str) -> tuple[tuple[int, int], tuple[int
 def _offset(text: str, line: int, column: int) -> int:
     index = 0
     for _ in range(line):
-        found = _LINE.match(text, index)
-        index = found.end() if found else len(text)
+        match = _LINE.match(text, index)
+        index = match.end() if match else len(text)
     return min(index + column, len(text))

@@ -146,8 +146,8 @@ def body(kind: Kind, text: str, language: str = "en") -> str:
     text = text.strip("\n")
     if not names or _HEADING.search(text):
         return text
-    first, *others = (f"## {name}" for name in names)
-    return "\n\n".join([first, *([text] if text.strip() else []), *others])
+    first, *further = (f"## {name}" for name in names)
+    return "\n\n".join([first, *([text] if text.strip() else []), *further])
 
 
 def added(date: str, name: str, language: str = "en") -> str:
@@ -163,8 +163,8 @@ NOTHING = "note"
 def of_slugs(title: str) -> str:
     """The title as part of a file name: letters, digits and marks, with `-` between words."""
     normal = unicodedata.normalize("NFC", unicodedata.normalize("NFC", title).lower())
-    kept = "".join(map(_kept, normal))
-    words = [word for word in kept.split("-") if word]
+    characters = "".join(map(_kept, normal))
+    words = [word for word in characters.split("-") if word]
     slug = "-".join(words)
     short = slug.encode("utf-8")[:MOST_BYTES].decode("utf-8", "ignore")
     slug = cut_text(slug, len(short)).strip("-") or NOTHING
@@ -193,11 +193,11 @@ LONGEST_TITLE = 200  # characters
 
 def line(text: str) -> str:
     """Return a text as a line of a front matter: valid, without controls, single spaces."""
-    kept = (
+    characters = (
         " " if char.isspace() or unicodedata.category(char) == "Cc" else char
         for char in clean_text(text)[0]
     )
-    return " ".join("".join(kept).split())
+    return " ".join("".join(characters).split())
 
 
 def short(title: str) -> str:

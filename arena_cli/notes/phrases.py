@@ -250,15 +250,15 @@ def markers(sentence: str) -> Iterator[tuple[Kind, re.Pattern[str]]]:
 
 
 def _marked_in(folded: str) -> Iterator[Kind]:
-    return (kind for kind, some in _MARKED_BY.items() if any(word in folded for word in some))
+    return (kind for kind, marks in _MARKED_BY.items() if any(word in folded for word in marks))
 
 
 @cache
 def _marked(words: str) -> str:
-    before = rf"\s*(?:{_AT}\s+)*[*_\"“]*"
+    lead = rf"\s*(?:{_AT}\s+)*[*_\"“]*"
     in_brackets = rf"[【\[]\s*(?:{words})\s*[】\]][*_]*\s*[:：]?"
     with_colon = rf"(?:{words})[*_\"”]*\s*(?:[:：][*_]*)(?!//)"
-    return rf"{before}(?:{in_brackets}|{with_colon})\s*(?P<said>.*)\Z"
+    return rf"{lead}(?:{in_brackets}|{with_colon})\s*(?P<said>.*)\Z"
 
 
 def supposed() -> re.Pattern[str]:

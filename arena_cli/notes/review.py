@@ -72,9 +72,9 @@ def among(notes: Sequence[Note]) -> Iterator[Odds]:
     """The pairs that contradict each other, by the time of the later one."""
     claims = [_Claim.of(note) for note in notes if note.kind in PINNING_KINDS]
     for earlier, later in _pairs_about_the_same(claims):
-        found = _at_odds(earlier, later)
-        if found is not None:
-            yield found
+        odds = _at_odds(earlier, later)
+        if odds is not None:
+            yield odds
 
 
 class _Choice(NamedTuple):
@@ -121,22 +121,22 @@ def _pairs_about_the_same(claims: Sequence[_Claim]) -> Iterator[tuple[_Claim, _C
             yield ordered[other], claim
 
 
-def _at_odds(one: _Claim, other: _Claim) -> Odds | None:
-    if text_module.likeness(one.about, other.about) >= ABOUT_THE_SAME:
-        if one.denies != other.denies and one.numbers == other.numbers:
-            return Odds(one.note, other.note, "negation")
-        ours, theirs = one.amounts, other.amounts
+def _at_odds(first: _Claim, second: _Claim) -> Odds | None:
+    if text_module.likeness(first.about, second.about) >= ABOUT_THE_SAME:
+        if first.denies != second.denies and first.numbers == second.numbers:
+            return Odds(first.note, second.note, "negation")
+        ours, theirs = first.amounts, second.amounts
         # Another `step 2` is another thing; another `2 seconds` is not.
-        same_things = one.numbers - {*ours} == other.numbers - {*theirs}
+        same_things = first.numbers - {*ours} == second.numbers - {*theirs}
         if ours and theirs and ours != theirs and same_things:
-            return Odds(one.note, other.note, "number", ", ".join(ours), ", ".join(theirs))
-    chosen, otherwise = one.choice, other.choice
-    if not chosen or not otherwise or one.denies or other.denies:
+            return Odds(first.note, second.note, "number", ", ".join(ours), ", ".join(theirs))
+    chosen, otherwise = first.choice, second.choice
+    if not chosen or not otherwise or first.denies or second.denies:
         return None
     is_same = visible_text.fold_text(chosen.option) == visible_text.fold_text(otherwise.option)
     if is_same or text_module.likeness(chosen.topic, otherwise.topic) < _SAME_TOPIC:
         return None
-    return Odds(one.note, other.note, "option", chosen.option, otherwise.option)
+    return Odds(first.note, second.note, "option", chosen.option, otherwise.option)
 
 
 def denies(title: str) -> bool:
@@ -146,18 +146,18 @@ def denies(title: str) -> bool:
 
 def _amounts(title: str) -> tuple[str, ...]:
     """The numbers that say how much, in order: those with a unit, or after `at least` and such."""
-    found = _compiled(_AMOUNT).finditer(visible_text.fold_text(title))
-    return tuple(match["before"] or match["after"] for match in found)
+    matches = _compiled(_AMOUNT).finditer(visible_text.fold_text(title))
+    return tuple(match["before"] or match["after"] for match in matches)
 
 
 def _choice(title: str) -> _Choice | None:
     """Return the choice in a title; None where it states none, or not for what."""
     plain = _compiled(_NOT_CHOSEN).sub(" ", title)
-    found = _compiled(_CHOSEN).match(plain)
-    if found is None:
+    match = _compiled(_CHOSEN).match(plain)
+    if match is None:
         return None
-    topic = text_module.of(f"{found['before']} {found['after']}")
-    return _Choice(found["option"].rstrip("."), topic) if topic else None
+    topic = text_module.of(f"{match['before']} {match['after']}")
+    return _Choice(match["option"].rstrip("."), topic) if topic else None
 
 
 @cache
@@ -237,13 +237,13 @@ def inspect(
     reason = _WHY.get(language, _WHY["en"])
     living = [note for note in notes if note.is_living]
     claims = [Finding("approval", note, _claim(note, reason)) for note in living if note.approval]
-    found = [*_solved(living, messages, seen or {}, reason), *_stale(living, now, reason)]
-    done = {one.note.id for one in found}
-    left = [note for note in living if note.id not in done]
-    found += _duplicates(left, reason)
-    done = {one.note.id for one in found}
-    found += _contradictions([note for note in left if note.id not in done], reason)
-    return [*claims, *found]
+    findings = [*_solved(living, messages, seen or {}, reason), *_stale(living, now, reason)]
+    done = {finding.note.id for finding in findings}
+    remaining = [note for note in living if note.id not in done]
+    findings += _duplicates(remaining, reason)
+    done = {finding.note.id for finding in findings}
+    findings += _contradictions([note for note in remaining if note.id not in done], reason)
+    return [*claims, *findings]
 
 
 def _claim(note: Note, reason: Mapping[str, str]) -> str:
@@ -260,15 +260,15 @@ def _solved(
     solved: dict[str, Finding] = {}
     for message in messages if blockers else ():
         later = [note for note in blockers if _is_later(message, note, seen)]
-        for note, said in compliance.says_solved(later, message.content):
+        for note, sentence in compliance.says_solved(later, message.content):
             solved.setdefault(
                 note.id,
                 Finding(
                     "solved",
                     note,
-                    reason["solved"].format(message=message.id, said=extraction.title_of(said)),
+                    reason["solved"].format(message=message.id, said=extraction.title_of(sentence)),
                     message=message.id,
-                    conclusion=extraction.title_of(said),
+                    conclusion=extraction.title_of(sentence),
                 ),
             )
     yield from (solved[note.id] for note in blockers if note.id in solved)
@@ -276,11 +276,11 @@ def _solved(
 
 def _is_later(message: Message, note: Note, seen: Mapping[str, int]) -> bool:
     """Return True if a message came after the last message of the blocker."""
-    told = seen.get(note.id) or parse_seq(note.source or "")
-    if told:
-        return message.seq > told
-    written, came = _time(note.created), _time(message.timestamp)
-    return written is not None and came is not None and came > written
+    told_seq = seen.get(note.id) or parse_seq(note.source or "")
+    if told_seq:
+        return message.seq > told_seq
+    written, received = _time(note.created), _time(message.timestamp)
+    return written is not None and received is not None and received > written
 
 
 def _stale(notes: Sequence[Note], now: datetime, reason: Mapping[str, str]) -> Iterator[Finding]:
@@ -293,15 +293,15 @@ def _stale(notes: Sequence[Note], now: datetime, reason: Mapping[str, str]) -> I
 def _time(text: str) -> datetime | None:
     """A time as a note has it, in UTC where it says no zone; None where it is none."""
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _duplicates(notes: Sequence[Note], why: Mapping[str, str]) -> list[Finding]:
+def _duplicates(notes: Sequence[Note], reasons: Mapping[str, str]) -> list[Finding]:
     """Each note that says what another one said; that one stays, and is the same for all."""
-    found: dict[str, Finding] = {}
+    by_note: dict[str, Finding] = {}
     alike: defaultdict[tuple[str, int, frozenset[str]], list[_Titled]] = defaultdict(list)
     by_words: dict[tuple[str, bool, tuple[str, ...]], Note] = {}
     for note in sorted(notes, key=lambda note: (note.status != "approved", note.created, note.id)):
@@ -309,14 +309,16 @@ def _duplicates(notes: Sequence[Note], why: Mapping[str, str]) -> list[Finding]:
         near = alike[note.kind, len(titled.words), text_module.numbers(note.title)]
         telling = (note.kind, denies(note.title), _telling(note.title))
         same = by_words.get(telling) if telling[2] else None
-        same = same or next((one.note for one in near if _says_the_same(one, titled)), None)
+        same = same or next(
+            (candidate.note for candidate in near if _says_the_same(candidate, titled)), None
+        )
         if same is None:
             by_words[telling] = note
             near.append(titled)
         else:
-            reason = why["duplicate"].format(other=same.id)
-            found[note.id] = Finding("duplicate", note, reason, same)
-    return [found[note.id] for note in notes if note.id in found]
+            reason = reasons["duplicate"].format(other=same.id)
+            by_note[note.id] = Finding("duplicate", note, reason, same)
+    return [by_note[note.id] for note in notes if note.id in by_note]
 
 
 def _telling(title: str) -> tuple[str, ...]:
@@ -337,13 +339,13 @@ class _Titled(NamedTuple):
         return cls(note, words, frozenset(words))
 
 
-def _says_the_same(one: _Titled, other: _Titled) -> bool:
-    if len(one.each & other.each) < len(one.each) - _MOST_SLIPS:
+def _says_the_same(first: _Titled, second: _Titled) -> bool:
+    if len(first.each & second.each) < len(first.each) - _MOST_SLIPS:
         return False
-    return lifecycle.same_likeness(one.note.title, other.note.title)
+    return lifecycle.same_likeness(first.note.title, second.note.title)
 
 
-def _contradictions(notes: Sequence[Note], why: Mapping[str, str]) -> Iterator[Finding]:
+def _contradictions(notes: Sequence[Note], reasons: Mapping[str, str]) -> Iterator[Finding]:
     for odds in among(notes):
-        reason = why[odds.what].format(ours=odds.ours, theirs=odds.theirs)
+        reason = reasons[odds.what].format(ours=odds.ours, theirs=odds.theirs)
         yield Finding("contradiction", odds.later, reason, odds.earlier)

@@ -87,8 +87,8 @@ def candidates(terms: Mapping[str, Term]) -> list[int]:
 
 def nearest(near: Mapping[int, float]) -> list[int]:
     """The notes that are near at all, at most `MOST_NEAR`."""
-    some = (note for note, how in near.items() if how > 0)
-    return heapq.nsmallest(MOST_NEAR, some, key=lambda note: (-near[note], note))
+    candidates = (note for note, score in near.items() if score > 0)
+    return heapq.nsmallest(MOST_NEAR, candidates, key=lambda note: (-near[note], note))
 
 
 def by_words(
@@ -97,14 +97,14 @@ def by_words(
     """From 0 to 1, how far a note of these stems has the terms, and which of them."""
     counts, titled = Counter(body), Counter(title)
     length = 1 - _B + _B * (len(body) + len(title)) / max(average, 1)
-    total, found = 0.0, []
+    total, hits = 0.0, []
     for stem, term in terms.items():
         often = counts[stem] + _TITLE * titled[stem]
         if often:
             total += term.weight * often / (often + _K1 * length)
-            found.append(term.word)
+            hits.append(term.word)
     best = sorted((term.weight for term in terms.values()), reverse=True)[:ENOUGH_WORDS]
-    return min(total / sum(best), 1.0), found
+    return min(total / sum(best), 1.0), hits
 
 
 def together(by_words: float, by_meaning: float | None) -> float:
@@ -133,9 +133,9 @@ class Ranked(NamedTuple):
         return self.relevance * KIND_WEIGHTS.get(self.kind, 1)
 
 
-def ranked(found: Iterable[Ranked]) -> list[Ranked]:
+def ranked(hits: Iterable[Ranked]) -> list[Ranked]:
     """The best first; of equals the more important, then the newest, then by id and file."""
-    by_name = sorted(found, key=lambda one: (one.id, one.file))
+    by_name = sorted(hits, key=lambda one: (one.id, one.file))
     newest_first = sorted(by_name, key=lambda one: one.updated, reverse=True)
     return sorted(newest_first, key=lambda one: (-round(one.score, 4), -one.importance))
 
@@ -184,11 +184,11 @@ def hits(
     """The best of the notes in scope; `nearness` says which are near in meaning, 0 to 1."""
     if not scope.notes or limit < 1 or not query.strip():
         return []
-    named = _by_words(connection, stems, query, scope)
+    word_hits = _by_words(connection, stems, query, scope)
     near = nearness()
     relevance = {
-        note: together(named.get(note, _Found()).relevance, near.get(note))
-        for note in {*named, *nearest(near)}
+        note: together(word_hits.get(note, _Found()).relevance, near.get(note))
+        for note in {*word_hits, *nearest(near)}
     }
     rows = connection.execute(
         f"SELECT note, kind, importance, updated, id, file FROM note WHERE note {_AMONG}",
@@ -196,22 +196,22 @@ def hits(
     )
     # A copy may stand beside each.
     best = ranked(Ranked(relevance[row[0]], *row) for row in rows)[: 2 * limit]
-    notes = records(connection, [one.note for one in best])
+    notes = records(connection, [hit.note for hit in best])
     copies = _copies(notes)
-    found = []
-    for one in best:
+    result = []
+    for hit in best:
         # Another process may have taken it out meanwhile.
-        if one.note not in notes or one.note in copies:
+        if hit.note not in notes or hit.note in copies:
             continue
-        reason = [*named.get(one.note, _Found()).words]
-        reason += ["meaning"] if near.get(one.note) else []
-        found.append(Hit(notes[one.note], round(one.score, 4), ", ".join(reason)))
-    return found[:limit]
+        reason = [*word_hits.get(hit.note, _Found()).words]
+        reason += ["meaning"] if near.get(hit.note) else []
+        result.append(Hit(notes[hit.note], round(hit.score, 4), ", ".join(reason)))
+    return result[:limit]
 
 
 def _copies(notes: Mapping[int, Note]) -> frozenset[int]:
     """Return the shared notes that are copies of a session's own."""
-    own = {
+    own_notes = {
         (note.session, note.kind, note.title)
         for note in notes.values()
         if note.is_living and not note.is_shared
@@ -221,30 +221,32 @@ def _copies(notes: Mapping[int, Note]) -> frozenset[int]:
         for number, note in notes.items()
         if note.is_shared
         and any(
-            (related_session, note.kind, note.title) in own
+            (related_session, note.kind, note.title) in own_notes
             for related_session in note.related_sessions
         )
     )
 
 
-def records(connection: sqlite3.Connection, some: Iterable[int]) -> dict[int, Note]:
+def records(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Note]:
     """Notes by their numbers."""
     rows = connection.execute(
-        f"SELECT note, json FROM record WHERE note {_AMONG}", (json.dumps(list(some)),)
+        f"SELECT note, json FROM record WHERE note {_AMONG}", (json.dumps(list(numbers)),)
     )
     return {number: Note.model_validate_json(record) for number, record in rows}
 
 
-def passages(connection: sqlite3.Connection, some: Iterable[int]) -> dict[int, str]:
+def passages(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, str]:
     """Return the passages of some notes as a model is given them."""
-    return {number: vectors.passage(note) for number, note in records(connection, some).items()}
+    return {number: vectors.passage(note) for number, note in records(connection, numbers).items()}
 
 
-def scope(connection: sqlite3.Connection, where: str, values: Mapping[str, str]) -> Scope:
+def scope(connection: sqlite3.Connection, condition: str, values: Mapping[str, str]) -> Scope:
     """The notes that an SQL condition holds for."""
 
     def read(columns: str) -> Any:
-        return connection.execute(f"SELECT {columns} FROM note WHERE {where}", values).fetchone()
+        return connection.execute(
+            f"SELECT {columns} FROM note WHERE {condition}", values
+        ).fetchone()
 
     # As one text they come ten times as fast as row by row.
     numbers, average = read("json_group_array(note), avg(words)")
@@ -262,15 +264,15 @@ def _by_words(
     FTS5 says which notes hold a word; how much that tells is counted over the notes in scope alone,
     which its own bm25 does not know: so what is found in one session hangs on no other's notes.
     """
-    asked = text.of_question(query[: text.LONGEST_QUESTION])
+    question_words = text.of_question(query[: text.LONGEST_QUESTION])
     notes = scope.notes
     terms: dict[str, Term] = {}
-    for word, stem in zip(asked, stems.of(asked), strict=True):
+    for word, stem in zip(question_words, stems.of(question_words), strict=True):
         if stem not in terms:
-            (found,) = connection.execute(
+            (numbers,) = connection.execute(
                 "SELECT json_group_array(rowid) FROM words WHERE words MATCH ?", (f'"{stem}"',)
             ).fetchone()
-            holding = notes.intersection(json.loads(found))
+            holding = notes.intersection(json.loads(numbers))
             terms[stem] = Term(word, weight(len(notes), len(holding)), holding)
     terms = chosen(terms, len(notes))
     rows = connection.execute(

@@ -77,14 +77,14 @@ class Names:
     def _look(self, folder: Path) -> None:
         mtime_ns = _mtime(folder)
         if folder not in self._seen or self._seen[folder].mtime_ns != mtime_ns:
-            there = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names, many
-            self._seen[folder] = _Seen(mtime_ns, _odd(there))
+            names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names, many
+            self._seen[folder] = _Seen(mtime_ns, _odd(names))
 
     def _is_taken(self, name: str, folder: Path) -> bool:
         folded = model.folded(name)
         if folded in self._seen[folder].odd:
             return True
-        return any(os.path.lexists(folder / one) for one in {name, folded})
+        return any(os.path.lexists(folder / candidate) for candidate in {name, folded})
 
 
 def _odd(names: list[str]) -> frozenset[str]:
@@ -109,7 +109,7 @@ _turn = threading.RLock()
 
 
 @contextlib.contextmanager
-def held(folder: Path, shown: str, *, below: Path) -> Iterator[None]:
+def held(folder: Path, label: str, *, below: Path) -> Iterator[None]:
     """Hold the lock of a folder, which is made if need be; people know it as `shown`.
 
     `below` is the workspace, as `ownfiles` wants it.
@@ -123,10 +123,10 @@ def held(folder: Path, shown: str, *, below: Path) -> Iterator[None]:
             lock = InterProcessLock(folder / NAME)
             got = lock.acquire(blocking=True, delay=_POLL_S, max_delay=_POLL_S, timeout=WAIT_S)
         except (OSError, threading.ThreadError) as error:
-            raise refused(shown, error) from error
+            raise refused(label, error) from error
         if not got:
             raise SessionBusy(
-                f"{shown} is busy: another arena writes notes there (waited {WAIT_S:g} s)"
+                f"{label} is busy: another arena writes notes there (waited {WAIT_S:g} s)"
             )
         try:
             yield
@@ -134,11 +134,11 @@ def held(folder: Path, shown: str, *, below: Path) -> Iterator[None]:
             lock.release()
 
 
-def refused(shown: str, error: Exception) -> DiskRefused:
+def refused(label: str, error: Exception) -> DiskRefused:
     """Return the error for a write that the disk refuses."""
     problem = getattr(error, "strerror", None) or error
     hint = suggest_fix(error, "Free space or rights there.")
-    return DiskRefused(f"{shown}: could not write: {problem}", hint)
+    return DiskRefused(f"{label}: could not write: {problem}", hint)
 
 
 SUFFIX = ".md"
@@ -193,7 +193,7 @@ class Folder:
     def entries(self) -> list[Entry]:
         """Its notes in the order of their ids; none where it is missing."""
         self.problems = []
-        found: dict[str, Entry] = {}
+        by_id: dict[str, Entry] = {}
         for prefix, folder in self._folders():
             if not self._is_inside(folder):
                 continue
@@ -202,10 +202,10 @@ class Folder:
                 spelt = prefix + name
                 note = spelt if spelt.isascii() else unicodedata.normalize("NFC", spelt)
                 # Of two that are one name when composed, the composed one has it.
-                if note != spelt and (note.removeprefix(prefix) in files or note in found):
+                if note != spelt and (note.removeprefix(prefix) in files or note in by_id):
                     note = spelt
-                found[note] = Entry(note, *file)
-        listed = sorted(found.values())
+                by_id[note] = Entry(note, *file)
+        listed = sorted(by_id.values())
         self._tell_alike(listed)
         self._tell_huge(listed)
         return listed
@@ -213,8 +213,8 @@ class Folder:
     def read(self, id: str) -> Note:
         """The note with that id. Raises NoteFault, or NoSuchNote."""
         path = self._existing(id)
-        shown = self.shown(path)
-        return parsed(beginning(path, shown), id, shown)
+        label = self.shown(path)
+        return parsed(beginning(path, label), id, label)
 
     def add(
         self,
@@ -253,10 +253,10 @@ class Folder:
                 body=model.body(draft.kind, model.valid(draft.body), language),
             )
             text = make(note, markdown.written(note))
-            made = markdown.parse(text, id=note.id, file=note.file)
-            self._carry([Change(path, made.id + SUFFIX, "", text, made)], carry)
+            note_made = markdown.parse(text, id=note.id, file=note.file)
+            self._carry([Change(path, note_made.id + SUFFIX, "", text, note_made)], carry)
             self._names.wrote(folder)
-        return made
+        return note_made
 
     def whole(self, id: str) -> str:
         """All of the text of a note's file. Raises as `read`."""
@@ -299,10 +299,10 @@ class Folder:
             content = None
         except OSError as error:
             raise refused(self.shown(path), error) from error
-        now = staging.hash_of(content) if content is not None else ""
-        if now == staging.hash_of(change.text.encode("utf-8")):
+        current = staging.hash_of(content) if content is not None else ""
+        if current == staging.hash_of(change.text.encode("utf-8")):
             return
-        if now == change.before:
+        if current == change.before:
             self._write(path, change.text)
         elif content is not None and change.before:
             with contextlib.suppress(NoteFault):  # it is told where it is read
@@ -381,10 +381,13 @@ class Folder:
         *folders, name = file.split("/")
         fits = bool(folders) and folders[0] in CATEGORIES.values() if self.shared else not folders
         names = [*folders, name.removesuffix(SUFFIX)]
-        return fits and all(one and one[0] != "." and not set(one) & set("\\:\0") for one in names)
+        return fits and all(
+            part_name and part_name[0] != "." and not set(part_name) & set("\\:\0")
+            for part_name in names
+        )
 
     def _home(self, draft: Draft) -> tuple[Path, str, str]:
-        """Return the folder of a new note, the beginning of its id, and its name but for a number."""
+        """Return a new note's folder, the beginning of its id, and its name but for a number."""
         slug = model.of_slugs(draft.title)
         if not self.shared:
             return self.path, "", f"{draft.kind}-{slug}"
@@ -435,7 +438,7 @@ class Folder:
 
     def _files(self, folder: Path) -> dict[str, tuple[str, int, int]]:
         """The files of notes by name, without its ending: path, time and size of each."""
-        found: dict[str, tuple[str, int, int]] = {}
+        files: dict[str, tuple[str, int, int]] = {}
         try:
             with os.scandir(folder) as scan:
                 # In the order in which the disk has them: that is half as long.
@@ -443,13 +446,13 @@ class Folder:
                     if file.name.endswith(SUFFIX) and file.name[0] != ".":
                         state = self._stat(file, folder)
                         if state is not None:
-                            place = (file.path, state.st_mtime_ns, state.st_size)
-                            found[file.name[: -len(SUFFIX)]] = place
+                            entry = (file.path, state.st_mtime_ns, state.st_size)
+                            files[file.name[: -len(SUFFIX)]] = entry
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
             self.problems += _unreadable(self.shown(folder), error).faults
-        return found
+        return files
 
     def _stat(self, file: os.DirEntry[str], folder: Path) -> os.stat_result | None:
         """Return the status of a file within the workspace; None where it is none."""
@@ -472,10 +475,10 @@ class Folder:
         names = [entry.id for entry in entries]
         folded: dict[str, Entry] = {}
         for fold, entry in zip(model.all_folded(names), entries, strict=True):
-            other = folded.setdefault(fold, entry)
-            if other is not entry:
+            existing = folded.setdefault(fold, entry)
+            if existing is not entry:
                 problem = (
-                    f"has the name of {self.shown(other.path)}, but for letters that look alike"
+                    f"has the name of {self.shown(existing.path)}, but for letters that look alike"
                 )
                 mend = "both are read; rename one of them"
                 self.problems.append(Fault(self.shown(entry.path), 0, "", problem, mend))
@@ -493,15 +496,15 @@ class Folder:
         path = self._existing(id)
         self._check(path)
         file = path.relative_to(self.path).as_posix()
-        shown = self.shown(path)
+        label = self.shown(path)
         for _ in range(_AGAIN):
-            raw, before = _whole(path, shown)
-            text = markdown.decoded(raw, shown)
-            made = _placed(make, markdown.parse(text, id=id, file=shown), text)
-            if _state(path) == before:
-                note = markdown.parse(made, id=id, file=shown)
-                return Change(path, file, staging.hash_of(raw), made, note)
-        raise SessionBusy(f"{shown} is being written to again and again; try later")
+            raw, state = _whole(path, label)
+            text = markdown.decoded(raw, label)
+            new_text = _placed(make, markdown.parse(text, id=id, file=label), text)
+            if _state(path) == state:
+                note = markdown.parse(new_text, id=id, file=label)
+                return Change(path, file, staging.hash_of(raw), new_text, note)
+        raise SessionBusy(f"{label} is being written to again and again; try later")
 
     def _carry(self, changes: Sequence[Change], carry: Carry | None) -> None:
         if carry is not None:
@@ -538,13 +541,13 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def beginning(path: Path, shown: str) -> bytes:
+def beginning(path: Path, label: str) -> bytes:
     """As much of a note's file as is read of it, and a byte more. Raises NoteFault."""
     try:
         with open_binary(path) as file:
             return file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise _unreadable(shown, error) from error
+        raise _unreadable(label, error) from error
 
 
 def parsed(raw: bytes, id: str, file: str) -> Note:
@@ -557,12 +560,12 @@ def _within(importance: float) -> float:
     return 0.5 if math.isnan(importance) else min(max(importance, 0.0), 1.0)
 
 
-def _whole(path: Path, shown: str) -> tuple[bytes, tuple[int, int]]:
+def _whole(path: Path, label: str) -> tuple[bytes, tuple[int, int]]:
     try:
         state = _state(path)
         return read_regular(path), state
     except OSError as error:
-        raise _unreadable(shown, error) from error
+        raise _unreadable(label, error) from error
 
 
 def _state(path: Path) -> tuple[int, int]:
@@ -579,9 +582,12 @@ def _placed(make: Callable[[Note, str], str], note: Note, text: str) -> str:
     try:
         return make(note, text)
     except NoteFault as fault:
-        moved = [Fault(note.file, one.line, one.field, one.what, one.mend) for one in fault.faults]
+        moved = [
+            Fault(note.file, problem.line, problem.field, problem.what, problem.mend)
+            for problem in fault.faults
+        ]
         raise NoteFault(moved) from fault
 
 
-def _unreadable(shown: str, error: OSError) -> NoteFault:
-    return NoteFault([Fault(shown, 0, "", f"cannot be read: {error.strerror or error}")])
+def _unreadable(label: str, error: OSError) -> NoteFault:
+    return NoteFault([Fault(label, 0, "", f"cannot be read: {error.strerror or error}")])

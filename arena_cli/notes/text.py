@@ -70,32 +70,32 @@ def split(text: str) -> Iterator[Sentence]:
     A line begins a new one, unless it goes on with a small letter.
     """
     text = text[:LONGEST_TEXT]
-    shown = blank_hidden(text)
-    for wrapped in reversed(list(_WRAPPED.finditer(shown))):
+    visible = blank_hidden(text)
+    for wrapped in reversed(list(_WRAPPED.finditer(visible))):
         start, end = wrapped.span()
         blanks = " " * (end - start)
-        shown = shown[:start] + blanks + shown[end:]
+        visible = visible[:start] + blanks + visible[end:]
         text = text[:start] + blanks + text[end:]
-    for line in _LINE.finditer(shown):
-        yield from _of_line(text, shown, line.start(), line.end())
+    for line in _LINE.finditer(visible):
+        yield from _of_line(text, visible, line.start(), line.end())
 
 
-def _of_line(text: str, shown: str, start: int, end: int) -> Iterator[Sentence]:
-    lead = _LEAD.match(shown, start, end)
+def _of_line(text: str, visible: str, start: int, end: int) -> Iterator[Sentence]:
+    lead = _LEAD.match(visible, start, end)
     first = lead.end() if lead else start
-    heading = _HEADING.match(shown, start, end) is not None
+    heading = _HEADING.match(visible, start, end) is not None
     item = bool(lead and _BULLET.search(lead[0])) and not heading
     box: bool | None = None
     for pattern, done in ((_OPEN_BOX, False), (_DONE_BOX, True)):
-        found = pattern.match(shown, first, end)
-        if item and found:
-            first, box = found.end(), done
-    goes_on = shown[start:first][:1].isspace() and not item
+        match = pattern.match(visible, first, end)
+        if item and match:
+            first, box = match.end(), done
+    goes_on = visible[start:first][:1].isspace() and not item
     while first < end:
-        stop = _END.search(shown, first, end)
+        stop = _END.search(visible, first, end)
         last = min(stop.end() if stop else end, first + LONGEST)
-        if shown[first:last].strip():
-            yield Sentence(text[first:last], shown[first:last], item, box, heading, goes_on)
+        if visible[first:last].strip():
+            yield Sentence(text[first:last], visible[first:last], item, box, heading, goes_on)
         first, item, box, goes_on = (stop.end() if stop else end), False, None, True
 
 
@@ -134,15 +134,15 @@ def _empty() -> re.Pattern[str]:
 
 def of_note(text: str) -> list[str]:
     """The words of a note's text, in order, each as often as it stands there."""
-    found: list[str] = []
+    terms: list[str] = []
     for run in _runs().finditer(visible_text.fold_text(text)):
         word = run.group()
         if run[1]:
-            found += word
-            found += map("".join, itertools.pairwise(word))
+            terms += word
+            terms += map("".join, itertools.pairwise(word))
         elif word not in _ENGLISH:
-            found.append(word)
-    return found
+            terms.append(word)
+    return terms
 
 
 def of_question(text: str) -> list[str]:
@@ -156,14 +156,14 @@ def of_question(text: str) -> list[str]:
 
 
 def _pairs(folded: str) -> list[str]:
-    found: dict[str, None] = {}
+    pairs: dict[str, None] = {}
     for run in _runs().finditer(folded):
         word = run.group()
         if run[1]:
-            found.update(dict.fromkeys(map("".join, itertools.pairwise(word))))
+            pairs.update(dict.fromkeys(map("".join, itertools.pairwise(word))))
         elif word not in _ENGLISH:
-            found[word] = None
-    return list(found)
+            pairs[word] = None
+    return list(pairs)
 
 
 def tag(text: str) -> str:
@@ -246,15 +246,15 @@ def numbers(text: str) -> frozenset[str]:
     return frozenset(_NUMBER.findall(visible_text.fold_text(text)))
 
 
-def shared(wanted: frozenset[str], there: Iterable[str]) -> float:
+def shared(words: frozenset[str], others: Iterable[str]) -> float:
     """Return the share of the wanted words that are there; 0 where only one of several is."""
-    if not wanted:
+    if not words:
         return 0.0
-    common = len(wanted.intersection(there))
-    return common / len(wanted) if common >= min(2, len(wanted)) else 0.0
+    common = len(words.intersection(others))
+    return common / len(words) if common >= min(2, len(words)) else 0.0
 
 
-def likeness(one: frozenset[str], other: frozenset[str]) -> float:
+def likeness(first: frozenset[str], second: frozenset[str]) -> float:
     """Return the likeness of two sets, from 0 to 1 (Dice)."""
-    both = len(one) + len(other)
-    return 2 * len(one & other) / both if both else 0.0
+    both = len(first) + len(second)
+    return 2 * len(first & second) / both if both else 0.0

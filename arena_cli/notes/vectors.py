@@ -105,8 +105,8 @@ class Vectors:
         passages of some. Raises EmbeddingFailed.
         """
         ends = time.monotonic() + self._embedder.timeout_s
-        asked = self._array([self._embedder.question(_cut(question, LONGEST_QUESTION))])
-        self._load(connection, asked.shape[1])
+        question_vector = self._array([self._embedder.question(_cut(question, LONGEST_QUESTION))])
+        self._load(connection, question_vector.shape[1])
         wanted = {key(text): text for text in (*_ENGLISH, *_CHINESE)}
         self._make(connection, wanted, ends)
         if not wanted.keys() <= self._rows.keys():
@@ -117,12 +117,12 @@ class Vectors:
         if missing:
             texts = {missing[note]: text for note, text in passage_of(missing).items()}
             self._make(connection, texts, ends)
-            left = sum(name not in self._rows for name in missing.values())
-            if left:
-                self.lack = f"{left} of {len(keys)} notes have no vector yet"
-        return self._compared(asked, keys)
+            remaining = sum(name not in self._rows for name in missing.values())
+            if remaining:
+                self.lack = f"{remaining} of {len(keys)} notes have no vector yet"
+        return self._compared(question_vector, keys)
 
-    def _compared(self, asked: Any, keys: Mapping[int, str]) -> dict[int, float]:
+    def _compared(self, question_vector: Any, keys: Mapping[int, str]) -> dict[int, float]:
         if self._plain is None or len(self._plain) != len(self._raw):
             anchors = (
                 self._raw[[self._rows[key(text)] for text in group]]
@@ -134,8 +134,10 @@ class Vectors:
         rows = self._rows
         notes = [note for note, name in keys.items() if name in rows]
         # As `@`, but for the threads of the latter, which on a busy machine wait for each other.
-        found = embeddings.library("numpy").einsum("ij,j->i", self._plain, self._centred(asked)[0])
-        cosines = found[[rows[keys[note]] for note in notes]]
+        products = embeddings.library("numpy").einsum(
+            "ij,j->i", self._plain, self._centred(question_vector)[0]
+        )
+        cosines = products[[rows[keys[note]] for note in notes]]
         near = (cosines - LEAST_COSINE) / (FULL_COSINE - LEAST_COSINE)
         return dict(zip(notes, near.clip(0, 1).tolist(), strict=True))
 
@@ -152,49 +154,49 @@ class Vectors:
         self._rows, self._plain = {}, None
         self._raw = embeddings.library("numpy").empty((0, dimension), dtype="float32")
         model = f"{self._embedder.name} {dimension}"
-        kept = connection.execute("SELECT value FROM fact WHERE name = 'model'").fetchone()
-        if kept != (model,):
+        model_row = connection.execute("SELECT value FROM fact WHERE name = 'model'").fetchone()
+        if model_row != (model,):
             with contextlib.suppress(_REFUSED), db.transaction(connection):
                 connection.execute("DELETE FROM vector")
                 connection.execute("INSERT OR REPLACE INTO fact VALUES ('model', ?)", (model,))
             return
-        found = connection.execute(
+        rows = connection.execute(
             "SELECT text, data FROM vector WHERE length(data) = ?", (4 * dimension,)
         ).fetchall()
         np = embeddings.library("numpy")
-        data = b"".join(data for _, data in found)
-        self._raw = np.frombuffer(data, dtype="<f4").reshape(len(found), dimension)
-        self._rows = {name: row for row, (name, _) in enumerate(found)}
+        data = b"".join(data for _, data in rows)
+        self._raw = np.frombuffer(data, dtype="<f4").reshape(len(rows), dimension)
+        self._rows = {name: row for row, (name, _) in enumerate(rows)}
 
     def _make(self, connection: sqlite3.Connection, texts: Mapping[str, str], ends: float) -> None:
         """Make and keep the vectors that are missing, as many as there is time for."""
         missing = [name for name in texts if name not in self._rows]
         size = self._embedder.batch
         for start in range(0, len(missing), size):
-            left = ends - time.monotonic()
+            seconds_left = ends - time.monotonic()
             # A batch that is given too little time would be taken for a server that hangs.
-            if left < self._embedder.timeout_s / 2:
+            if seconds_left < self._embedder.timeout_s / 2:
                 return
             names = missing[start : start + size]
-            given = [texts[name] for name in names]
-            made = self._array(self._embedder.passages(given, left))
-            self._add(connection, names, made)
+            texts_given = [texts[name] for name in names]
+            vectors = self._array(self._embedder.passages(texts_given, seconds_left))
+            self._add(connection, names, vectors)
 
-    def _add(self, connection: sqlite3.Connection, names: Sequence[str], made: Any) -> None:
-        if made.shape[1] != self._raw.shape[1]:
-            before, self._raw = self._raw.shape[1], None
+    def _add(self, connection: sqlite3.Connection, names: Sequence[str], vectors: Any) -> None:
+        if vectors.shape[1] != self._raw.shape[1]:
+            dimensions, self._raw = self._raw.shape[1], None
             with contextlib.suppress(_REFUSED), db.transaction(connection):
                 connection.execute("DELETE FROM vector")
             raise self._embedder.fail(
-                f"{self._embedder.name}: its vectors had {before} numbers, then {made.shape[1]}",
+                f"{self._embedder.name}: its vectors had {dimensions} numbers, then {vectors.shape[1]}",
                 "all vectors are made anew when arena runs next",
             )
         with contextlib.suppress(_REFUSED), db.transaction(connection):
-            kept = zip(names, (row.tobytes() for row in made), strict=True)
-            connection.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", kept)
+            rows = zip(names, (row.tobytes() for row in vectors), strict=True)
+            connection.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", rows)
         first = len(self._raw)
         self._rows.update((name, first + index) for index, name in enumerate(names))
-        self._raw = embeddings.library("numpy").vstack([self._raw, made])
+        self._raw = embeddings.library("numpy").vstack([self._raw, vectors])
 
     def _array(self, vectors: Sequence[Sequence[float]]) -> Any:
         try:

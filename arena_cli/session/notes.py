@@ -136,7 +136,7 @@ class Keeper:
             now=time,
             shared=shared.folder if shared else None,
             language=language,
-            told=trail,
+            noted=trail,
             carry=carry,
         )
         if result.act is None and is_new:

@@ -77,7 +77,7 @@ class AcpAdapter:
         """The process starts with the first call."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """Send a prompt in the session that `own_session` names, or in a new one if that is lost."""
+        """Send a prompt in the session of `own_session`, or in a new one if that is lost."""
         async with self._one_at_a_time:
             try:
                 return await self._answer(input, emit)

@@ -75,7 +75,7 @@ class OpenAIAdapter:
         """The client is made at the first call."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """Return an answer, by more requests where the server lacks a part or needs room to think."""
+        """Return an answer, by more requests if the server lacks a part or needs room to think."""
         emit(CallNote({"model": self._settings.model}))
         chat = self._setup.chat(input)
         body = self._body(chat, input)
