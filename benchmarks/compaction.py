@@ -27,7 +27,7 @@ from arena_cli.context import render
 from arena_cli.context.tokens import estimate
 from arena_cli.protocol import AgentInput, AgentOutput, Emit, ShownMessage
 from arena_cli.session.outgoing import outgoing
-from arena_cli.session.session import Place, Session
+from arena_cli.session.session import Session, SessionConfig
 from arena_cli.transcript.events import Compacted, Event, MessageEvent, ReplyFinished, ReplyStarted
 from arena_cli.workspace.models import (
     AgentProfile,
@@ -279,7 +279,7 @@ def played(language: Language, seed: int, workspace: Path) -> Told:
     )
     team = Team(None, (Member(profile, "dev"),), config=TeamConfig())
     speaker = _Speaker([*said[1::2], *["Let me see." if language == "en" else "我看看。"] * FACTS])
-    place = Place(
+    place = SessionConfig(
         workspace, durability="flush", language=language, adapter_type=lambda _: speaker.adapter()
     )
     heard: list[Event] = []

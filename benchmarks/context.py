@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import tokens as estimates
 
 from arena_cli.context import window
-from arena_cli.context.history import Found, History, Memory, Pinned, shown_to_others
+from arena_cli.context.history import History, Memory, Pinned, RecalledNote, shown_to_others
 from arena_cli.notes.model import Note
 from arena_cli.protocol import Message
 from arena_cli.workspace.models import AgentProfile, ContextSettings, Member, Team
@@ -63,22 +63,22 @@ def a_memory(length: int) -> Memory:
         Pinned(shown_to_others(message(number)), note(number, source=f"m{number}"))
         for number in range(1, 6)
     ]
-    notes = [Found(note(100 + number), "audit, trail") for number in range(12)]
+    notes = [RecalledNote(note(100 + number), "audit, trail") for number in range(12)]
     return Memory("The team builds a system. " * 60, length // 10, length // 10, pinned, notes)
 
 
 def seconds(length: int, calls: int) -> list[float]:
     """What each of the calls took whose history has so many messages, and more at each."""
     team = a_team()
-    head = window.head_of(team, "architect")
-    history = History(window.budget_of(team))
+    head = window.make_head(team, "architect")
+    history = History(window.history_budget(team))
     for number in range(1, length + 1):
         history.append(message(number))
     memory = a_memory(length)
     took = []
     for number in range(length + 1, length + calls + 1):
         history.append(message(number))
-        call = window.Call("s", "t1", 1, 1, [f"m{number}"], "must_reply")
+        call = window.CallContext("s", "t1", 1, 1, [f"m{number}"], "must_reply")
         began = time.process_time()
         window.build(head, history, call, memory)
         took.append(time.process_time() - began)

@@ -34,7 +34,7 @@ import handover
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.protocol import AgentInput, AgentOutput, Emit, Message
 from arena_cli.session.outgoing import Outgoing
-from arena_cli.session.session import Place, Session
+from arena_cli.session.session import Session, SessionConfig
 from arena_cli.transcript import events
 from arena_cli.transcript.events import Event, MessageEvent
 from arena_cli.transcript.log import Log
@@ -89,7 +89,7 @@ def team(turns: int) -> Team:
 
 
 def opened(folder: Path, name: str | None, turns: int) -> Session:
-    place = Place(workspace=folder, durability="flush", adapter_type=lambda _: Stub)
+    place = SessionConfig(workspace=folder, durability="flush", adapter_type=lambda _: Stub)
     return Session(place, name, team(turns))
 
 
@@ -153,7 +153,7 @@ def bare_us(lines: list[bytes], replies: int) -> float:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         for event in kept:
             await asyncio.sleep(0)
-            os.write(file, events.line_of(event))
+            os.write(file, events.encode_line(event))
         os.close(file)
 
     with tempfile.TemporaryDirectory() as folder:

@@ -34,7 +34,7 @@ def talk(stage: Stage, *messages: str, name: str = "s", **sent: Any) -> list[Eve
 def events(stage: Stage, name: str = "s") -> list[Event]:
     """The events of a session's transcript."""
     path = stage.folder / "sessions" / name / "transcript.jsonl"
-    return [event for line in reader.lines(path) for event in line.events]
+    return [event for line in reader.read_lines(path) for event in line.events]
 
 
 def ends(found: list[Event]) -> list[int]:
@@ -48,4 +48,4 @@ def cut_short(stage: Stage, after: str, name: str = "s") -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     last = max(at for at, line in enumerate(lines) if f'"type":"{after}"'.encode() in line)
     path.write_bytes(b"".join(lines[: last + 1]))
-    cache.path_of(path).unlink(missing_ok=True)
+    cache.cache_path(path).unlink(missing_ok=True)

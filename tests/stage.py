@@ -16,7 +16,7 @@ from arena_cli.scenarios.model import Scenario
 from arena_cli.scenarios.result import CheckResult, ScenarioResult
 from arena_cli.scenarios.runner import Runner
 from arena_cli.scenarios.select import Selected
-from arena_cli.session.session import Place
+from arena_cli.session.session import SessionConfig
 from arena_cli.workspace import workspace
 
 TEAM = "crew"
@@ -70,8 +70,8 @@ class Stage:
             selected, workspace.load_workspace(self.folder.resolve(), kinds=base.KINDS)
         )
 
-    def place(self) -> Place:
-        return Place(workspace=self.folder, durability="flush", wait_s=0)
+    def place(self) -> SessionConfig:
+        return SessionConfig(workspace=self.folder, durability="flush", wait_s=0)
 
     def play(self, text: str) -> ScenarioResult:
         """Write a scenario, play it, and give what came of it."""

@@ -16,7 +16,7 @@ from arena_cli.adapters import base
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.protocol import AgentInput, AgentOutput, Emit
 from arena_cli.session.outgoing import outgoing
-from arena_cli.session.session import Place, Session
+from arena_cli.session.session import Session, SessionConfig
 from arena_cli.transcript.events import ChainFinished, Event
 from arena_cli.workspace.models import AgentProfile, Human, Member, ModelFacts, Team, TeamConfig
 
@@ -120,7 +120,7 @@ class Talk:
             self.events.append(event)
             self.on_event(event)
 
-        place = Place(
+        place = SessionConfig(
             workspace=self.workspace,
             durability="flush",
             environ=self.environ,

@@ -17,7 +17,7 @@ from test_turns_property import IDS, answers, checked, conversations, said
 from arena_cli.protocol import AgentInput, AgentOutput, Attachment, StructuredContent
 from arena_cli.session import outgoing
 from arena_cli.transcript import reader
-from arena_cli.transcript.canonical import of
+from arena_cli.transcript.canonical import canonicalize
 from arena_cli.transcript.events import Event
 
 AFTER = st.one_of(
@@ -30,7 +30,7 @@ AFTER = st.one_of(
 
 
 def events_of(transcript: Path) -> list[Event]:
-    return [event for line in reader.lines(transcript) for event in line.events]
+    return [event for line in reader.read_lines(transcript) for event in line.events]
 
 
 def do(talk: Talk, what: str, how: Any) -> None:
@@ -92,7 +92,7 @@ def test_it_is_that_of_the_transcript_itself(
         talk.send(message)
         for what, how in after:
             do(talk, what, how)
-        assert of(events_of(talk.transcript)) == canonical(talk.transcript)
+        assert canonicalize(events_of(talk.transcript)) == canonical(talk.transcript)
 
 
 def test_what_a_reply_carries_is_in_it_without_its_place(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_what_a_reply_carries_is_in_it_without_its_place(tmp_path: Path) -> None
     puppets = Puppets({"a": answer, "b": answer})
     talk = Talk(tmp_path, team(puppet("a"), puppet("b")), adapter_type=puppets)
     talk.send("@a @b go")
-    found = of(events_of(talk.transcript))
+    found = canonicalize(events_of(talk.transcript))
     messages = [one["message"] for one in found if one["type"] == "reply_finished"]
     assert [one["id"] for one in messages] == ["m2", "m3"]
     assert [one["content"] for one in messages] == ["m1 is a message, and this is a file"] * 2
@@ -121,5 +121,5 @@ def test_a_reply_that_was_cancelled_is_not_in_it(tmp_path: Path) -> None:
     talk = Talk(tmp_path, team(puppet("a")), adapter_type=answers({"a": ["hi"]}, {"a": 9}))
     interrupt(talk, 4)
     assert [one["type"] for one in talk.records()][-2:] == ["reply_started", "reply_finished"]
-    kinds = [one["type"] for one in of(events_of(talk.transcript))]
+    kinds = [one["type"] for one in canonicalize(events_of(talk.transcript))]
     assert kinds == ["session", "message", "turn_started"]

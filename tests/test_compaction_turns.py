@@ -14,12 +14,12 @@ import pytest
 from support import Puppets, Talk, member, puppet, team
 
 from arena_cli.context import extractive
-from arena_cli.context.summary import read
+from arena_cli.context.summary import parse_summary
 from arena_cli.errors import AgentRefused
 from arena_cli.protocol import AgentInput, AgentOutput, Usage
 from arena_cli.reports.lines import Words
 from arena_cli.reports.timeline import Timeline
-from arena_cli.session.session import Place, Session
+from arena_cli.session.session import Session, SessionConfig
 from arena_cli.transcript import events
 from arena_cli.transcript.events import Compacted
 from arena_cli.workspace.models import Member
@@ -42,7 +42,7 @@ class Meeting(Talk):
     summarizer: Member | None = None
 
     def open(self) -> Session:
-        place = Place(
+        place = SessionConfig(
             workspace=self.workspace,
             durability="flush",
             clock=self.clock,
@@ -114,7 +114,7 @@ def test_a_full_window_is_told_once_a_level_and_then_summarised(tmp_path: Path) 
     assert before[-1].usage_ratio >= 0.92
     assert before[-1].tokens == pytest.approx(before[-1].usage_ratio * before[-1].budget, abs=1)
     assert talk.events[at + 1].type == "turn_finished"
-    sections = read(first.summary)
+    sections = parse_summary(first.summary)
     assert "Please tell me about node 1" in sections["core_goal"][0]
     assert any("port 4001" in fact for fact in sections["important_facts"])
     shown = puppets.inputs["dev"][-1]
@@ -352,7 +352,7 @@ def test_pinned_facts_are_in_the_summary_whoever_wrote_it(tmp_path: Path) -> Non
         talked(talk, 1)
     (done,) = talk.compacted()
     assert not done.rolled_back
-    assert "RS256" in "".join(read(done.summary)["key_decisions"])
+    assert "RS256" in "".join(parse_summary(done.summary)["key_decisions"])
 
 
 def lines_until(path: Path, kind: str) -> Iterable[bytes]:
@@ -427,14 +427,14 @@ def test_of_a_long_chain_what_was_asked_and_the_last_two_turns_stay(
     assert len(held) >= 2
     asked = "Asked now: dev Please bring up every node, and check. None may be left out. xxx"
     for one in held:
-        goal = read(one.summary)["core_goal"]
+        goal = parse_summary(one.summary)["core_goal"]
         assert [item.startswith(asked) for item in goal] == [False] * (len(goal) - 1) + [True]
     for seen in puppets.inputs["dev"][-6:]:
         assert asked in (seen.memory_context or "")
         turns = [int((message.turn_id or "t0")[1:]) for message in seen.messages]
         assert turns[-2:] == [seen.turn - 2, seen.turn - 1]
     talked(talk, 1)
-    goal = read(talk.compacted()[-1].summary)["core_goal"]
+    goal = parse_summary(talk.compacted()[-1].summary)["core_goal"]
     assert [item for item in goal if item.startswith("Asked now")] == [
         "Asked now: Please tell me about node 1 of the user management system. (user)"
     ]

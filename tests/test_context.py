@@ -81,7 +81,7 @@ def a_history(*messages: Message, max_tokens: int | None = None) -> History:
     return history
 
 
-def a_call(*trigger: str, **fields: Any) -> window.Call:
+def a_call(*trigger: str, **fields: Any) -> window.CallContext:
     given: dict[str, Any] = {
         "session_id": "s",
         "turn_id": "t2",
@@ -90,7 +90,7 @@ def a_call(*trigger: str, **fields: Any) -> window.Call:
         "trigger": trigger,
         "invocation": "must_reply",
     }
-    return window.Call(**{**given, **fields})
+    return window.CallContext(**{**given, **fields})
 
 
 WORKED_EXAMPLE = (

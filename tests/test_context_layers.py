@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from arena_cli.context import history, render, window
-from arena_cli.context.history import NOTHING, Found, History, Memory, Pinned
+from arena_cli.context.history import NOTHING, History, Memory, Pinned, RecalledNote
 from arena_cli.notes.model import Note
 from arena_cli.protocol import Chat, Message
 from arena_cli.workspace.models import AgentProfile, ContextSettings, Member, Team
@@ -65,7 +65,7 @@ def build(
     **limits: Any,
 ) -> window.Built:
     last = trigger or told.after()[-1].id
-    call = window.Call("s", "t1", 1, 1, [last], "must_reply")
+    call = window.CallContext("s", "t1", 1, 1, [last], "must_reply")
     return window.build(head or a_head(), told, call, memory, window.Limits(**limits))
 
 
@@ -128,7 +128,7 @@ def test_of_pinned_messages_that_overflow_the_newest_stay_and_the_rest_are_title
 
 
 def test_notes_stand_after_the_messages_with_their_ids() -> None:
-    found = Found(a_note(99, source=None, body="Auditors ask."), "audit")
+    found = RecalledNote(a_note(99, source=None, body="Auditors ask."), "audit")
     built = build(a_history(3), Memory(notes=[found]))
     _, prompt = render.render(built.input)
     assert prompt.index("message 3") < prompt.index("[decision-99]") < prompt.index("asked of you")
@@ -136,19 +136,19 @@ def test_notes_stand_after_the_messages_with_their_ids() -> None:
 
 
 def test_a_note_is_not_shown_beside_the_message_that_it_comes_from() -> None:
-    built = build(a_history(3), Memory(notes=[Found(a_note(2))]))
+    built = build(a_history(3), Memory(notes=[RecalledNote(a_note(2))]))
     assert built.input.memory_context is None
-    assert built.chosen.withheld == [(Found(a_note(2)), window.SHOWN_WHOLE)]
+    assert built.chosen.withheld == [(RecalledNote(a_note(2)), window.SHOWN_WHOLE)]
 
 
 def test_a_shared_note_of_another_session_is_shown_though_its_source_has_a_namesake() -> None:
     shared = a_note(2, id="decisions/point-2")
-    built = build(a_history(3), Memory(notes=[Found(shared)]))
+    built = build(a_history(3), Memory(notes=[RecalledNote(shared)]))
     assert "decisions/point-2" in (built.input.memory_context or "")
 
 
 def test_notes_take_a_small_part_of_the_room_and_the_best_come_first() -> None:
-    notes = [Found(a_note(100 + n, source=None, body="x y z " * 100)) for n in range(6)]
+    notes = [RecalledNote(a_note(100 + n, source=None, body="x y z " * 100)) for n in range(6)]
     built = build(a_history(300), Memory(notes=notes), head=a_head(4000))
     assert 0 < len(built.chosen.notes) < 6
     assert built.chosen.notes == notes[: len(built.chosen.notes)]
@@ -157,11 +157,11 @@ def test_notes_take_a_small_part_of_the_room_and_the_best_come_first() -> None:
 
 def test_the_next_input_begins_as_the_one_before() -> None:
     told = a_history(20)
-    first = Found(a_note(50, source=None), "one")
+    first = RecalledNote(a_note(50, source=None), "one")
     memory = Memory("Core goal", 5, 5, pinned=[pinned(2)], notes=[first])
     _, before = render.render(build(told, memory).input)
     told.append(message(21))
-    other = Found(a_note(60, source=None), "two")
+    other = RecalledNote(a_note(60, source=None), "two")
     _, after = render.render(build(told, memory._replace(notes=[other])).input)
     shared = before[: before.index(render.NOTES)]
     assert after.startswith(shared)
@@ -170,10 +170,12 @@ def test_the_next_input_begins_as_the_one_before() -> None:
 
 def test_the_next_request_of_an_api_begins_as_the_one_before() -> None:
     told = a_history(20)
-    memory = Memory("Core goal", 5, 5, pinned=[pinned(2)], notes=[Found(a_note(50, source=None))])
+    memory = Memory(
+        "Core goal", 5, 5, pinned=[pinned(2)], notes=[RecalledNote(a_note(50, source=None))]
+    )
     before = render.chat(build(told, memory).input)
     told.append(message(21))
-    other = memory._replace(notes=[Found(a_note(60, source=None))])
+    other = memory._replace(notes=[RecalledNote(a_note(60, source=None))])
     after = render.chat(build(told, other).input)
 
     def parts(chat: Chat) -> list[object]:
@@ -189,9 +191,9 @@ def test_a_model_that_takes_less_than_the_window_says_narrows_it() -> None:
     context = ContextSettings(window_tokens=32_000, reserved_output_tokens=0)
     profile = AgentProfile(agent_id="tester", adapter={"type": "scripted"}, context=context)
     members = Team(None, (Member(profile, "Tester"),))
-    wide, narrow = window.head_of(members, "tester"), window.head_of(members, "tester", 2_000)
+    wide, narrow = window.make_head(members, "tester"), window.make_head(members, "tester", 2_000)
     assert (wide.room, narrow.room) == (32_000, 2_000)
-    assert window.head_of(members, "tester", 200_000).room == 32_000
+    assert window.make_head(members, "tester", 200_000).room == 32_000
 
 
 def test_an_agent_is_asked_to_be_concise_once_its_window_fills() -> None:
@@ -214,7 +216,9 @@ def test_what_the_model_counts_is_reported_and_narrows_the_window() -> None:
 
 
 def test_a_window_smaller_than_the_role_prompt_still_shows_what_is_new() -> None:
-    memory = Memory("Core goal", 1, 1, pinned=[pinned(1)], notes=[Found(a_note(9, source=None))])
+    memory = Memory(
+        "Core goal", 1, 1, pinned=[pinned(1)], notes=[RecalledNote(a_note(9, source=None))]
+    )
     built = build(a_history(4), memory, head=a_head(50, role="You are thorough. " * 100))
     assert ids(built) == ["m4"]
     assert [note.id for note in built.chosen.titles] == ["decision-1"]
@@ -253,7 +257,7 @@ def test_what_is_pinned_and_noted_takes_only_what_the_new_message_leaves() -> No
     told = History()
     for number in range(1, 9):
         told.append(message(number, text="word " * (560 if number == 8 else 60)))
-    notes = [Found(a_note(90, source=None, body="line " * 60))]
+    notes = [RecalledNote(a_note(90, source=None, body="line " * 60))]
     memory = Memory(
         "Core goal: a shop. " * 40, 3, 3, [pinned(n, "word " * 60) for n in (1, 2)], notes
     )
@@ -267,8 +271,8 @@ def test_what_is_pinned_and_noted_takes_only_what_the_new_message_leaves() -> No
 def test_a_note_whose_message_the_notes_push_out_is_shown_itself() -> None:
     told = a_history(60)
     notes = [
-        Found(a_note(90, source=None, body="line " * 60)),
-        *map(Found, map(a_note, range(1, 60))),
+        RecalledNote(a_note(90, source=None, body="line " * 60)),
+        *map(RecalledNote, map(a_note, range(1, 60))),
     ]
     for room in range(700, 1_100, 7):
         built = build(told, Memory(notes=notes), head=a_head(room))
@@ -296,9 +300,9 @@ def test_what_reaches_an_agent_is_what_is_not_summarised_and_has_room() -> None:
 
 def test_a_model_that_counts_less_is_not_said_to_have_more_room() -> None:
     head, told = a_head(), a_history(50)
-    plain = window.usage_of(head, told, NOTHING)
-    assert window.usage_of(head, told, NOTHING, 0.5) == plain
-    assert window.usage_of(head, told, NOTHING, 2.0) == 2 * plain
+    plain = window.sum_usage(head, told, NOTHING)
+    assert window.sum_usage(head, told, NOTHING, 0.5) == plain
+    assert window.sum_usage(head, told, NOTHING, 2.0) == 2 * plain
 
 
 def test_a_note_tells_its_owner_and_no_title_twice() -> None:

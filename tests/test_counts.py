@@ -221,7 +221,7 @@ def test_a_small_model_teaches_what_it_counts(tmp_path: Path, small_model: Small
         assert program.run("send", "--session", "s", text * 6).code == 0
     counts = Counts()
     estimated, counted = [], []
-    for line in reader.lines(program.transcript()):
+    for line in reader.read_lines(program.transcript()):
         for event in line.events:
             if isinstance(event, ReplyStarted):
                 estimated.append(event.input_tokens)

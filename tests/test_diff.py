@@ -20,11 +20,11 @@ from support import WORKED_MESSAGE, Talk, canonical, member, team, worked_team
 
 from arena_cli.reports import columns
 from arena_cli.reports.diff import compare, model, render, text
-from arena_cli.reports.diff.model import Builder, Compared, Conversation, Difference
+from arena_cli.reports.diff.model import Builder, Compared, ComparedConversation, Difference
 from arena_cli.reports.lines import Words
 from arena_cli.reports.terminal import Terminal
 from arena_cli.session import outgoing
-from arena_cli.transcript.canonical import of
+from arena_cli.transcript.canonical import canonicalize
 from arena_cli.transcript.events import Event
 from arena_cli.workspace.models import Team
 
@@ -342,7 +342,7 @@ def records(folder: Path) -> list[dict[str, Any]]:
             "attachments": [{"type": "file", "name": "x.txt", "data": "hello"}],
         },
     )
-    return of(talked(folder, crew, WORKED_MESSAGE, "@tester again"))
+    return canonicalize(talked(folder, crew, WORKED_MESSAGE, "@tester again"))
 
 
 WHERE = {"chain", "turn", "reply", "depth", "type", "version", "session", "session_usage"}
@@ -368,7 +368,7 @@ SAID_TWICE = {("reply_finished", "agent"), ("reply_started", "phase")}
 NOT_THERE = {("message", "attachments"), ("message", "attachments", 0, "data")}
 
 
-def built(lines: Sequence[Mapping[str, Any]]) -> Conversation:
+def built(lines: Sequence[Mapping[str, Any]]) -> ComparedConversation:
     builder = Builder()
     for line in lines:
         builder.take(line)

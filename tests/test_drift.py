@@ -21,7 +21,7 @@ from arena_cli.reports.lines import Words
 from arena_cli.scenarios.recording import steps as steps_module
 from arena_cli.scenarios.recording.file import written
 from arena_cli.scenarios.recording.steps import StepMessage
-from arena_cli.scenarios.recording.store import Shelf, Wanted
+from arena_cli.scenarios.recording.store import RecordingStore, Wanted
 from arena_cli.scenarios.result import RunResult, ScenarioResult, of_run
 from arena_cli.scenarios.runner import Runner
 
@@ -40,9 +40,9 @@ def stage(tmp_path: Path) -> Stage:
 def play(stage: Stage, how: Wanted, text: str = HI, **environ: str) -> ScenarioResult:
     """Play a scenario with just these environment variables."""
     scenarios = stage.load(text)
-    place = replace(common.place_of(loaded(stage), wait_s=0, connects=True), environ=environ)
+    place = replace(common.make_config(loaded(stage), wait_s=0, connects=True), environ=environ)
     results: list[ScenarioResult] = []
-    shelf = Shelf(scenarios, how)
+    shelf = RecordingStore(scenarios, how)
     asyncio.run(Runner(scenarios, place, results.append, keep="none", shelf=shelf).run())
     return results[0]
 

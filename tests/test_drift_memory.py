@@ -14,7 +14,7 @@ from stage import Stage, printed
 from arena_cli.cli import common
 from arena_cli.scenarios.promote import selection
 from arena_cli.scenarios.recording import drift, file
-from arena_cli.scenarios.recording.store import Shelf, Wanted
+from arena_cli.scenarios.recording.store import RecordingStore, Wanted
 from arena_cli.scenarios.result import ScenarioResult, causes
 from arena_cli.scenarios.runner import Runner
 from arena_cli.session.store import find
@@ -64,9 +64,9 @@ def note(stage: Stage, text: str) -> None:
 
 def play(stage: Stage, how: Wanted, text: str = SCENARIO) -> ScenarioResult:
     scenarios = stage.load(text)
-    place = common.place_of(loaded(stage), wait_s=0, connects=True)
+    place = common.make_config(loaded(stage), wait_s=0, connects=True)
     told: list[ScenarioResult] = []
-    shelf = Shelf(scenarios, how, drift="fail")
+    shelf = RecordingStore(scenarios, how, drift="fail")
     asyncio.run(Runner(scenarios, place, told.append, shelf=shelf).run())
     return told[0]
 
@@ -180,7 +180,7 @@ def test_what_an_agent_does_for_the_memory_is_recorded_and_replayed(stage: Stage
     path = stage.folder / "sessions"
     kept = [(one["by"], one["summary"]) for one in recorded if one["type"] == "compacted"]
     (session,) = result.sessions
-    again = reader.lines(path / session / "transcript.jsonl")
+    again = reader.read_lines(path / session / "transcript.jsonl")
     told = [event for line in again for event in line.events if isinstance(event, Compacted)]
     assert [(one.by, one.summary) for one in told] == kept
 
@@ -287,7 +287,10 @@ def test_two_sessions_that_noted_the_same_have_one_canonical_form() -> None:
         return [*first, ends[0], deviation(start + 4, order[0]), ends[1],
                 deviation(start + 5, order[1]), noted]  # fmt: skip
 
-    one, other = canonical.of(events(1, swap=False)), canonical.of(events(20, swap=True))
+    one, other = (
+        canonical.canonicalize(events(1, swap=False)),
+        canonical.canonicalize(events(20, swap=True)),
+    )
     assert one == other
     assert one[-1]["message"] == "m1"
 

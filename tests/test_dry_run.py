@@ -17,16 +17,16 @@ from support import WORKED_MESSAGE, Talk, member, team, worked_team
 from arena_cli.session import preview, store
 from arena_cli.session.outgoing import outgoing
 from arena_cli.session.preview import Preview
-from arena_cli.session.session import Place
+from arena_cli.session.session import SessionConfig
 from arena_cli.transcript import cache
 from arena_cli.transcript.events import TurnStarted
 
 
 def previewed(talk: Talk, content: str, **sent: Any) -> Preview:
-    place = Place(workspace=talk.workspace, clock=talk.clock, redact=talk.redact)
-    there = (store.sessions_of(talk.workspace) / str(talk.name)).is_dir()
+    place = SessionConfig(workspace=talk.workspace, clock=talk.clock, redact=talk.redact)
+    there = (store.sessions_folder(talk.workspace) / str(talk.name)).is_dir()
     name = talk.name if there else None
-    return preview.of(place, name, talk.team, outgoing(talk.team, content, **sent))
+    return preview.preview_send(place, name, talk.team, outgoing(talk.team, content, **sent))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -113,12 +113,12 @@ def test_the_words_that_were_found_and_who_is_never_asked(tmp_path: Path) -> Non
 def test_a_long_session_gets_no_cache_either(tmp_path: Path) -> None:
     talk = Talk(tmp_path, team(member("a", [{"say": "word " * 20_000}])))
     talk.send("@a go")
-    cache.path_of(talk.transcript).unlink()
+    cache.cache_path(talk.transcript).unlink()
     before = files(tmp_path)
     assert previewed(talk, "@a go").must
     assert files(tmp_path) == before
     talk.send("@a go")
-    assert cache.path_of(talk.transcript).exists()
+    assert cache.cache_path(talk.transcript).exists()
 
 
 def test_what_does_not_fit_is_counted(tmp_path: Path) -> None:

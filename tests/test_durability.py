@@ -15,7 +15,7 @@ from stage import Stage
 from arena_cli.adapters import base
 from arena_cli.notes.model import Draft
 from arena_cli.protocol import Attachment
-from arena_cli.scenarios.recording.store import Shelf
+from arena_cli.scenarios.recording.store import RecordingStore
 from arena_cli.scenarios.runner import Runner
 from arena_cli.session import notes, shelves, store
 from arena_cli.session.outgoing import Outgoing
@@ -109,7 +109,7 @@ def test_an_act_on_a_note(
     send(stage, "flush")
     place = replace(stage.place(), durability=durability)
     stored = None if shared else store.find(stage.folder, "s")
-    shelf = shelves.of(stage.folder, stored)
+    shelf = shelves.open_shelf(stage.folder, stored)
     disk = Disk(monkeypatch)
     keeper = notes.Keeper(place, shelf, "ann", redactor=Redactor(set(), ()))
     note = keeper.add(Draft("decision", "Rotate keys", by="ann"))
@@ -137,7 +137,7 @@ def test_recordings_and_snapshots(
     )
     place = replace(stage.place(), durability=durability)
     disk = Disk(monkeypatch)
-    recordings = Shelf(scenarios, "record", sync=durability == "fsync")
+    recordings = RecordingStore(scenarios, "record", sync=durability == "fsync")
     told: list[object] = []
     asyncio.run(Runner(scenarios, place, told.append, shelf=recordings).run())
     folder = stage.folder / "scenarios" / "recordings"
@@ -157,7 +157,7 @@ def test_parts_of_a_dead_process_are_removed_by_the_next_writer(stage: Stage) ->
     other = folder / ".hidden.txt.999999999"
     for path in (dead, alive, other):
         path.write_text("half", encoding="utf-8")
-    shelf = shelves.of(stage.folder, store.find(stage.folder, "s"))
+    shelf = shelves.open_shelf(stage.folder, store.find(stage.folder, "s"))
     assert [note.id for note in shelves.list_notes(shelf)[0]] == ["decision-use-oauth"]
     keeper = notes.Keeper(stage.place(), shelf, "ann", redactor=Redactor(set(), ()))
     keeper.step("decision-use-oauth", "approve")

@@ -25,7 +25,7 @@ from arena_cli.context.tokens import estimate
 from arena_cli.protocol import AgentInput, MemberInfo, Message, Usage
 from arena_cli.reports.audit import audit as audit_module
 from arena_cli.reports.audit import render
-from arena_cli.reports.audit.audit import Record
+from arena_cli.reports.audit.audit import AuditRecord
 from arena_cli.transcript import events
 from arena_cli.transcript.events import (
     ChainFinished,
@@ -160,9 +160,9 @@ def a_session(text: str = "I looked.") -> list[Event]:
     ]
 
 
-def record(found: list[Event], *, audit: bool = True) -> Record:
+def record(found: list[Event], *, audit: bool = True) -> AuditRecord:
     opening = next((one for one in found if isinstance(one, SessionEvent)), None)
-    return Record("s", opening, iter(found), audit=audit)
+    return AuditRecord("s", opening, iter(found), audit=audit)
 
 
 def as_json(found: list[Event], *, audit: bool = True) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def as_csv(found: list[Event], *, audit: bool = True) -> list[dict[str, str]]:
 
 
 def written(arena: Program, found: list[Event], name: str = "s") -> None:
-    arena.file(f"sessions/{name}/transcript.jsonl", b"".join(map(events.line_of, found)))
+    arena.file(f"sessions/{name}/transcript.jsonl", b"".join(map(events.encode_line, found)))
     arena.file("agents/architect.yaml", "agent_id: architect\nadapter: {type: scripted}\n")
 
 
@@ -238,7 +238,7 @@ def test_the_audit_tells_of_each_call_what_the_agent_was_told_that_is_new(tmp_pa
     talk = Talk(tmp_path, crew, adapter_type=puppets)
     talk.send("@a @b @c @d begin")
     talk.send("@b @a and now?")
-    record = Record("talk", None, talk.events, audit=True)
+    record = AuditRecord("talk", None, talk.events, audit=True)
     told: dict[str, list[list[str]]] = {}
     for call in record.entries():
         if call["entry"] == "call":
@@ -429,7 +429,7 @@ def test_it_is_written_as_it_is_read_however_long_it_is(write: Any) -> None:
             read.append(seq)
             yield MessageEvent(seq=seq, ts=TS, message=said(seq, "user", "x"))
 
-    pieces = write(Record("s", None, endless(), audit=True))
+    pieces = write(AuditRecord("s", None, endless(), audit=True))
     for _ in range(50):
         next(pieces)
     assert len(read) < 60
@@ -508,7 +508,7 @@ def test_what_cannot_be_written_or_read_is_an_error_that_says_so(arena: Program)
 
 
 def test_a_line_that_cannot_be_read_is_told_and_counted(arena: Program) -> None:
-    lines = [events.line_of(one) for one in a_session()]
+    lines = [events.encode_line(one) for one in a_session()]
     arena.file("agents/architect.yaml", "agent_id: architect\nadapter: {type: scripted}\n")
     arena.file("sessions/s/transcript.jsonl", b"".join([*lines[:6], b"{broken\n", *lines[7:]]))
     done = arena.run("export", "s", "--audit", "--format", "json")

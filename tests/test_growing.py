@@ -16,7 +16,7 @@ from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.errors import AgentOverloaded
 from arena_cli.protocol import AgentInput, AgentOutput, Emit, TextDelta
 from arena_cli.session.outgoing import outgoing
-from arena_cli.session.session import Place, Session
+from arena_cli.session.session import Session, SessionConfig
 from arena_cli.util.redaction import MOST_HELD, REDACTED, TAIL_LENGTH, GrowingText, Redactor
 
 SECRETS = ["hunter22 and more", "22 hunter", "密钥-secret!", "two\nlines of it", "aaaaaaaab"]
@@ -155,7 +155,7 @@ def test_a_session_tells_the_text_so_far_redacted(tmp_path: Path) -> None:
     told: list[tuple[str, str]] = []
     key = {"type": "talker", "api_key": "${env:BOT_KEY}"}
     members = team(member("bot", adapter=key), on_failure="retry")
-    place = Place(
+    place = SessionConfig(
         workspace=tmp_path, durability="flush", environ=environ, adapter_type=lambda _: Talker
     )
     with Session(place, "s", members, on_text=lambda *said: told.append(said)) as session:

@@ -20,7 +20,9 @@ from arena_cli.errors import (
     AgentUnavailable,
 )
 
-ASKED = http.Asked("bot", "POST https://api.example/v1/chat", model="m-1", key="OPENAI_API_KEY")
+ASKED = http.HttpRequest(
+    "bot", "POST https://api.example/v1/chat", model="m-1", key="OPENAI_API_KEY"
+)
 NOW = datetime(2026, 11, 28, 9, 30, tzinfo=UTC)
 
 

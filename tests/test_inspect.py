@@ -13,7 +13,7 @@ from program import Program
 
 from arena_cli.notes import review
 from arena_cli.notes.model import Note
-from arena_cli.notes.review import Finding
+from arena_cli.notes.review import NoteFinding
 from arena_cli.protocol import Message
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -26,7 +26,7 @@ def note(kind: Any, title: str, created: str = EARLY, **fields: Any) -> Note:
     return Note(id=name, file="f", title=title, kind=kind, created=created, **fields)
 
 
-def found(*notes: Note, said: list[str] | None = None, **options: Any) -> list[Finding]:
+def found(*notes: Note, said: list[str] | None = None, **options: Any) -> list[NoteFinding]:
     messages = [
         Message(
             id=f"m{seq}",

@@ -19,7 +19,7 @@ from arena_cli.protocol import Usage
 from arena_cli.reports import junit
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios import result
-from arena_cli.scenarios.recording.store import Shelf
+from arena_cli.scenarios.recording.store import RecordingStore
 from arena_cli.scenarios.result import (
     CheckResult,
     Drift,
@@ -235,7 +235,7 @@ def played(stage: Stage, text: str, wanted: Any, **more: Any) -> list[ScenarioRe
     """What came of a scenario that was recorded or replayed."""
     told: list[ScenarioResult] = []
     scenarios = stage.load(text)
-    shelf = Shelf(scenarios, wanted, **more)
+    shelf = RecordingStore(scenarios, wanted, **more)
     asyncio.run(Runner(scenarios, stage.place(), told.append, shelf=shelf).run())
     return told
 

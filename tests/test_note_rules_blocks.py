@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from arena_cli.notes import extraction, model
-from arena_cli.notes.extraction import Written
+from arena_cli.notes.extraction import ExtractedDrafts
 from arena_cli.notes.model import Draft
 from arena_cli.protocol import StructuredContent
 
 
-def written(content: str = "", *parts: tuple[str, Any]) -> Written:
+def written(content: str = "", *parts: tuple[str, Any]) -> ExtractedDrafts:
     structured = [StructuredContent(type=kind, data=data) for kind, data in parts]  # type: ignore[arg-type]  # ours
     return extraction.drafts_of_blocks(content, structured, by="dev", source="m7")
 
@@ -40,7 +40,7 @@ That is all.
 
 
 def test_a_block_is_a_note_with_all_that_it_says() -> None:
-    assert written(WHOLE) == Written(
+    assert written(WHOLE) == ExtractedDrafts(
         [
             draft(
                 "decision",
@@ -67,7 +67,7 @@ def test_a_block_is_a_note_with_all_that_it_says() -> None:
     ],
 )
 def test_the_ways_to_write_a_block(content: str) -> None:
-    assert written(content) == Written([draft("pit", "T", body="B")], [])
+    assert written(content) == ExtractedDrafts([draft("pit", "T", body="B")], [])
 
 
 def test_a_block_may_hold_a_fence_that_is_shorter() -> None:
@@ -87,7 +87,7 @@ def test_a_block_may_hold_a_fence_that_is_shorter() -> None:
     ],
 )
 def test_what_is_no_block_is_no_note(content: str) -> None:
-    assert written(content) == Written([], [])
+    assert written(content) == ExtractedDrafts([], [])
 
 
 def test_tags_may_be_a_list_below_their_key() -> None:
@@ -144,7 +144,7 @@ def test_one_message_makes_so_many_notes_at_most() -> None:
     found = written("".join(one.format(number) for number in range(12)))
     assert [draft.title for draft in found.drafts] == [f"T{number}" for number in range(8)]
     assert found.problems == ["more than 8 notes in one message: the rest was left out"]
-    assert written(one.format(1) * 3) == Written([draft("pit", "T1")], [])
+    assert written(one.format(1) * 3) == ExtractedDrafts([draft("pit", "T1")], [])
 
 
 def test_structured_parts_are_notes_too() -> None:
@@ -183,21 +183,21 @@ def test_structured_parts_are_notes_too() -> None:
     ],
 )
 def test_open_tasks_of_a_list_are_notes(data: Any) -> None:
-    assert written("", ("task_list", data)) == Written(
+    assert written("", ("task_list", data)) == ExtractedDrafts(
         [draft("task", "write it"), draft("task", "read it", owner="ops")], []
     )
 
 
 @pytest.mark.parametrize("data", [None, 3, "write it", {}, {"tasks": 7}, [None, 3, {"done": 1}]])
 def test_what_is_no_list_of_tasks_is_left_alone(data: Any) -> None:
-    assert written("", ("task_list", data), ("code_block", "title: x")) == Written([], [])
+    assert written("", ("task_list", data), ("code_block", "title: x")) == ExtractedDrafts([], [])
 
 
 def test_tasks_that_are_nested_without_end_are_read_so_deep_only() -> None:
     tasks: Any = ["the last"]
     for _ in range(60):
         tasks = [{"done": True, "title": "x"}, {"tasks": tasks}]
-    assert written("", ("task_list", tasks)) == Written([], [])
+    assert written("", ("task_list", tasks)) == ExtractedDrafts([], [])
 
 
 def test_an_agent_can_write_what_it_is_told_to() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from arena_cli.notes import extraction
-from arena_cli.notes.extraction import Written
+from arena_cli.notes.extraction import ExtractedDrafts
 from arena_cli.notes.model import KINDS, Draft, Note
 
 MESSAGES = {
@@ -20,7 +20,7 @@ GOOD = {"kind": "decision", "title": "Sessions are stored in PostgreSQL", "sourc
 CHINESE = {"kind": "requirement", "title": "备份至少保留九十天", "source": "m5", "importance": 0.9}
 
 
-def read(answer: Any) -> Written:
+def read(answer: Any) -> ExtractedDrafts:
     text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
     return extraction.drafts_of_extracting(text, MESSAGES, by="scribe")
 
@@ -79,21 +79,21 @@ def test_the_newest_of_many_notes_are_named() -> None:
     ],
 )
 def test_an_answer_is_read_however_it_is_wrapped(answer: str) -> None:
-    assert read(answer) == Written(FOUND, [])
+    assert read(answer) == ExtractedDrafts(FOUND, [])
 
 
 def test_one_object_alone_is_one_note() -> None:
-    assert read(GOOD) == Written(FOUND[:1], [])
+    assert read(GOOD) == ExtractedDrafts(FOUND[:1], [])
 
 
 @pytest.mark.parametrize("answer", ["[]", "Nothing worth a note: []", {"notes": []}])
 def test_nothing_is_an_answer(answer: Any) -> None:
-    assert read(answer) == Written([], [])
+    assert read(answer) == ExtractedDrafts([], [])
 
 
 @pytest.mark.parametrize("answer", ["", "I cannot do that.", "[[[[", "{" * 100_000, "[1, 2]", "7"])
 def test_what_holds_no_notes_is_told_of(answer: str) -> None:
-    assert read(answer) == Written([], ["the answer holds no JSON list of notes"])
+    assert read(answer) == ExtractedDrafts([], ["the answer holds no JSON list of notes"])
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,9 @@ def test_a_note_without_a_source_is_said_to_have_none() -> None:
 
 
 def test_entries_that_are_no_notes_do_not_lose_the_others() -> None:
-    assert read(["a", GOOD, 3]) == Written(FOUND[:1], ["an entry of the list is no object"] * 2)
+    assert read(["a", GOOD, 3]) == ExtractedDrafts(
+        FOUND[:1], ["an entry of the list is no object"] * 2
+    )
 
 
 def test_an_answer_makes_so_many_notes_at_most() -> None:
@@ -145,4 +147,6 @@ def test_half_a_character_in_an_answer_loses_no_note() -> None:
     answer = json.dumps([{**GOOD, "body": "half \ud800", "tags": ["\udc00"]}, CHINESE])
     assert r"\ud800" in answer
     found = read(answer)
-    assert found == Written([FOUND[0]._replace(body="half \ufffd", tags=("\ufffd",)), FOUND[1]], [])
+    assert found == ExtractedDrafts(
+        [FOUND[0]._replace(body="half \ufffd", tags=("\ufffd",)), FOUND[1]], []
+    )

@@ -14,7 +14,7 @@ from program import ROOT
 
 from arena_cli.errors import UsageError
 from arena_cli.notes import lifecycle, model
-from arena_cli.notes.lifecycle import Taken
+from arena_cli.notes.lifecycle import TakenNote
 from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.model import Draft, Note, Status
 from arena_cli.notes.store import Folder, NoSuchNote
@@ -48,7 +48,7 @@ def add(folder: Folder, title: str, **fields: Any) -> Note:
     return folder.add(Draft(**fields), session="s", now=NOW)
 
 
-def take(draft: Draft, folder: Folder, session: str = "s", **options: Any) -> Taken:
+def take(draft: Draft, folder: Folder, session: str = "s", **options: Any) -> TakenNote:
     known = [folder.read(entry.id) for entry in folder.entries()]
     shared = options.get("shared")
     if isinstance(shared, Folder):
@@ -341,7 +341,7 @@ def test_the_same_again_is_counted_once_a_message(own: Folder) -> None:
     first = take(Draft("decision", "Use OAuth", source="m3", by="rules"), own)
     assert first.act == "added"
     again = Draft("decision", "use oauth", source="m3", by="rules")
-    assert take(again, own) == Taken(first.note, None)
+    assert take(again, own) == TakenNote(first.note, None)
     seen = take(again._replace(source="m9"), own)
     assert (seen.act, seen.note.occurrences, seen.note.source) == ("seen", 2, "m3")
     told = {(seen.note.id, "m9")}

@@ -24,7 +24,7 @@ def cut(whole: bytes, at: list[int]) -> list[bytes]:
 
 
 def events(pieces: list[bytes]) -> list[str]:
-    reader = http.Reader()
+    reader = http.StreamReader()
     return [event for piece in pieces for event in reader.feed(piece)] + reader.finish()
 
 

@@ -17,7 +17,7 @@ from scripted_api import ScriptedApi, failure
 
 from arena_cli.adapters import claude_code, http
 from arena_cli.adapters.acp import turn as turn_module
-from arena_cli.adapters.acp.turn import Said
+from arena_cli.adapters.acp.turn import RemoteError
 from arena_cli.adapters.anthropic import AnthropicAdapter, AnthropicSettings
 from arena_cli.adapters.claude_code import TurnTracker
 from arena_cli.adapters.coding_clis.adapter import CodexAdapter
@@ -161,13 +161,13 @@ def test_c27_a_program_says_that_it_is_too_much(tmp_path: Path) -> None:
 
 
 def test_c27_agents_of_the_protocol_say_that_it_is_too_much() -> None:
-    asked = http.Asked("bot", "session/prompt")
-    said = Said(-32603, "Internal error: prompt is too long")
+    asked = http.HttpRequest("bot", "session/prompt")
+    said = RemoteError(-32603, "Internal error: prompt is too long")
     assert overflows(turn_module.failure(asked, said, {}))
 
 
 def test_c27_claude_code_says_that_it_is_too_much() -> None:
-    asked = http.Asked("bot", "claude")
+    asked = http.HttpRequest("bot", "claude")
     turn = claude_code.ClaudeTurn(asked, Heard(), TurnTracker())
     with pytest.raises(AgentRefused) as caught:
         turn.read_result({"type": "result", "is_error": True, "result": "Prompt is too long"}, None)

@@ -11,7 +11,7 @@ from support import Talk, member, puppet, team
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.errors import AgentUnavailable
 from arena_cli.protocol import AgentInput, AgentOutput, Emit, SessionId
-from arena_cli.transcript.cache import WORTH_BYTES, path_of
+from arena_cli.transcript.cache import WORTH_BYTES, cache_path
 
 
 class KeeperSettings(Settings):
@@ -187,7 +187,7 @@ def test_the_cache_of_a_long_transcript_keeps_it(tmp_path: Path) -> None:
     keepers = Keepers()
     talk = a_talk(tmp_path, keepers)
     talk.send("@a first " + "x" * WORTH_BYTES)
-    cache = json.loads(path_of(talk.transcript).read_text(encoding="utf-8"))
+    cache = json.loads(cache_path(talk.transcript).read_text(encoding="utf-8"))
     assert cache["agent_sessions"]["a"]["id"] == "a-1"
     a_talk(tmp_path, keepers).send("@a second")
     assert resumed(keepers) == [None, "a-1"]

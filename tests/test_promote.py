@@ -20,7 +20,7 @@ from stage import Stage, printed
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Attachment, Message, Usage
 from arena_cli.scenarios.promote.promote import Promoted, Promotion, path_for
-from arena_cli.scenarios.recording.store import Shelf, Wanted
+from arena_cli.scenarios.recording.store import RecordingStore, Wanted
 from arena_cli.scenarios.result import ScenarioResult
 from arena_cli.scenarios.runner import Runner
 from arena_cli.session.outgoing import Planted
@@ -81,7 +81,7 @@ def replayed(
     """What comes of `arena run --replay`, or another mode."""
     scenarios = stage.load_files(stage.folder / "scenarios" / f"{name}.yaml")
     told: list[ScenarioResult] = []
-    shelf = Shelf(scenarios, wanted)
+    shelf = RecordingStore(scenarios, wanted)
     asyncio.run(Runner(scenarios, stage.place(), told.append, shelf=shelf, **how).run())
     return told[0]
 

@@ -18,11 +18,11 @@ from stage import TEAM, Stage
 from arena_cli.adapters.scripted import ScriptedAdapter
 from arena_cli.protocol import AgentInput, AgentOutput, Emit
 from arena_cli.scenarios.recording import file
-from arena_cli.scenarios.recording.store import Shelf, Wanted
+from arena_cli.scenarios.recording.store import RecordingStore, Wanted
 from arena_cli.scenarios.result import RunResult, ScenarioResult, of_run
 from arena_cli.scenarios.runner import Runner
 from arena_cli.scenarios.select import Selected
-from arena_cli.session.session import Place
+from arena_cli.session.session import SessionConfig
 from arena_cli.transcript import canonical
 from arena_cli.util.clock import HastyClock, SystemClock
 
@@ -171,7 +171,7 @@ class Recorder(Stage):
     def recording(self) -> Path:
         return file.path_of(self.path)
 
-    def place(self) -> Place:
+    def place(self) -> SessionConfig:
         calls = self.calls
 
         class Counted(ScriptedAdapter):
@@ -185,7 +185,7 @@ class Recorder(Stage):
 
     def run(self, wanted: Wanted, *, jobs: int = 1) -> RunResult:
         loaded = self.load_selected(Selected((self.path.resolve(),)))
-        shelf = Shelf(loaded, wanted)
+        shelf = RecordingStore(loaded, wanted)
         told: list[ScenarioResult] = []
         self.calls.clear()
         runner = Runner(
@@ -237,7 +237,7 @@ def told(result: RunResult) -> list[Any]:
 
 def _form(events: list[Any]) -> list[Any]:
     ids: dict[str, str] = {}
-    found = [canonical.record(event, ids) for event in canonical.ordered(events)]
+    found = [canonical.canonicalize_event(event, ids) for event in canonical.ordered(events)]
     return [{**one, "session": None} if one["type"] == "session" else one for one in found]
 
 

@@ -19,7 +19,7 @@ from arena_cli.notes.store import Folder
 from arena_cli.scenarios.expect import snapshots
 from arena_cli.scenarios.recording import file
 from arena_cli.session import outgoing
-from arena_cli.transcript.reader import lines, tail
+from arena_cli.transcript.reader import read_lines, tail
 from arena_cli.util import files, templates
 from arena_cli.workspace import models
 from arena_cli.yamlio import loader
@@ -54,11 +54,11 @@ READERS: dict[str, Callable[[Path], object]] = {
     "a file": files.read_regular,
     "YAML": lambda path: _raised(loader.load(path, "x").faults),
     ".env": lambda path: templates.read_dotenv_file(path, ".env"),
-    "a transcript": lambda path: list(lines(path)),
+    "a transcript": lambda path: list(read_lines(path)),
     "its end": tail,
     "a recording": lambda path: file.read(path, "x"),
     "snapshots": snapshots.read,
-    "a text that is sent": outgoing.text_of,
+    "a text that is sent": outgoing.read_text_file,
     "an attachment": lambda path: outgoing.outgoing(_team(), "hi", files=[path]),
     "a note": lambda path: _raised(_listed(path).problems),
 }

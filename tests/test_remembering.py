@@ -18,7 +18,7 @@ from arena_cli.protocol import AgentInput, AgentOutput, StructuredContent, Usage
 from arena_cli.session import doctor, shelves, store
 from arena_cli.session.notes import Keeper
 from arena_cli.session.outgoing import planted
-from arena_cli.session.session import Place, Session
+from arena_cli.session.session import Session, SessionConfig
 from arena_cli.transcript import canonical, reader
 from arena_cli.util.redaction import Redactor
 from arena_cli.workspace.models import Embedding, Member, WorkspaceMemory
@@ -41,7 +41,7 @@ class Memories(Talk):
         session = super().open
         if self.extractor is None and self.summarizer is None:
             return session()
-        place = Place(
+        place = SessionConfig(
             workspace=self.workspace,
             durability="flush",
             clock=self.clock,
@@ -158,7 +158,7 @@ def test_a_note_with_broken_front_matter_is_told_and_the_rest_goes_on(tmp_path: 
     talk.send("@dev Decision: we use PostgreSQL 16.")
     (talk.folder / "pit-x.md").write_text("---\nkind: [pit\n---\nx\n", encoding="utf-8")
     told: list[str] = []
-    place = Place(talk.workspace, durability="flush", clock=talk.clock, wait_s=0)
+    place = SessionConfig(talk.workspace, durability="flush", clock=talk.clock, wait_s=0)
     place = dataclasses.replace(
         place, adapter_type=talk.adapter_type, on_problem=lambda fault: told.append(str(fault))
     )
@@ -178,7 +178,7 @@ def test_another_run_writes_the_same_and_a_cut_short_one_goes_on_to_the_same(
     for name in ("one", "two"):
         talk, _ = memories(tmp_path / name, answers)
         talk.send("@dev Requirement: data must be deletable.")
-        told.append(canonical.of(talk.events))
+        told.append(canonical.canonicalize(talk.events))
     assert told[0] == told[1]
 
     class Crash(Exception):
@@ -198,8 +198,8 @@ def test_another_run_writes_the_same_and_a_cut_short_one_goes_on_to_the_same(
         talk.send("@dev Requirement: data must be deletable.")
     talk.resume()
 
-    events = [event for line in reader.lines(talk.transcript) for event in line.events]
-    assert canonical.of(events) == told[0]
+    events = [event for line in reader.read_lines(talk.transcript) for event in line.events]
+    assert canonical.canonicalize(events) == told[0]
 
 
 def test_a_blocker_that_a_reply_ignores_is_told(tmp_path: Path) -> None:
@@ -319,8 +319,8 @@ def test_approved_only_shows_no_drafts(tmp_path: Path) -> None:
     talk.send("@dev is the staging certificate there?")
     assert talk.last("reply_started").notes == []
     note = "blocker-the-staging-certificate-is-expired"
-    place = Place(workspace=tmp_path, durability="flush", wait_s=0)
-    shelf = shelves.of(tmp_path, store.find(tmp_path, "talk"))
+    place = SessionConfig(workspace=tmp_path, durability="flush", wait_s=0)
+    shelf = shelves.open_shelf(tmp_path, store.find(tmp_path, "talk"))
     with contextlib.closing(Keeper(place, shelf, "ann", redactor=Redactor(set(), ()))) as keeper:
         keeper.step(note, "approve")
     talk.send("@dev is the staging certificate there?")
@@ -421,7 +421,7 @@ def test_an_embedding_that_is_down_is_told_once_and_words_go_on(tmp_path: Path) 
         talk.send(f"@dev go on with part {number}")
     told: list[str] = []
     down = Embedding(base_url="http://127.0.0.1:9/v1", model="e", timeout_s=1)
-    place = Place(
+    place = SessionConfig(
         talk.workspace,
         clock=talk.clock,
         adapter_type=talk.adapter_type,

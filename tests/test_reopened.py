@@ -22,7 +22,7 @@ from arena_cli.protocol import AgentInput
 from arena_cli.session.session import Session
 from arena_cli.transcript import cache as cache_module
 from arena_cli.transcript import canonical, reader
-from arena_cli.transcript.cache import path_of
+from arena_cli.transcript.cache import cache_path
 from arena_cli.transcript.events import Event
 from arena_cli.transcript.state import Fold
 from arena_cli.workspace.models import Team
@@ -63,7 +63,9 @@ def crew(wide: int, narrow: int, **config: Any) -> Team:
 
 
 def told(transcript: Path) -> list[dict[str, Any]]:
-    return canonical.of(event for line in reader.lines(transcript) for event in line.events)
+    return canonical.canonicalize(
+        event for line in reader.read_lines(transcript) for event in line.events
+    )
 
 
 async def send_all(session: Session, people: Team, sent: Sequence[str]) -> None:
@@ -81,7 +83,7 @@ def played(folder: Path, people: Team, sent: Sequence[str], mode: str) -> list[d
     for text in sent:
         talk.send(text)
         if mode == "uncached":
-            path_of(talk.transcript).unlink()
+            cache_path(talk.transcript).unlink()
     return told(talk.transcript)
 
 
@@ -173,7 +175,7 @@ def test_a_cache_that_is_broken_or_old_leaves_nothing_behind(
     talk = Talk(tmp_path, crew(700, 700), adapter_type=puppets())
     for number in range(6):
         talk.send(f"@dev {SAID[7]} {number}")
-    cache = path_of(talk.transcript)
+    cache = cache_path(talk.transcript)
     known = Fold()
     assert cache_module.load(talk.transcript, known) > 0
     assert known.summary

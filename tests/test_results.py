@@ -18,7 +18,7 @@ from arena_cli.reports import columns, github, results
 from arena_cli.reports.lines import Words
 from arena_cli.reports.terminal import Progress
 from arena_cli.scenarios import result
-from arena_cli.scenarios.recording.store import Shelf, Wanted
+from arena_cli.scenarios.recording.store import RecordingStore, Wanted
 from arena_cli.scenarios.result import (
     CheckResult,
     Drift,
@@ -460,7 +460,7 @@ def run(stage: Stage, wanted: Wanted) -> RunResult:
     """What came of all scenarios of the stage, recorded or replayed."""
     told: list[ScenarioResult] = []
     scenarios = stage.load_files(*sorted(stage.folder.glob("scenarios/**/*.yaml")))
-    shelf = Shelf(scenarios, wanted)
+    shelf = RecordingStore(scenarios, wanted)
     asyncio.run(Runner(scenarios, stage.place(), told.append, shelf=shelf).run())
     return result.of_run(told, selected=len(told), seconds=1)
 

@@ -153,7 +153,7 @@ def test_the_cache_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     whole = Talk(tmp_path / "whole", deferrals())
     whole.send("@a @b @c go")
     first = whole.transcript.stat().st_size
-    cache = cache_module.path_of(whole.transcript).read_bytes()
+    cache = cache_module.cache_path(whole.transcript).read_bytes()
     whole.send("@c @b again")
     lines = whole.transcript.read_bytes()[first:].splitlines(keepends=True)
     past = whole.transcript.read_bytes()[:first]
@@ -162,7 +162,7 @@ def test_the_cache_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             kept = past + b"".join(lines[:count])
             talk = cut_at(whole, tmp_path / f"{count}{cached}", kept, deferrals)
             if cached:
-                cache_module.path_of(talk.transcript).write_bytes(cache)
+                cache_module.cache_path(talk.transcript).write_bytes(cache)
             talk.resume()
             assert canonical(talk.transcript) == canonical(whole.transcript)
 

@@ -98,10 +98,10 @@ def test_a_session_that_goes_when_it_is_named_is_not_there(
 @pytest.mark.parametrize("name", ["😀" * 64, "𠀀" * 64], ids=["emoji", "han"])
 def test_a_name_too_long_for_a_folder_is_wrong_use(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="longer than 255 bytes"):
-        store.made(tmp_path, name, talk(tmp_path).clock)
+        store.make_session_folder(tmp_path, name, talk(tmp_path).clock)
     with pytest.raises(UsageError, match="longer than 255 bytes"):
         store.find(tmp_path, name)
-    assert store.made(tmp_path, "文" * 64, talk(tmp_path).clock).is_dir()
+    assert store.make_session_folder(tmp_path, "文" * 64, talk(tmp_path).clock).is_dir()
 
 
 @pytest.mark.parametrize("name", ["CON", "CON .x", "nul.txt", "COM¹", "conin$"])
@@ -119,7 +119,7 @@ def test_a_name_is_as_its_folder_writes_it_where_case_does_not_count(
         Path, "is_dir", lambda path: real(path) or real(path.with_name(path.name.casefold()))
     )
     assert store.find(tmp_path, "Foo").name == "foo"
-    assert store.made(tmp_path, "FOO", talk(tmp_path).clock).name == "foo"
+    assert store.make_session_folder(tmp_path, "FOO", talk(tmp_path).clock).name == "foo"
 
 
 def test_a_name_that_is_there_exactly_goes_before_one_that_is_alike(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from stage import Stage, broken, printed
 
 from arena_cli.scenarios import model
 from arena_cli.scenarios.expect import model as model_module
-from arena_cli.scenarios.recording.store import Shelf
+from arena_cli.scenarios.recording.store import RecordingStore
 from arena_cli.scenarios.result import ScenarioResult
 from arena_cli.scenarios.runner import Runner
 
@@ -39,7 +39,7 @@ def played(folder: Path, name: str) -> dict[str | None, ScenarioResult]:
     stage = Stage(folder)
     told: list[ScenarioResult] = []
     scenarios = stage.load_files(folder / "scenarios" / f"{name}.yaml")
-    shelf = Shelf(scenarios, None, in_ci=True)
+    shelf = RecordingStore(scenarios, None, in_ci=True)
     asyncio.run(Runner(scenarios, stage.place(), told.append, shelf=shelf).run())
     return {one.case: one for one in told}
 

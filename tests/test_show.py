@@ -19,7 +19,7 @@ from support import WORKED_MESSAGE, Puppets, Talk, member, puppet, team, worked_
 from arena_cli.errors import AgentOverloaded, UsageError
 from arena_cli.protocol import AgentInput
 from arena_cli.session import preview, store
-from arena_cli.session.session import Place
+from arena_cli.session.session import SessionConfig
 from arena_cli.transcript import cache, queries, reader
 from arena_cli.transcript.events import Event, SessionEvent
 
@@ -94,7 +94,9 @@ def test_what_follows_any_event(talk: Talk, broken: bool) -> None:
         talk.transcript.write_bytes(b"".join(lines) + b'{"seq":99,"torn')
     for seq in range(len(talk.events) + 3):
         start = queries.offset_after(talk.transcript, seq)
-        found = [one for line in reader.lines(talk.transcript, start=start) for one in line.events]
+        found = [
+            one for line in reader.read_lines(talk.transcript, start=start) for one in line.events
+        ]
         assert [one for one in found if one.seq > seq] == talk.events[seq:]
         if not broken:
             assert found == talk.events[seq:]
@@ -123,7 +125,7 @@ def test_who_talks_is_found_for_every_place(talk: Talk) -> None:
     assert len(sessions) == 2
     for cached in (True, False):
         if not cached:
-            cache.path_of(talk.transcript).unlink()
+            cache.cache_path(talk.transcript).unlink()
         for event in talk.events[1:]:
             before = [one for one in sessions if one.seq < event.seq]
             assert queries.session_before(talk.transcript, event.seq) == before[-1]
@@ -264,8 +266,8 @@ def test_another_file_in_its_place_is_told_from_its_beginning(
 
 def shown_again(talk: Talk, agent: str, turn: int | None = None) -> preview.Recalled:
     stored = store.find(talk.workspace, str(talk.name))
-    place = Place(talk.workspace)
-    return preview.recall(stored, agent, turn, config=place, team_of=lambda _: talk.team)
+    place = SessionConfig(talk.workspace)
+    return preview.recall_call(stored, agent, turn, config=place, team_of=lambda _: talk.team)
 
 
 def test_every_call_is_made_again_as_it_was(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from stage import Stage, broken
 from support import Puppets, Talk, puppet, team
 
 from arena_cli.protocol import AgentOutput, CallNote, StatusEvent, TextDelta
-from arena_cli.scenarios.recording.store import Shelf
+from arena_cli.scenarios.recording.store import RecordingStore
 from arena_cli.scenarios.result import ScenarioResult
 from arena_cli.scenarios.runner import Runner
-from arena_cli.session.session import Place
+from arena_cli.session.session import SessionConfig
 from arena_cli.util import user_pattern
 from arena_cli.util.redaction import WITHHELD, Redactor
 from arena_cli.util.user_pattern import PatternTimeout, UserPattern
@@ -153,7 +153,7 @@ def test_a_slow_pattern_for_notes_is_skipped_and_told_once(
     talk = Talk(tmp_path, crew, adapter_type=Puppets({"dev": lambda _: f"we agree. {TEXT}"}))
     monkeypatch.setattr(
         "support.Place",
-        lambda **keys: Place(**keys, on_problem=lambda fault: told.append(str(fault))),
+        lambda **keys: SessionConfig(**keys, on_problem=lambda fault: told.append(str(fault))),
     )
     talk.send(f"{TEXT} @dev")
     talk.send(f"{TEXT} @dev again")
@@ -214,7 +214,7 @@ def test_what_a_recording_ignores_is_an_error_of_the_scenario_with_its_line(tmp_
     text = f"scenario: slow\nignore:\n  - regex: '{SLOW}'\nsteps:\n  - send: '@dev hi'\n"
     scenarios = stage.load(text)
     results: list[ScenarioResult] = []
-    shelf = Shelf(scenarios, "record", drift="fail")
+    shelf = RecordingStore(scenarios, "record", drift="fail")
     asyncio.run(Runner(scenarios, stage.place(), results.append, shelf=shelf).run())
     assert results[0].status == "error"
     assert f"scenarios/s0.yaml:3: ignore: {TOLD}" in (results[0].steps[0].error or "")
@@ -228,12 +228,12 @@ def test_a_slow_ignore_stops_no_other_scenario_of_a_replay(tmp_path: Path, title
     quick = "scenario: quick\nsteps:\n  - {send: '@dev hi', expect: {replied: [dev]}}\n"
     text = f"scenario: slow\nsteps:\n  - {{send: '@dev {TEXT}', expect: {{replied: [dev]}}}}\n"
     recorded = stage.load(quick, text)
-    shelf = Shelf(recorded, "record", drift="fail")
+    shelf = RecordingStore(recorded, "record", drift="fail")
     asyncio.run(Runner(recorded, stage.place(), lambda _: None, shelf=shelf).run())
     ignore = f"ignore: [{{regex: '{SLOW}'}}]\n"
     scenarios = stage.load(quick, text.replace("slow", title, 1) + ignore)
     results: list[ScenarioResult] = []
-    shelf = Shelf(scenarios, "replay", drift="fail", lenient=True)
+    shelf = RecordingStore(scenarios, "replay", drift="fail", lenient=True)
     sound = [one for one in scenarios if one.path not in shelf.faults]
     asyncio.run(Runner(sound, stage.place(), results.append, shelf=shelf).run())
     problems = [fault.what for faults in shelf.faults.values() for fault in faults]

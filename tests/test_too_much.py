@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from support import Puppets, Talk, outgoing, puppet, team
 
-from arena_cli.cli import context as context_module
-from arena_cli.cli.context import lines
+from arena_cli.cli.context import context_document, context_lines
 from arena_cli.context import render, tokens
 from arena_cli.errors import AgentOverloaded, AgentRefused
 from arena_cli.protocol import AgentInput, AgentOutput, Usage
 from arena_cli.reports.lines import Words
 from arena_cli.session import context_report, preview, store
-from arena_cli.session.session import Place, Session
+from arena_cli.session.session import Session, SessionConfig
 from arena_cli.transcript import cache
 
 
@@ -64,8 +63,8 @@ def test_an_agent_is_shown_less_until_its_model_takes_it(tmp_path: Path) -> None
     for shown in puppets.inputs["dev"]:
         assert shown.messages[-1].id == shown.trigger[-1]
     (turn,) = [one.turn for one in talk.of("reply_started") if one.attempt == 2]
-    place, stored = Place(tmp_path), store.find(tmp_path, "talk")
-    again = preview.recall(stored, "dev", turn, config=place, team_of=lambda _: talk.team)
+    place, stored = SessionConfig(tmp_path), store.find(tmp_path, "talk")
+    again = preview.recall_call(stored, "dev", turn, config=place, team_of=lambda _: talk.team)
     assert again.same
 
 
@@ -114,14 +113,14 @@ def test_the_layers_add_up_where_a_model_counts_otherwise(tmp_path: Path) -> Non
     talk = Talk(tmp_path, team(puppet("dev")), adapter_type=Puppets({"dev": answer}))
     for number in range(3):
         talk.send(f"@dev part {number}")
-    place, stored = Place(tmp_path), store.find(tmp_path, "talk")
-    explained = context_report.of(place, stored, talk.team, "dev")
+    place, stored = SessionConfig(tmp_path), store.find(tmp_path, "talk")
+    explained = context_report.explain_context(place, stored, talk.team, "dev")
     assert explained.factor > 1.4
-    told = "\n".join(lines(explained, Words("en")))
+    told = "\n".join(context_lines(explained, Words("en")))
     (total,) = re.findall("would be shown ~([0-9,]+) of", told)
     layers = re.findall(r"^  (?!of them)[a-z].* · ~([0-9,]+) tokens · ", told, re.MULTILINE)
     assert len(layers) == 4
-    document = context_module.document(explained)
+    document = context_document(explained)
     said = [f"{document[name]['tokens']:,}" for name in ("head", "messages")]
     assert said == [layers[0], layers[2]]
     whole, *parts = (int(number.replace(",", "")) for number in (total, *layers))
@@ -159,7 +158,9 @@ def test_a_server_that_cuts_what_it_is_sent_is_told_of_and_teaches_nothing(
     told: list[str] = []
     puppets = Puppets({"dev": answer})
     members = team(puppet("dev"), selection="none")
-    place = Place(tmp_path, adapter_type=puppets, on_problem=lambda fault: told.append(str(fault)))
+    place = SessionConfig(
+        tmp_path, adapter_type=puppets, on_problem=lambda fault: told.append(str(fault))
+    )
     with Session(place, "talk", members) as session:
         for _ in range(3):
             sent = outgoing(members, "@dev " + "many different words to read " * 300)

@@ -42,11 +42,11 @@ def opened(path: Path, seq: int = 0) -> closing[Log]:
 
 
 def seqs(path: Path) -> list[int]:
-    return [one.seq for line in reader.lines(path) for one in line.events]
+    return [one.seq for line in reader.read_lines(path) for one in line.events]
 
 
 def problems(path: Path) -> list[tuple[int, str]]:
-    found = (line.problem for line in reader.lines(path))
+    found = (line.problem for line in reader.read_lines(path))
     return [(problem.line, problem.what) for problem in found if problem]
 
 
@@ -86,7 +86,7 @@ def test_a_record_is_a_line_even_with_line_separators_in_it(tmp_path: Path) -> N
 
 def test_unknown_types_and_fields_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    line = json.loads(events.line_of(event(1)))
+    line = json.loads(events.encode_line(event(1)))
     line["later"] = {"a": 1}
     path.write_text(json.dumps(line) + '\n{"seq":2,"ts":"x","type":"checkpoint"}\n')
     assert seqs(path) == [1]
@@ -96,7 +96,7 @@ def test_unknown_types_and_fields_are_passed_over(tmp_path: Path) -> None:
 
 def test_c35_broken_lines_are_skipped_and_numbered(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    one, two, three, four = (events.line_of(event(seq)) for seq in range(1, 5))
+    one, two, three, four = (events.encode_line(event(seq)) for seq in range(1, 5))
     path.write_bytes(
         one
         + b"not json\n"
@@ -118,10 +118,10 @@ def test_c35_broken_lines_are_skipped_and_numbered(tmp_path: Path) -> None:
 @pytest.mark.parametrize("torn", [b'{"seq":7,"te', b"\x00" * 30, '{"a":"架'.encode()[:-1], b"x"])
 def test_c35_a_torn_end_is_set_aside(tmp_path: Path, torn: bytes) -> None:
     path = tmp_path / "transcript.jsonl"
-    path.write_bytes(events.line_of(event(1)) + torn)
+    path.write_bytes(events.encode_line(event(1)) + torn)
     repair = log.repair(path, 2)
     assert repair is not None
-    assert path.read_bytes() == events.line_of(event(1))
+    assert path.read_bytes() == events.encode_line(event(1))
     assert (tmp_path / "transcript.torn-2").read_bytes() == torn
     assert log.repair(path, 2) is None
 
@@ -138,16 +138,16 @@ def test_c35_what_is_set_aside_never_overwrites(tmp_path: Path) -> None:
 
 def test_c35_an_end_that_only_lacks_its_newline_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    path.write_bytes(events.line_of(event(1))[:-1])
+    path.write_bytes(events.encode_line(event(1))[:-1])
     log.repair(path, 2)
-    assert path.read_bytes() == events.line_of(event(1))
+    assert path.read_bytes() == events.encode_line(event(1))
 
 
 def test_c35_both_halves_of_a_torn_join_are_saved(tmp_path: Path) -> None:
     path = tmp_path / "transcript.jsonl"
-    path.write_bytes(events.line_of(event(1))[:-1] + b'{"seq":2')
+    path.write_bytes(events.encode_line(event(1))[:-1] + b'{"seq":2')
     log.repair(path, 2)
-    assert path.read_bytes() == events.line_of(event(1))
+    assert path.read_bytes() == events.encode_line(event(1))
     assert (tmp_path / "transcript.torn-2").read_bytes() == b'{"seq":2'
 
 
@@ -253,7 +253,7 @@ def test_a_cache_that_does_not_match_is_made_anew(
     monkeypatch.setattr(cache_module, "WORTH_BYTES", 0)
     talk = Talk(tmp_path, worked_team())
     talk.send(WORKED_MESSAGE)
-    cache = cache_module.path_of(talk.transcript)
+    cache = cache_module.cache_path(talk.transcript)
     record = json.loads(cache.read_text(encoding="utf-8"))
     record["reply"] = 77
     cache.write_text(json.dumps(record | {"check": "wrong"}), encoding="utf-8")
@@ -274,7 +274,7 @@ def test_history_comes_from_the_end_of_a_long_transcript(
     for number in range(40):
         talk.send(f"message {number}")
     whole = talk.last("reply_started")
-    cache_module.path_of(talk.transcript).unlink()
+    cache_module.cache_path(talk.transcript).unlink()
     talk.send("once more")
     without_cache = talk.last("reply_started").input_tokens
     talk.send("once more")

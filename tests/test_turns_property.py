@@ -168,9 +168,9 @@ def test_old_messages_are_read_back_as_they_were_told(
         seen: list[list[str]] = []
         for _ in range(2):
             messages: list[Message] = []
-            cache.fold_of(
+            cache.load_fold(
                 talk.transcript, on_message=messages.append, weigh=window.weigh, budget=10**9
             )
             seen.append([message.id for message in messages])
-        assert cache.path_of(talk.transcript).exists()
+        assert cache.cache_path(talk.transcript).exists()
         assert seen[0] == seen[1] != []

@@ -7,7 +7,7 @@ from pathlib import Path
 from support import Puppets, Talk, puppet, team
 
 from arena_cli.session import session
-from arena_cli.session.session import Place
+from arena_cli.session.session import SessionConfig
 from arena_cli.workspace.models import ModelFacts
 
 
@@ -15,7 +15,7 @@ def test_what_arena_yaml_says_of_a_model_bounds_its_agents(tmp_path: Path) -> No
     one = puppet("dev", adapter={"type": "openai", "model": "house-model"})
     other = puppet("ops", adapter={"type": "openai", "model": "unheard-of"})
     known = {"house-model": ModelFacts(window_tokens=1_200)}
-    place = Place(tmp_path, models=known)
+    place = SessionConfig(tmp_path, models=known)
     assert session.windows(place, [one, other]) == {"dev": 1_200}
 
 

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from arena_cli.adapters import http
 from arena_cli.adapters import pricing as pricing_module
 from arena_cli.adapters.base import Endpoint, Health, Settings, Setup
-from arena_cli.adapters.http import Asked
+from arena_cli.adapters.http import HttpRequest
 from arena_cli.adapters.pricing import Pricing, cost_usd
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused, AgentUnavailable
 from arena_cli.protocol import (
@@ -212,7 +212,7 @@ _GROWS = {
 }
 
 
-class Progress:
+class StreamProgress:
     """The progress of a call's streams: the text passed on, and the present one so far.
 
     `answer` is the message as it has come, `request_id` what the provider calls the request.
@@ -290,7 +290,10 @@ class Progress:
 
 
 def build_output(
-    answers: Sequence[Answer], progress: Progress, asked: Asked, settings: AnthropicSettings
+    answers: Sequence[Answer],
+    progress: StreamProgress,
+    asked: HttpRequest,
+    settings: AnthropicSettings,
 ) -> AgentOutput:
     """The answer that ended with the last of its parts, by the reason why it stopped.
 
@@ -335,7 +338,7 @@ def is_all_text(request: Answer) -> bool:
 
 
 def not_whole(
-    problem: str, mend: str, answers: Sequence[Answer], progress: Progress, asked: Asked
+    problem: str, mend: str, answers: Sequence[Answer], progress: StreamProgress, asked: HttpRequest
 ) -> AgentError:
     """An answer that ended, and is none; asked again, the same would come."""
     kept = metadata(answers, progress)
@@ -344,7 +347,7 @@ def not_whole(
     )
 
 
-def metadata(answers: Sequence[Answer], progress: Progress) -> dict[str, Any]:
+def metadata(answers: Sequence[Answer], progress: StreamProgress) -> dict[str, Any]:
     """Return the metadata of an answer: its thinking, and the API's response.
 
     The signatures of its thinking are not: they only serve to send it back at once.
@@ -366,7 +369,7 @@ def _unsigned(block: Answer) -> Answer:
     return {name: value for name, value in block.items() if name != "signature"}
 
 
-def _refusal(last: Answer, progress: Progress, asked: Asked) -> AgentError:
+def _refusal(last: Answer, progress: StreamProgress, asked: HttpRequest) -> AgentError:
     """The model's own refusal, with what it says of it."""
     details = last.get("stop_details") or {}
     reason = [details.get("category"), details.get("explanation")]
@@ -434,7 +437,7 @@ class AnthropicAdapter:
         self._client: AsyncAnthropic | None = None
         url = f"POST {http.without_login(self._settings.base_url)}/v1/messages"
         key = f"`api_key` in its profile, or {KEY_VARIABLE} in the environment"
-        self._asked = Asked(setup.agent_id, url, self._settings.model, key)
+        self._asked = HttpRequest(setup.agent_id, url, self._settings.model, key)
 
     async def start(self) -> None:
         """Make the client. Raises AgentUnavailable where the package or a key is missing."""
@@ -454,7 +457,7 @@ class AnthropicAdapter:
             answer=input.max_output_tokens,
         )
         emit(CallNote({"model": self._settings.model}))
-        progress = Progress(emit)
+        progress = StreamProgress(emit)
         answers: list[Answer] = []
         try:
             return await self._whole(request, answers, progress)
@@ -465,7 +468,7 @@ class AnthropicAdapter:
             raise
 
     async def _whole(
-        self, request: dict[str, Any], answers: list[Answer], progress: Progress
+        self, request: dict[str, Any], answers: list[Answer], progress: StreamProgress
     ) -> AgentOutput:
         """The answer; its parts, each of one request, are added to `parts`."""
         while len(answers) <= MOST_PAUSES:
@@ -521,7 +524,7 @@ class AnthropicAdapter:
             open_telemetry=False,
         )
 
-    async def _part(self, request: dict[str, Any], progress: Progress) -> Answer:
+    async def _part(self, request: dict[str, Any], progress: StreamProgress) -> Answer:
         """Stream one answer to its end. Raises AgentError."""
         import anthropic  # noqa: PLC0415 - it is there, once started
         import httpx2  # noqa: PLC0415 - likewise
@@ -565,7 +568,7 @@ class AnthropicAdapter:
             body = (await response.aread()).decode("utf-8", "replace")
             raise http.status_failure(self._asked, response.status_code, response.headers, body)
 
-    def _hear(self, event: Any, headers: Mapping[str, str], progress: Progress) -> None:
+    def _hear(self, event: Any, headers: Mapping[str, str], progress: StreamProgress) -> None:
         """Take an event. Raises AgentError where it tells of an error."""
         if event["type"] != "error":
             progress.hear(event)
@@ -576,18 +579,18 @@ class AnthropicAdapter:
             http.once_spoken(failure)
         raise self._noted(failure, progress)
 
-    def _refused(self, error: anthropic.APIStatusError, progress: Progress) -> AgentError:
+    def _refused(self, error: anthropic.APIStatusError, progress: StreamProgress) -> AgentError:
         body = error.body if isinstance(error.body, str) else json.dumps(error.body)
         headers = error.response.headers
         failure = http.status_failure(self._asked, error.status_code, headers, body)
         return self._noted(failure, progress)
 
-    def _broken(self, problem: str, progress: Progress) -> AgentError:
+    def _broken(self, problem: str, progress: StreamProgress) -> AgentError:
         asked = self._asked
         failure = AgentProtocolError(asked.agent_id, problem, asked=asked.url, mend="try again")
         return self._noted(failure, progress)
 
-    def _noted(self, failure: AgentError, progress: Progress) -> AgentError:
+    def _noted(self, failure: AgentError, progress: StreamProgress) -> AgentError:
         """The failure, with what of an answer had come before it."""
         progress.end_block()
         came = [] if progress.answer is None else [progress.answer]

@@ -244,7 +244,7 @@ class ClaudeTurn:
     `is_error` tells that a turn failed; `subtype` is `success` for most failures too.
     """
 
-    def __init__(self, request: http.Asked, emit: Emit, tracker: TurnTracker) -> None:
+    def __init__(self, request: http.HttpRequest, emit: Emit, tracker: TurnTracker) -> None:
         self._request = request
         self._emit = emit
         self._tracker = tracker
@@ -446,7 +446,9 @@ class ClaudeCodeAdapter:
         words = [self._settings.program or "claude", *_JSON_OPTIONS, *self._options()]
         command = shlex.join(words)
         model = self._settings.model or "of that name"
-        self._request = http.Asked(setup.agent_id, command, model, key=f"the login: {LOGIN_HINT}")
+        self._request = http.HttpRequest(
+            setup.agent_id, command, model, key=f"the login: {LOGIN_HINT}"
+        )
         self._tracker = TurnTracker()
         self._process = KeptProgram(setup.agent_id, asked=command, name="Claude Code")
         self._session = ClaudeSession.begin()

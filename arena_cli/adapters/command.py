@@ -93,7 +93,9 @@ class CliAdapter:
         """Return an answer. Text is emitted as it comes, also of a call that is cut off."""
         if self._settings.keep_alive:
             return await self._exchanged(input, emit)
-        output = _Heard(ProgramOutput(self._format), emit, is_text=self._format.kind == "text")
+        output = _OutputReader(
+            ProgramOutput(self._format), emit, is_text=self._format.kind == "text"
+        )
         with self._command(self._program(), input) as command:
             try:
                 end = await run.run_program(self._setup.agent_id, command, output)
@@ -240,7 +242,7 @@ def _answer(read: ProgramOutput, end: ProgramEnd) -> AgentOutput:
     return answer.model_copy(update={"metadata": {**answer.metadata, "ended_after_result": True}})
 
 
-class _Heard:
+class _OutputReader:
     """A reader of the program's output that emits the text of its answer."""
 
     def __init__(self, read: ProgramOutput, emit: Emit, *, is_text: bool) -> None:

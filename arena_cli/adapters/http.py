@@ -54,7 +54,7 @@ _EXCEEDED = re.compile(
 
 
 @dataclass(frozen=True)
-class Asked:
+class HttpRequest:
     """The request of a call: its agent, its model, its target (`POST https://...`).
 
     `key` says how the key is given, for what to do where it is wrong.
@@ -68,7 +68,7 @@ class Asked:
 
 def client(
     library: Any,
-    asked: Asked,
+    asked: HttpRequest,
     base_url: str,
     headers: Mapping[str, str],
     *,
@@ -108,7 +108,12 @@ def endpoint(address: object) -> Endpoint:
 
 
 def status_failure(
-    asked: Asked, status: int, headers: Mapping[str, str], body: str, *, now: datetime | None = None
+    asked: HttpRequest,
+    status: int,
+    headers: Mapping[str, str],
+    body: str,
+    *,
+    now: datetime | None = None,
 ) -> AgentError:
     """Return the failure for an answer with this status; `now` is the base of an HTTP date."""
     said = said_in(body)
@@ -136,7 +141,9 @@ def is_too_long(status: int, said: str) -> bool:
     return status in (0, 500) and bool(_EXCEEDED.search(said))
 
 
-def _meaning(asked: Asked, status: int, *, is_page: bool) -> tuple[type[AgentError], str, str]:
+def _meaning(
+    asked: HttpRequest, status: int, *, is_page: bool
+) -> tuple[type[AgentError], str, str]:
     """The class, what happened, what to do."""
     found: tuple[type[AgentError], str, str] = (
         AgentProtocolError,
@@ -164,7 +171,7 @@ def _meaning(asked: Asked, status: int, *, is_page: bool) -> tuple[type[AgentErr
     return found
 
 
-def _overflow(asked: Asked, came: str, metadata: dict[str, Any]) -> AgentRefused:
+def _overflow(asked: HttpRequest, came: str, metadata: dict[str, Any]) -> AgentRefused:
     error = AgentRefused(
         asked.agent_id,
         "what it is shown is more than the model takes",
@@ -178,7 +185,7 @@ def _overflow(asked: Asked, came: str, metadata: dict[str, Any]) -> AgentRefused
 
 
 def _overloaded(
-    asked: Asked, status: int, wait: float | None, came: str, metadata: dict[str, Any]
+    asked: HttpRequest, status: int, wait: float | None, came: str, metadata: dict[str, Any]
 ) -> AgentOverloaded:
     problem = "asked too often (HTTP 429)" if status == 429 else f"it is overloaded (HTTP {status})"
     if wait is not None:
@@ -218,7 +225,7 @@ def retry_after_s(headers: Mapping[str, str], *, now: datetime | None = None) ->
     return max(0.0, round((until - (now or datetime.now(UTC))).total_seconds(), 3))
 
 
-def connection_failure(asked: Asked, error: BaseException) -> AgentError:
+def connection_failure(asked: HttpRequest, error: BaseException) -> AgentError:
     """Return the failure for a missing or partial answer: not reached, cut off, late."""
     causes = list(_causes(error))
     names = {type(cause).__name__ for cause in causes}
@@ -305,7 +312,7 @@ def _json(body: str) -> Any:
 
 def failure(
     kind: type[AgentError],
-    asked: Asked,
+    asked: HttpRequest,
     problem: str,
     came: str,
     mend: str,
@@ -314,7 +321,7 @@ def failure(
     return kind(asked.agent_id, problem, asked=asked.url, came=came, mend=mend, metadata=metadata)
 
 
-class Reader:
+class StreamReader:
     """Bytes in, the data of each whole event out; any cut of the bytes gives the same events.
 
     Lines end at LF, CR or CRLF; comments and other fields are passed over; an event ends at an

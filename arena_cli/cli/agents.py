@@ -16,11 +16,11 @@ from arena_cli.cli import common, complete, trust
 from arena_cli.context import tokens
 from arena_cli.context.window import sizes
 from arena_cli.errors import FileFaults, UsageError
-from arena_cli.reports import lines as lines_module
+from arena_cli.reports import lines
 from arena_cli.reports.lines import INDENT
 from arena_cli.scenarios import select
 from arena_cli.session import approvals, one_shot
-from arena_cli.session.one_shot import Tried
+from arena_cli.session.one_shot import Trial
 from arena_cli.util.text import escape_line, escape_text
 from arena_cli.workspace import mentions, models, relevance, scaffold, workspace
 from arena_cli.workspace.agents import read_dotenv
@@ -117,10 +117,10 @@ def agents(context: typer.Context, as_json: ListAsJson = False) -> None:
     """List the agents of the workspace."""
     if context.invoked_subcommand is not None:
         return
-    loaded = common.workspace_of(context)
+    loaded = common.load_workspace(context)
     profiles = loaded.profiles.values()
     if as_json:
-        common.say_json([profile.model_dump() for profile in profiles])
+        common.print_json([profile.model_dump() for profile in profiles])
         return
     if not profiles:
         common.warn(
@@ -154,9 +154,9 @@ def find(
 ) -> None:
     """Find agents by skill, keyword, name or role prompt, best first. Exits 1 if there is none."""
 
-    matches = relevance.find_agents(common.workspace_of(context).loaded.values(), keywords)
+    matches = relevance.find_agents(common.load_workspace(context).loaded.values(), keywords)
     if as_json:
-        common.say_json(
+        common.print_json(
             [
                 {
                     **agent_match.profile.model_dump(),
@@ -188,8 +188,8 @@ def check(context: typer.Context, connect: Connect = False) -> None:
     """
 
     outside = context.obj.allow_outside
-    files = select.everything(common.root_of(context), anywhere=outside)
-    loaded, (scenarios, broken) = common.scenarios_of(context, files)
+    files = select.everything(common.find_root(context), anywhere=outside)
+    loaded, (scenarios, broken) = common.load_scenarios(context, files)
     if broken:
         raise FileFaults([fault for one in broken for fault in one.faults])
     for warning in loaded.warnings:
@@ -265,8 +265,10 @@ def print_health(loaded: Workspace, *agents: str, connect: bool) -> bool:
     """
 
     sound = True
-    config = common.place_of(loaded, wait_s=0, connects=connect)
-    checks = one_shot.of(config, [loaded.profiles[health] for health in agents or loaded.profiles])
+    config = common.make_config(loaded, wait_s=0, connects=connect)
+    checks = one_shot.check_health(
+        config, [loaded.profiles[health] for health in agents or loaded.profiles]
+    )
     for agent, health in common.run(checks, hint="").items():
         sound = sound and health.ok
         state = "ok" if health.ok else "NOT OK"
@@ -335,11 +337,11 @@ def _root_for_another(context: typer.Context) -> tuple[Path, bool]:
 
     options: common.Options = context.obj
     try:
-        return common.root_of(context), False
+        return common.find_root(context), False
     except UsageError:
         if options.workspace or os.environ.get(workspace.WORKSPACE_VARIABLE):
             raise
-        return common.here(), True
+        return common.current_folder(), True
 
 
 def _tell_added(new: Newcomer, *, connect: bool) -> None:
@@ -377,17 +379,17 @@ def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = F
     Exits 3 if it failed.
     """
 
-    loaded = common.workspace_of(context)
+    loaded = common.load_workspace(context)
     member = find_member(loaded, agent_id)
     trust.require_agents(loaded, member.id)
-    config = common.place_of(loaded, wait_s=0, connects=True)
+    config = common.make_config(loaded, wait_s=0, connects=True)
     limit = member.profile.timeout_s or limit_s(loaded)
     if sys.stderr.isatty():
         common.warn(f"asking {member.id}, for up to {limit:g} s")
-    trial = common.run(one_shot.call(config, member, limit), hint="")
+    trial = common.run(one_shot.call_once(config, member, limit), hint="")
     if as_json:
-        common.say_json(document(member, trial))
-    for line in lines(member, trial) if not as_json else ():
+        common.print_json(trial_document(member, trial))
+    for line in trial_lines(member, trial) if not as_json else ():
         common.say(line)
     if not trial.works:
         raise typer.Exit(errors.EXIT_FAILED)
@@ -421,7 +423,7 @@ def limit_s(loaded: Workspace) -> float:
     return config.turn_timeout_s
 
 
-def document(member: Member, trial: Tried) -> dict[str, Any]:
+def trial_document(member: Member, trial: Trial) -> dict[str, Any]:
     """The call as JSON."""
     reply = trial.finished
     return {
@@ -438,7 +440,7 @@ def document(member: Member, trial: Tried) -> dict[str, Any]:
     }
 
 
-def lines(member: Member, trial: Tried) -> Iterator[str]:
+def trial_lines(member: Member, trial: Trial) -> Iterator[str]:
     """The call as text: what was sent, what came, then whether it worked, time, tokens, cost."""
     reply = trial.finished
     reply_text = reply.message.content if reply.message else str(reply.metadata.get("partial", ""))
@@ -454,7 +456,7 @@ def lines(member: Member, trial: Tried) -> Iterator[str]:
     state = "ok" if trial.works else "NOT OK"
     columns = [f"{state} {escape_line(member.id)}", f"{reply.latency_ms / 1000:.1f} s"]
     if reply.usage:
-        columns.append(lines_module.tokens(reply.usage))
+        columns.append(lines.tokens(reply.usage))
     if reply.status == "declined":
         columns.append("it declined, which is an answer too")
     yield f"── {' · '.join(columns)}"

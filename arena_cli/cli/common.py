@@ -26,13 +26,14 @@ from arena_cli.cli import streams
 from arena_cli.errors import ArenaError, Fault, FileFaults, UsageError
 from arena_cli.session import approvals, store
 from arena_cli.session import session as session_module
-from arena_cli.session.session import Place
+from arena_cli.session.session import SessionConfig
 from arena_cli.transcript import queries
 from arena_cli.util import files, process_signals
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import escape_json, escape_line
 from arena_cli.workspace import agents
-from arena_cli.workspace.workspace import find_workspace, load_workspace
+from arena_cli.workspace.workspace import find_workspace
+from arena_cli.workspace.workspace import load_workspace as workspace_load_workspace
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -62,7 +63,7 @@ class Options:
 _CALLING = frozenset({"send", "resume", "run", "promote", "test"})
 
 
-def root_of(context: typer.Context) -> Path:
+def find_root(context: typer.Context) -> Path:
     """The workspace's folder. Raises UsageError where there is none.
 
     A command that calls no agent reports once what an arena that was killed left running there.
@@ -76,7 +77,7 @@ def root_of(context: typer.Context) -> Path:
 
 def _root_of(options: Options) -> Path:
 
-    return find_workspace(here(), options.workspace, os.environ)
+    return find_workspace(current_folder(), options.workspace, os.environ)
 
 
 def _warn_of_left(root: Path) -> bool:
@@ -96,7 +97,7 @@ def _warn_of_left(root: Path) -> bool:
     return bool(strays)
 
 
-def here() -> Path:
+def current_folder() -> Path:
     """The current folder. Raises UsageError where it was removed."""
     try:
         return Path.cwd()
@@ -108,35 +109,37 @@ def here() -> Path:
         ) from error
 
 
-def workspace_of(context: typer.Context) -> Workspace:
+def load_workspace(context: typer.Context) -> Workspace:
     """The workspace, loaded. Raises FileFaults with every fault of every file."""
-    return _load(root_of(context), context.obj)
+    return _load(find_root(context), context.obj)
 
 
 def _load(root: Path, options: Options) -> Workspace:
 
-    return load_workspace(root, kinds=base.KINDS, anywhere=options.allow_outside)
+    return workspace_load_workspace(root, kinds=base.KINDS, anywhere=options.allow_outside)
 
 
-def redactor_of(options: Options) -> Redactor:
+def make_redactor(options: Options) -> Redactor:
     """Return the workspace's redactor; without a sound workspace, that of the environment."""
 
     try:
-        return session_module.redactor_of(place_of(_load(_root_of(options), options), wait_s=0))
+        return session_module.make_redactor(
+            make_config(_load(_root_of(options), options), wait_s=0)
+        )
     except Exception:  # noqa: BLE001 - it is called where something has failed already
         return Redactor(agents.collect_secret_variables(os.environ))
 
 
-def avatars_of(context: typer.Context) -> dict[str, str]:
+def read_avatars(context: typer.Context) -> dict[str, str]:
     """The faces of the agents, by id; none where the workspace cannot be loaded."""
     try:
-        profiles = workspace_of(context).profiles
+        profiles = load_workspace(context).profiles
     except ArenaError:
         return {}
     return {agent_id: profile.avatar for agent_id, profile in profiles.items()}
 
 
-def scenarios_of(context: typer.Context, selected: Selected) -> tuple[Workspace, Sorted]:
+def load_scenarios(context: typer.Context, selected: Selected) -> tuple[Workspace, Sorted]:
     """The workspace, its scenarios among these files, and the files that have faults.
 
     Raises FileFaults with every fault of every file where the workspace has some.
@@ -144,9 +147,11 @@ def scenarios_of(context: typer.Context, selected: Selected) -> tuple[Workspace,
     from arena_cli.scenarios import loader
 
     try:
-        loaded = workspace_of(context)
+        loaded = load_workspace(context)
     except FileFaults as error:
-        faults = loader.shape_faults(selected, root_of(context), anywhere=context.obj.allow_outside)
+        faults = loader.shape_faults(
+            selected, find_root(context), anywhere=context.obj.allow_outside
+        )
         raise FileFaults([*error.faults, *faults]) from error
     return loaded, loader.sort(selected, loaded)
 
@@ -157,27 +162,27 @@ def warn_of_faults(faults: Iterable[Fault]) -> None:
         warn(f"warning: {fault}")
 
 
-def stored_of(context: typer.Context, session: str | None) -> Stored:
+def find_session(context: typer.Context, session: str | None) -> Stored:
     """The session of that name; without one, the last. Raises UsageError."""
 
-    root = root_of(context)
+    root = find_root(context)
     return store.find(root, session) if session is not None else store.last(root)
 
 
-def team_of(loaded: Workspace, stored: Stored | None, name: str | None = None) -> Team:
+def find_team(loaded: Workspace, stored: Stored | None, name: str | None = None) -> Team:
     """The team of that name, else the session's, else the workspace's, else every agent."""
 
-    opening = queries.session_of(stored.transcript) if stored and name is None else None
+    opening = queries.read_session_event(stored.transcript) if stored and name is None else None
     return loaded.team(opening.team if opening else name or loaded.file.team)
 
 
-def place_of(loaded: Workspace, *, wait_s: float, connects: bool = False) -> Place:
+def make_config(loaded: Workspace, *, wait_s: float, connects: bool = False) -> SessionConfig:
     """Return where and how sessions of that workspace are written.
 
     Unless it `connects` it serves commands that only read; `trust` decides about all others.
     """
 
-    return Place(
+    return SessionConfig(
         workspace=loaded.root,
         durability=loaded.file.durability or "fsync",
         language=loaded.file.language,
@@ -209,14 +214,14 @@ def say(text: str) -> None:
     output.check()
 
 
-def say_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """A value as JSON on stdout; see `say`."""
     streams.speak_utf8()
 
     say(escape_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
-def warn_of(transcript: Path, problems: Iterable[Problem]) -> None:
+def warn_of_problems(transcript: Path, problems: Iterable[Problem]) -> None:
     """A line on stderr for each line of a transcript that was skipped."""
     for problem in problems:
         warn(f"{transcript}:{problem.line}: {problem.what}")
@@ -232,7 +237,7 @@ _BOMS = {
 _WrongUse = cast("type[Exception]", typer.BadParameter.__base__)
 
 
-class Command(TyperCommand):
+class MessageCommand(TyperCommand):
     """A command that takes a message; whoever did not quote it is told how."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -255,7 +260,7 @@ def _hint(wrong: Any) -> str:
     return ""
 
 
-def given(argument: str | None, file: Path | None) -> str:
+def read_message(argument: str | None, file: Path | None) -> str:
     """The text to send: the argument, a file, or stdin where it is a pipe or `-`."""
     if argument is not None and file is not None:
         raise UsageError("a MESSAGE and --file were given", "Give one of them.")

@@ -42,22 +42,22 @@ def context(
     A server that makes embeddings is asked only with --connect.
     """
 
-    loaded = common.workspace_of(context)
-    stored = common.stored_of(context, session)
-    team = common.team_of(loaded, stored)
+    loaded = common.load_workspace(context)
+    stored = common.find_session(context, session)
+    team = common.find_team(loaded, stored)
     if connect:
         embedding = loaded.file.memory.embedding
         trust.require(loaded, lambda env: contacts.of((), embedding, dotenv=env))
-    config = common.place_of(loaded, wait_s=0, connects=connect)
-    explained = context_report.of(config, stored, team, agent)
+    config = common.make_config(loaded, wait_s=0, connects=connect)
+    explained = context_report.explain_context(config, stored, team, agent)
     if as_json:
-        common.say_json(document(explained))
+        common.print_json(context_document(explained))
         return
-    for line in lines(explained, here()):
+    for line in context_lines(explained, here()):
         common.say(line)
 
 
-def document(explained: Explained) -> dict[str, Any]:
+def context_document(explained: Explained) -> dict[str, Any]:
     """It as JSON; tokens are estimates, with the `factor` of the agent's model in them."""
     chosen, memory, summary = explained.built.chosen, explained.memory, explained.summary
     selection = chosen.selection
@@ -96,7 +96,7 @@ def document(explained: Explained) -> dict[str, Any]:
     }
 
 
-def lines(explained: Explained, say: Words) -> Iterator[str]:
+def context_lines(explained: Explained, say: Words) -> Iterator[str]:
     """It as text: each layer with its tokens and the reason for it, then the input as it reads."""
 
     yield say(

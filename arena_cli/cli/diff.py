@@ -32,7 +32,7 @@ from arena_cli.util import files
 from arena_cli.util.text import escape_line
 
 if TYPE_CHECKING:
-    from arena_cli.reports.diff.model import Conversation
+    from arena_cli.reports.diff.model import ComparedConversation
     from arena_cli.reports.diff.runs import RunDifference
     from arena_cli.reports.lines import Line, Words
     from arena_cli.transcript.events import Event
@@ -50,7 +50,7 @@ _LONGEST_FIRST_LINE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Found:
+class DiffSide:
     """A file that a name on the command line stands for.
 
     `path` is the file that is read, `shown` its name for the user; `parts` are the case and session
@@ -76,7 +76,7 @@ class Finder:
         self._opened = opened
         self._root = self._workspace()
 
-    def find(self, name: str) -> Found:
+    def find(self, name: str) -> DiffSide:
         """Raises UsageError where it stands for nothing, or for several things."""
         matches = self._meant(name, ())
         if not matches and WITHIN in name:
@@ -106,26 +106,26 @@ class Finder:
 
     def _nothing(self, name: str) -> str:
         with contextlib.suppress(OSError):  # it is too long for a path
-            if name and (common.here() / name).is_dir():
+            if name and (common.current_folder() / name).is_dir():
                 return f"{escape_line(name)} is a folder that holds no session"
         return f"there is no session, recording or file {escape_line(name)!r}"
 
     def _workspace(self) -> Path | None:
         """Files are compared without one, too."""
         try:
-            return common.root_of(self._context)
+            return common.find_root(self._context)
         except UsageError:
             if self._context.obj.workspace is not None:
                 raise
             return None
 
-    def _meant(self, name: str, inner: tuple[str, ...]) -> list[Found]:
+    def _meant(self, name: str, inner: tuple[str, ...]) -> list[DiffSide]:
         """All that it may stand for, each once."""
-        by_path: dict[Path, Found] = {}
+        by_path: dict[Path, DiffSide] = {}
         unrecorded: UsageError | None = None
         try:
             for kind, path, label in self._candidates(name):
-                by_path.setdefault(path.resolve(), Found(kind, path, label, name, inner))
+                by_path.setdefault(path.resolve(), DiffSide(kind, path, label, name, inner))
         except _Unrecorded as error:
             unrecorded = error
         if unrecorded is not None and not by_path:
@@ -138,7 +138,7 @@ class Finder:
             yield _kind(path, name), path, name
             return
         with contextlib.suppress(OSError):  # it is too long for a path
-            path = common.here() / name
+            path = common.current_folder() / name
             if (path / TRANSCRIPT).is_file():
                 yield "session", path / TRANSCRIPT, name
             elif path.exists() and not path.is_dir():
@@ -150,7 +150,7 @@ class Finder:
     def _session(self, root: Path, name: str) -> Iterator[tuple[Kind, Path, str]]:
 
         with contextlib.suppress(UsageError):  # no name that a session can have
-            folder = store.existing(store.sessions_of(root), store.checked(name))
+            folder = store.existing(store.sessions_folder(root), store.checked(name))
             if folder is not None and (folder / TRANSCRIPT).is_file():
                 yield "session", folder / TRANSCRIPT, folder.name
 
@@ -197,10 +197,10 @@ class Finder:
         inside = root is not None and path.is_relative_to(root.resolve())
         return (path.relative_to(root.resolve()) if root and inside else path).as_posix()
 
-    def _way(self, match: Found) -> str:
+    def _way(self, match: DiffSide) -> str:
         """Return a name that means nothing else."""
         path = match.path.parent if match.kind == "session" else match.path
-        here = common.here()
+        here = common.current_folder()
         inside = path.is_relative_to(here)
         return escape_line((path.relative_to(here) if inside else path).as_posix())
 
@@ -284,14 +284,14 @@ def diff(context: typer.Context, a: OneSide, b: OtherSide, as_json: AsJson = Fal
         ours, theirs = finder.find(a), finder.find(b)
         difference = _difference(ours, theirs)
     if as_json:
-        common.say_json(difference.model_dump(mode="json"))
+        common.print_json(difference.model_dump(mode="json"))
     else:
         _print(difference)
     if not difference.same:
         raise typer.Exit(errors.EXIT_NOT_HELD)
 
 
-def _difference(ours: Found, theirs: Found) -> Difference | RunDifference:
+def _difference(ours: DiffSide, theirs: DiffSide) -> Difference | RunDifference:
 
     kinds = (ours.kind, theirs.kind)
     if kinds == ("result", "result"):
@@ -312,7 +312,7 @@ def _difference(ours: Found, theirs: Found) -> Difference | RunDifference:
     return render.between(ours.compared(), theirs.compared(), *both)
 
 
-def _conversations(side: Found, *, single: bool) -> list[Conversation]:
+def _conversations(side: DiffSide, *, single: bool) -> list[ComparedConversation]:
     """Its conversations; `single`: the one that a session is compared with."""
 
     if side.kind == "session":
@@ -342,14 +342,14 @@ def _conversations(side: Found, *, single: bool) -> list[Conversation]:
     return chosen
 
 
-def _events(side: Found) -> Iterator[Event]:
+def _events(side: DiffSide) -> Iterator[Event]:
 
-    for line in reader.lines(side.path):
-        common.warn_of(Path(side.shown), [line.problem] if line.problem else [])
+    for line in reader.read_lines(side.path):
+        common.warn_of_problems(Path(side.shown), [line.problem] if line.problem else [])
         yield from line.events
 
 
-def _named(conversation: Conversation) -> tuple[str, ...]:
+def _named(conversation: ComparedConversation) -> tuple[str, ...]:
     """Its case, if there are cases, and its session; the main one has no name."""
     return (
         *([conversation.case] if conversation.case is not None else ()),
@@ -357,7 +357,7 @@ def _named(conversation: Conversation) -> tuple[str, ...]:
     )
 
 
-def _which(side: Found, available: Sequence[Conversation]) -> str:
+def _which(side: DiffSide, available: Sequence[ComparedConversation]) -> str:
     ways = []
     for conversation in available:
         alone = sum(sibling.case == conversation.case for sibling in available) == 1

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from arena_cli.reports.lines import INDENT, Words
-from arena_cli.session.preview import Asked, Judged, Preview
+from arena_cli.session.preview import Judged, PlannedCall, Preview
 from arena_cli.util.text import escape_line, escape_text
 
 
-def document(preview: Preview) -> dict[str, Any]:
+def preview_document(preview: Preview) -> dict[str, Any]:
     """The preview as JSON; tokens are estimates."""
     message = preview.message
     calls = [candidate.asked for candidate in preview.others if candidate.asked]
@@ -41,7 +41,7 @@ def document(preview: Preview) -> dict[str, Any]:
     }
 
 
-def lines(preview: Preview, say: Words) -> Iterator[str]:
+def preview_lines(preview: Preview, say: Words) -> Iterator[str]:
     """The preview as text, without line ends."""
     name = escape_line(preview.session or "")
     if preview.is_new:
@@ -119,7 +119,7 @@ def _judgement(candidate: Judged, preview: Preview, say: Words) -> str:
     return say("{measured}, {reason}", measured=measured, reason=say(candidate.reason))
 
 
-def _context(call: Asked, say: Words) -> str:
+def _context(call: PlannedCall, say: Words) -> str:
     """Describe how much of the session the agent is shown."""
     if call.of == 1:
         share = say("{count} of 1 message", count=call.messages)
@@ -143,11 +143,11 @@ def _sums(preview: Preview, say: Words) -> Iterator[str]:
     yield f"{total}{shares}"
 
 
-def _sum(calls: list[Asked]) -> int:
+def _sum(calls: list[PlannedCall]) -> int:
     return sum(call.input_tokens for call in calls)
 
 
-def _name(candidate: Asked | Judged) -> str:
+def _name(candidate: PlannedCall | Judged) -> str:
     return escape_line(
         f"{candidate.name} ({candidate.agent})"
         if candidate.name != candidate.agent

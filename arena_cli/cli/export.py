@@ -19,7 +19,7 @@ from arena_cli.cli.sessions import OneSession
 from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.protocol import Attachment
 from arena_cli.reports.audit import render
-from arena_cli.reports.audit.audit import Record, written
+from arena_cli.reports.audit.audit import AuditRecord, written
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.events import parse
 from arena_cli.util import files
@@ -68,12 +68,12 @@ def export(
 ) -> None:
     """Write a session's conversation, or the audit of every call, for people and programs."""
     chosen = as_format or _by_ending(output)
-    stored = common.stored_of(context, session)
+    stored = common.find_session(context, session)
 
     def tell(problem: Problem) -> None:
-        common.warn_of(stored.transcript, [problem])
+        common.warn_of_problems(stored.transcript, [problem])
 
-    redactor = common.redactor_of(context.obj)
+    redactor = common.make_redactor(context.obj)
     pieces = _writer(chosen)(_record(stored, audit=audit, tell=tell, redactor=redactor))
     if output is None or str(output) == STDOUT:
         _print(pieces)
@@ -87,7 +87,7 @@ def _by_ending(output: Path | None) -> Format:
     return next((name for name in formats if name == ending), "md")
 
 
-def _writer(chosen: Format) -> Callable[[Record], Iterator[str]]:
+def _writer(chosen: Format) -> Callable[[AuditRecord], Iterator[str]]:
     if chosen == "md":
         return render.written
     if chosen == "csv":
@@ -102,22 +102,22 @@ def _record(
     audit: bool,
     tell: Callable[[Problem], None] = lambda _: None,
     redactor: Redactor | None = None,
-) -> Record:
+) -> AuditRecord:
     """Return the record of a session, read as it is written, without what is a secret by now.
 
     `tell` hears of each line that cannot be read.
     """
 
     def events() -> Iterator[Event]:
-        for line in reader.lines(stored.transcript):
+        for line in reader.read_lines(stored.transcript):
             if line.problem:
                 tell(line.problem)
                 record.unreadable += not line.problem.is_mended
             for event in line.events:
                 yield _redacted(event, redactor) if redactor else event
 
-    opening = queries.session_of(stored.transcript)
-    record = Record(stored.name, opening, events(), audit=audit)
+    opening = queries.read_session_event(stored.transcript)
+    record = AuditRecord(stored.name, opening, events(), audit=audit)
     return record
 
 

@@ -35,7 +35,7 @@ from arena_cli.errors import UsageError
 from arena_cli.notes import markdown
 from arena_cli.notes.model import Draft
 from arena_cli.session import shelves
-from arena_cli.session.notes import check, copy_of
+from arena_cli.session.notes import check, copy_note
 from arena_cli.util.text import escape_line
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from arena_cli.notes.lifecycle import Step
     from arena_cli.notes.model import Note
-    from arena_cli.session.shelves import Named
+    from arena_cli.session.shelves import NoteReference
 
 
 knowledge_app = typer.Typer(
@@ -89,14 +89,14 @@ def add(
     draft = Draft(
         notes.check_kind(kind),
         title,
-        common.given(text, file) if text is not None or file is not None else "",
+        common.read_message(text, file) if text is not None or file is not None else "",
         source=source,
         importance=importance,
         tags=tuple(tag or ()),
         owner=owner,
         supersedes=old.id if old else "",
     )
-    with notes.kept(context, shelf, by, wait) as keeper:
+    with notes.open_keeper(context, shelf, by, wait) as keeper:
         note = keeper.add(draft)
     _tell([note], as_json=as_json)
 
@@ -149,7 +149,7 @@ def show(
     reference = notes.find(context, note, among)
     shown_note = shelves.find_note(reference.shelf, reference.id)
     if as_json:
-        common.say_json(shown_note.model_dump())
+        common.print_json(shown_note.model_dump())
         return
     for line in notes.whole(shown_note):
         common.say(line)
@@ -199,7 +199,7 @@ def approve(
     if share:
         workspace = references[0].shelf.folder.workspace
         texts = [item.shelf.folder.whole(item.id) for item in references]
-        with notes.kept(context, shelves.of(workspace, None), by, wait) as keeper:
+        with notes.open_keeper(context, shelves.open_shelf(workspace, None), by, wait) as keeper:
             done += [keeper.share(*item) for item in zip(done, texts, strict=True)]
     _tell(done, as_json=as_json)
 
@@ -247,7 +247,7 @@ def history(
     else:
         events = [event for shelf in among for event in shelves.history_with_changes(shelf)]
     if as_json:
-        common.say_json([event.model_dump() for event in events])
+        common.print_json([event.model_dump() for event in events])
         return
     for event in events:
         common.say(notes.describe_note(event))
@@ -259,7 +259,7 @@ knowledge_app.command("search")(knowledge_search.search)
 
 def _named(
     context: typer.Context, names: Sequence[str], session: str | None, *, last: bool, shared: bool
-) -> list[Named]:
+) -> list[NoteReference]:
     """The notes of these names, each once."""
     among = notes.shelves(context, session, last=last, shared=shared)
     references = [notes.find(context, name, among) for name in names]
@@ -268,17 +268,17 @@ def _named(
     )
 
 
-def _check_shareable(references: Sequence[Named]) -> None:
+def _check_shareable(references: Sequence[NoteReference]) -> None:
 
     for reference in references:
         if reference.shelf.stored is None:
             raise UsageError(f"{reference.id} is shared already", "Approve it without --share.")
-        copy_of(reference.shelf.folder.read(reference.id), "")
+        copy_note(reference.shelf.folder.read(reference.id), "")
 
 
 def _step(
     context: typer.Context,
-    references: Sequence[Named],
+    references: Sequence[NoteReference],
     step: Step,
     by: str | None,
     reason: str,
@@ -297,7 +297,7 @@ def _step(
     results: dict[tuple[Path, str], Note] = {}
     for trail in dict.fromkeys(reference.shelf.trail for reference in references):
         here = [reference for reference in references if reference.shelf.trail == trail]
-        with notes.kept(context, here[0].shelf, by, wait) as keeper:
+        with notes.open_keeper(context, here[0].shelf, by, wait) as keeper:
             for reference in here:
                 current = shelves.find_note(reference.shelf, reference.id)
                 is_done = current.status in done
@@ -310,7 +310,7 @@ def _step(
 def _tell(changed: Sequence[Note], *, as_json: bool, as_list: bool = False) -> None:
     if as_json:
         documents: list[dict[str, Any]] = [note.model_dump(exclude={"body"}) for note in changed]
-        common.say_json(documents if as_list or len(documents) != 1 else documents[0])
+        common.print_json(documents if as_list or len(documents) != 1 else documents[0])
         return
     for note in changed:
         common.say(notes.line(note))

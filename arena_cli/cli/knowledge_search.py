@@ -22,7 +22,7 @@ from arena_cli.util.text import escape_line
 from arena_cli.workspace import agents
 
 if TYPE_CHECKING:
-    from arena_cli.notes.review import Finding
+    from arena_cli.notes.review import NoteFinding
     from arena_cli.notes.search import Hit
     from arena_cli.reports.lines import Words
     from arena_cli.session.notes import Inspected
@@ -61,20 +61,20 @@ def search(
     """
 
     kinds = [notes.check_kind(name) for name in kind or ()]
-    root = common.root_of(context)
-    loaded = common.workspace_of(context)
+    root = common.find_root(context)
+    loaded = common.load_workspace(context)
     sessions = [store.find(root, session)] if session is not None else store.stored(root)
     folders = [own_notes(stored.folder, root) for stored in sessions]
     embedding = loaded.file.memory.embedding
-    notes.finish(context, [shelves.of(root, stored) for stored in (*sessions, None)])
+    notes.finish(context, [shelves.open_shelf(root, stored) for stored in (*sessions, None)])
     if connect:
         trust.require(loaded, lambda env: contacts.of((), embedding, dotenv=env))
     index = Index(
-        store.sessions_of(root) / INDEX,
+        store.sessions_folder(root) / INDEX,
         [*folders, shared_notes(root)],
         embedding=embedding,
         environ={**agents.read_dotenv(root), **os.environ},
-        follow_trail=approvals.of_folder,
+        follow_trail=approvals.read_approvals,
         connects=connect,
     )
     try:
@@ -86,7 +86,7 @@ def search(
     for problem in problems:
         common.warn(problem)
     if as_json:
-        common.say_json({"hits": [_record(hit) for hit in hits], "lack": lack})
+        common.print_json({"hits": [_record(hit) for hit in hits], "lack": lack})
         return
     if lack:
         common.warn(f"arena: found by words alone: {escape_line(lack)}")
@@ -140,7 +140,7 @@ def inspect(
         if not as_json:
             _tell(findings, count, shelf, say, applied=apply)
     if as_json:
-        common.say_json(documents)
+        common.print_json(documents)
 
 
 def _inspected(shelf: Shelf, language: str) -> Inspected:
@@ -148,22 +148,24 @@ def _inspected(shelf: Shelf, language: str) -> Inspected:
     return notes_module.inspect(shelf, SystemClock().now(), language=language)
 
 
-def _apply(context: typer.Context, shelf: Shelf, by: str | None, wait: float) -> list[Finding]:
+def _apply(context: typer.Context, shelf: Shelf, by: str | None, wait: float) -> list[NoteFinding]:
     """Do what is proposed, once nobody else writes there; each act is told on stderr."""
 
-    language = common.workspace_of(context).file.language
+    language = common.load_workspace(context).file.language
     if not any(finding.can_be_applied for finding in _inspected(shelf, language).findings):
         return []
-    with notes.kept(context, shelf, by, wait) as keeper:
+    with notes.open_keeper(context, shelf, by, wait) as keeper:
         findings = _inspected(shelf, language).findings  # as it is now that it is held
         try:
-            return notes_module.apply(findings, keeper)
+            return notes_module.apply_findings(findings, keeper)
         finally:
             for event in keeper.told:
                 common.warn(notes.describe_note(event))
 
 
-def _tell(findings: list[Finding], count: int, shelf: Shelf, say: Words, *, applied: bool) -> None:
+def _tell(
+    findings: list[NoteFinding], count: int, shelf: Shelf, say: Words, *, applied: bool
+) -> None:
     stored = shelf.stored
     name = say("session {name}", name=escape_line(stored.name)) if stored else say("shared notes")
     if not findings:
@@ -181,13 +183,13 @@ def _tell(findings: list[Finding], count: int, shelf: Shelf, say: Words, *, appl
         common.say(say("to do it: {command}", command=_command("inspect", shelf, "--apply")))
 
 
-def _why(finding: Finding) -> str:
+def _why(finding: NoteFinding) -> str:
     if finding.what == "contradiction" and finding.other is not None:
         return f"{finding.other.id} ({finding.other.title}): {finding.reason}"
     return finding.reason
 
 
-def _commands(finding: Finding, shelf: Shelf) -> Iterator[str]:
+def _commands(finding: NoteFinding, shelf: Shelf) -> Iterator[str]:
     """Yield the commands that resolve a finding by hand; for a contradiction, show it."""
     if finding.what == "contradiction" and finding.other is not None:
         yield _command("show", shelf, finding.other.id)
@@ -206,7 +208,7 @@ def _command(name: str, shelf: Shelf, *arguments: str) -> str:
     return escape_line(shlex.join(("arena", "knowledge", name, *scope, *arguments)))
 
 
-def _as_json(finding: Finding, shelf: Shelf) -> dict[str, Any]:
+def _as_json(finding: NoteFinding, shelf: Shelf) -> dict[str, Any]:
     return {
         "session": shelf.stored.name if shelf.stored else None,
         "what": finding.what,

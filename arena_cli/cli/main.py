@@ -136,7 +136,7 @@ def run() -> None:
         except Exception as error:  # noqa: BLE001 - a fault of arena is told in one line too
             if options.debug:
                 trace = "".join(traceback.format_exception(error))
-                common.warn(common.redactor_of(options).text_or_nothing(trace).rstrip("\n"))
+                common.warn(common.make_redactor(options).text_or_nothing(trace).rstrip("\n"))
             sys.exit(_told(error, options))
     except Interrupted as interrupted:
         process_signals.exit_at_once()
@@ -155,7 +155,7 @@ def _told(error: Exception, options: Options) -> int:
         place = f"{error.filename}: " if error.filename else ""
         common.warn(f"arena: {refused or f'{place}{error.strerror or error}'}")
         return errors.EXIT_REFUSED
-    problem = common.redactor_of(options).text_or_nothing(f"{type(error).__name__}: {error}")
+    problem = common.make_redactor(options).text_or_nothing(f"{type(error).__name__}: {error}")
     common.warn(f"arena: a fault of arena itself: {problem}")
     common.warn("  Run it again with --debug before the command to see where.")
     return errors.EXIT_FAILED

@@ -16,8 +16,8 @@ from arena_cli.notes.model import KINDS, STATUSES
 from arena_cli.session import notes, store
 from arena_cli.session import shelves as shelves_module
 from arena_cli.session.notes import Keeper
-from arena_cli.session.session import redactor_of
-from arena_cli.session.shelves import Named, of
+from arena_cli.session.session import make_redactor
+from arena_cli.session.shelves import NoteReference, open_shelf
 from arena_cli.util.text import escape_line, escape_text
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def finish(context: typer.Context, among: Sequence[Shelf]) -> None:
     """Finish what a crash left half done in these places."""
     for shelf in among:
         if shelf.is_unfinished:
-            notes.finish(common.place_of(common.workspace_of(context), wait_s=0), shelf)
+            notes.finish(common.make_config(common.load_workspace(context), wait_s=0), shelf)
 
 
 def _shelves(
@@ -53,26 +53,26 @@ def _shelves(
     options = [session is not None, last, shared]
     if sum(options) > 1:
         raise UsageError("--session, --continue and --shared are three places", "Give one of them.")
-    root = common.root_of(context)
+    root = common.find_root(context)
     if shared:
-        return [of(root, None)]
+        return [open_shelf(root, None)]
     if session is not None:
-        return [of(root, store.find(root, session))]
+        return [open_shelf(root, store.find(root, session))]
     if last:
-        return [of(root, store.last(root))]
+        return [open_shelf(root, store.last(root))]
     sessions: list[Stored] = []
     with contextlib.suppress(UsageError):
         sessions.append(store.last(root))
-    return [*(of(root, stored) for stored in sessions), of(root, None)]
+    return [*(open_shelf(root, stored) for stored in sessions), open_shelf(root, None)]
 
 
-def find(context: typer.Context, name: str, among: Sequence[Shelf]) -> Named:
+def find(context: typer.Context, name: str, among: Sequence[Shelf]) -> NoteReference:
     """The note of that name, or the one at that path. Raises UsageError."""
 
-    return shelves_module.find(name, among, common.root_of(context), common.here())
+    return shelves_module.find(name, among, common.find_root(context), common.current_folder())
 
 
-def find_told(context: typer.Context, name: str, among: Sequence[Shelf]) -> Named:
+def find_told(context: typer.Context, name: str, among: Sequence[Shelf]) -> NoteReference:
     """The same, and notes whose files are gone but of which the trail tells."""
 
     try:
@@ -80,7 +80,7 @@ def find_told(context: typer.Context, name: str, among: Sequence[Shelf]) -> Name
     except UsageError:
         for shelf in among:
             if any(event.note == name for event in shelves_module.history(shelf)):
-                return Named(shelf, name)
+                return NoteReference(shelf, name)
         raise
 
 
@@ -104,16 +104,18 @@ def check_status(name: str) -> Status:
 
 
 @contextlib.contextmanager
-def kept(context: typer.Context, shelf: Shelf, by: str | None, wait: float) -> Iterator[Keeper]:
+def open_keeper(
+    context: typer.Context, shelf: Shelf, by: str | None, wait: float
+) -> Iterator[Keeper]:
     """The notes of a shelf, held for acting on them."""
 
-    loaded = common.workspace_of(context)
-    config = common.place_of(loaded, wait_s=wait)
+    loaded = common.load_workspace(context)
+    config = common.make_config(loaded, wait_s=wait)
     keeper = Keeper(
         config,
         shelf,
-        notes.who(None if by is not None else common.team_of(loaded, shelf.stored), by),
-        redactor=redactor_of(config),
+        notes.choose_author(None if by is not None else common.find_team(loaded, shelf.stored), by),
+        redactor=make_redactor(config),
         on_wait=lambda name: common.warn(f"{escape_line(name)} is busy; waiting up to {wait:g} s"),
         on_problem=common.warn,
     )

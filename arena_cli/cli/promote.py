@@ -61,13 +61,13 @@ def promote(
     """Make a scenario and its recording out of a session. Exits 1 where it plays otherwise now."""
     from dataclasses import replace
 
-    loaded = common.workspace_of(context)
+    loaded = common.load_workspace(context)
     stored = store.find(loaded.root, session)
-    path = path_for(stored, to, loaded.root, common.here())
+    path = path_for(stored, to, loaded.root, common.current_folder())
     promotion = Promotion(stored, until, path, loaded, force=force)
     for note in promotion.notes:
         common.warn(note)
-    config = common.place_of(loaded, wait_s=0)
+    config = common.make_config(loaded, wait_s=0)
     sync = config.durability == "fsync"
     making = promotion.make(replace(config, durability="flush"), sync=sync)
     promoted = common.run(making, hint="")

@@ -28,7 +28,7 @@ from arena_cli.reports.terminal import Progress, Ticker
 from arena_cli.scenarios import result as result_module
 from arena_cli.scenarios.result import WRONG
 from arena_cli.scenarios.runner import Runner
-from arena_cli.session.session import redactor_of
+from arena_cli.session.session import make_redactor
 from arena_cli.util.text import escape_json
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from arena_cli.reports.lines import Line
     from arena_cli.scenarios.loader import Broken
     from arena_cli.scenarios.model import Scenario
-    from arena_cli.scenarios.recording.store import Shelf, Wanted
+    from arena_cli.scenarios.recording.store import RecordingStore, Wanted
     from arena_cli.scenarios.result import RunResult, ScenarioResult, ScenarioStatus
-    from arena_cli.session.session import Place
+    from arena_cli.session.session import SessionConfig
     from arena_cli.util.clock import Clock
     from arena_cli.workspace.workspace import Workspace
 
@@ -148,7 +148,7 @@ AllowOutside = Annotated[
 ]
 
 
-class Command(TyperCommand):
+class RunCommand(TyperCommand):
     """`arena run`, whose `--record` may stand without a value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -233,7 +233,7 @@ def run(
         teller.conclude(interrupted=True)
         raise
     except Exception as error:
-        teller.broke(redactor_of(config).text_or_nothing(str(error)))
+        teller.broke(make_redactor(config).text_or_nothing(str(error)))
         raise
     finally:
         teller.close()
@@ -264,7 +264,7 @@ def _in_ci() -> bool:
     return os.environ.get("CI", "").strip().casefold() not in ("", "0", "false", "no")
 
 
-def _place(loaded: Workspace, selected: list[Scenario], shelf: Shelf) -> Place:
+def _place(loaded: Workspace, selected: list[Scenario], shelf: RecordingStore) -> SessionConfig:
     """Return where they are played, once the user trusts what they call. Raises UsageError.
 
     A replay calls nothing. In a CI job, which plays what it was told to check, its own functions
@@ -275,13 +275,13 @@ def _place(loaded: Workspace, selected: list[Scenario], shelf: Shelf) -> Place:
     live = [scenario for scenario in played if shelf.calls_agents(scenario)]
     unguarded = [scenario for scenario in live if shelf.guard_of(scenario) is None]
     trust.require_scenarios(loaded, unguarded, unguarded if _in_ci() else played)
-    config = common.place_of(loaded, wait_s=0, connects=bool(live))
+    config = common.make_config(loaded, wait_s=0, connects=bool(live))
     return replace(config, durability=loaded.file.durability or "flush")
 
 
 def _list(selected: list[Scenario], *, as_json: bool) -> None:
     if as_json:
-        common.say_json(
+        common.print_json(
             [
                 {
                     "scenario": scenario.file.scenario,

@@ -13,7 +13,7 @@ from arena_cli.errors import Fault, FileFaults, UsageError
 from arena_cli.scenarios import select as select_module
 from arena_cli.scenarios.loader import Broken
 from arena_cli.scenarios.recording import store
-from arena_cli.scenarios.recording.store import Shelf
+from arena_cli.scenarios.recording.store import RecordingStore
 from arena_cli.scenarios.select import by_words
 from arena_cli.scenarios.variables import Reader
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from arena_cli.workspace.workspace import Workspace
 
 
-class Selection(NamedTuple):
+class ScenarioSelection(NamedTuple):
     """The scenarios to play, the files that cannot be played, and the workspace.
 
     `warnings` are what is suspicious, each once.
@@ -53,13 +53,15 @@ class Selection(NamedTuple):
 
 def select(
     context: typer.Context, names: list[str], tags: list[str], words: str | None
-) -> Selection:
+) -> ScenarioSelection:
     """Return what is meant. Raises UsageError, FileFaults where the workspace has faults."""
 
     matcher = by_words(words) if words is not None else None
     anywhere = context.obj.allow_outside
-    files = select_module.select(common.root_of(context), names, common.here(), anywhere=anywhere)
-    loaded, (scenarios, broken) = common.scenarios_of(context, files)
+    files = select_module.select(
+        common.find_root(context), names, common.current_folder(), anywhere=anywhere
+    )
+    loaded, (scenarios, broken) = common.load_scenarios(context, files)
     if not scenarios and not broken:
         raise select_module.only_parts(files, loaded.root)
     unread = any(scenario.tags is None for scenario in broken)
@@ -90,18 +92,25 @@ def select(
         )
     warnings = [fault for scenario in chosen for fault in scenario.warnings]
     warnings += _outside(files, loaded.root)
-    return Selection(files, chosen, wrong, tuple(dict.fromkeys(warnings)), loaded)
+    return ScenarioSelection(files, chosen, wrong, tuple(dict.fromkeys(warnings)), loaded)
 
 
 def with_recordings(
-    selection: Selection, mode: Wanted | None, *, in_ci: bool, drift: WhatOfDrift, sync: bool
-) -> tuple[Selection, Shelf]:
+    selection: ScenarioSelection,
+    mode: Wanted | None,
+    *,
+    in_ci: bool,
+    drift: WhatOfDrift,
+    sync: bool,
+) -> tuple[ScenarioSelection, RecordingStore]:
     """Return the selection without what its recordings keep from being played, and those.
 
     Raises UsageError.
     """
 
-    shelf = Shelf(selection.scenarios, mode, in_ci=in_ci, drift=drift, sync=sync, lenient=True)
+    shelf = RecordingStore(
+        selection.scenarios, mode, in_ci=in_ci, drift=drift, sync=sync, lenient=True
+    )
     broken = list(selection.broken)
     by_path = {scenario.path: scenario for scenario in selection.scenarios}
     for path, faults in shelf.faults.items():

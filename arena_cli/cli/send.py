@@ -21,7 +21,7 @@ from arena_cli.workspace import mentions
 
 if TYPE_CHECKING:
     from arena_cli.session.outgoing import Outgoing
-    from arena_cli.session.session import Place
+    from arena_cli.session.session import SessionConfig
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import ChainFinished
     from arena_cli.workspace.models import AgentProfile, Team
@@ -97,7 +97,7 @@ EventsAsJson = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but problems.")]
 
 
-class Command(common.Command):
+class SendCommand(common.MessageCommand):
     """`arena send`, whose `--attach-audit` may stand without a session."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -132,10 +132,10 @@ def send(
 
         secret_files.refuse(attach or (), "--attach")
         secret_files.refuse([file] if file else (), "--file")
-    loaded = common.workspace_of(context)
+    loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on)
-    members = common.team_of(loaded, stored, team)
-    content = common.given(message, file)
+    members = common.find_team(loaded, stored, team)
+    content = common.read_message(message, file)
     sent = outgoing.outgoing(
         members,
         content,
@@ -147,7 +147,7 @@ def send(
     name = stored.name if stored else session
     audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
     if dry_run:
-        config = common.place_of(loaded, wait_s=0)
+        config = common.make_config(loaded, wait_s=0)
         if audited:
             sent = _with_audit(config, members, sent, audited)
         if not quiet:
@@ -177,10 +177,10 @@ def resume(
 ) -> None:
     """Go on with a conversation that was cut short; finished replies are never called again."""
     _one_output(as_json=as_json, quiet=quiet)
-    loaded = common.workspace_of(context)
+    loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on=session is None, must_exist=True)
     assert stored is not None
-    members = common.team_of(loaded, stored)
+    members = common.find_team(loaded, stored)
     config = trust.live_place(loaded, _profiles(members), wait_s=wait)
     with _opened(config, stored.name, members, as_json=as_json, quiet=quiet) as (opened, printer):
         if opened.open_chain:
@@ -213,7 +213,7 @@ def _stored(
         return store.last(loaded.root)
     if session is None:
         return None
-    folder = store.existing(store.sessions_of(loaded.root), store.checked(session))
+    folder = store.existing(store.sessions_folder(loaded.root), store.checked(session))
     if must_exist or (folder and (folder / store.TRANSCRIPT).is_file()):
         return store.find(loaded.root, session)
     return None
@@ -232,7 +232,7 @@ def _audited(loaded: Workspace, name: str, stored: Stored | None) -> Stored:
     return stored
 
 
-def _with_audit(config: Place, team: Team, sent: Outgoing, audited: Stored) -> Outgoing:
+def _with_audit(config: SessionConfig, team: Team, sent: Outgoing, audited: Stored) -> Outgoing:
     """Half of the smallest window of those who are called is for it, the rest for the talk."""
     from arena_cli.cli import export
 
@@ -248,7 +248,7 @@ def _with_audit(config: Place, team: Team, sent: Outgoing, audited: Stored) -> O
 
 @contextlib.contextmanager
 def _opened(
-    config: Place, name: str | None, members: Team, *, as_json: bool, quiet: bool
+    config: SessionConfig, name: str | None, members: Team, *, as_json: bool, quiet: bool
 ) -> Iterator[tuple[Session, Printer]]:
     """The session, held for writing, and what prints its events.
 
@@ -269,22 +269,22 @@ def _opened(
             on_wait=lambda name: common.warn(f"session {name} is busy; waiting up to {wait}"),
         ) as opened,
     ):
-        common.warn_of(opened.folder / store.TRANSCRIPT, opened.problems)
+        common.warn_of_problems(opened.folder / store.TRANSCRIPT, opened.problems)
         yield opened, printer
     printer.out.check()
 
 
 def _preview(
-    config: Place, name: str | None, members: Team, sent: Outgoing, *, as_json: bool
+    config: SessionConfig, name: str | None, members: Team, sent: Outgoing, *, as_json: bool
 ) -> None:
     from arena_cli.cli import dry_run
     from arena_cli.session import preview
 
-    previewed = preview.of(config, name, members, sent)
+    previewed = preview.preview_send(config, name, members, sent)
     if as_json:
-        common.say_json(dry_run.document(previewed))
+        common.print_json(dry_run.preview_document(previewed))
         return
-    for line in dry_run.lines(previewed, lines.here()):
+    for line in dry_run.preview_lines(previewed, lines.here()):
         common.say(line)
 
 

@@ -59,7 +59,7 @@ def _filled_in(args: Sequence[str]) -> list[str]:
 def refuse_session(context: typer.Context, file: str) -> None:
     """Raises UsageError for `--html NAME` without a SESSION, where NAME is that of one."""
 
-    if any(session.name == file for session in store.stored(common.root_of(context))):
+    if any(session.name == file for session in store.stored(common.find_root(context))):
         raise UsageError(
             f"--html {file}: this is the name of a session, and would be that of the file",
             f"Put the session first: `arena show {file} --html`; or write the file as ./{file}",
@@ -84,7 +84,7 @@ def write_page(
 
     chosen = list(choose(ShownEvents(stored, goes_on)))
     events = [*heading, *chosen]
-    page = render.session_page(stored.name, events, common.avatars_of(context), here())
+    page = render.session_page(stored.name, events, common.read_avatars(context), here())
     if target:
         report_files.replace(target, page.encode("utf-8"))
         return
@@ -180,7 +180,7 @@ def show(
 ) -> None:
     """Print a session's timeline from its transcript."""
 
-    turn_number = turn_of(turn) if turn is not None else None
+    turn_number = parse_turn(turn) if turn is not None else None
     _check_together(
         turn=turn_number,
         agent=agent,
@@ -192,7 +192,7 @@ def show(
     )
     if html is not None and session is None:
         refuse_session(context, html)
-    stored = common.stored_of(context, session)
+    stored = common.find_session(context, session)
 
     def choose(chosen: ShownEvents) -> Iterable[Event]:
         if turn_number is not None:
@@ -208,11 +208,11 @@ def show(
     if shown_context and agent_id:
         _show_context(context, stored, agent_id, turn_number, as_json=as_json)
         return
-    avatars = {} if as_json else common.avatars_of(context)
+    avatars = {} if as_json else common.read_avatars(context)
     printer = Printer(as_json=as_json, avatars=avatars)
     events = choose(ShownEvents(stored, printer.goes_on))
     try:
-        for event in told(events, agent_id):
+        for event in filter_by_agent(events, agent_id):
             printer.event(event)
             if follow and not printer.out.is_read:
                 break
@@ -267,9 +267,9 @@ def _show_context(
 ) -> None:
 
     number = None if turn is None else queries.turn_number(stored.transcript, turn)
-    loaded = common.workspace_of(context)
-    config = common.place_of(loaded, wait_s=0)
-    recalled = preview.recall(stored, agent, number, config=config, team_of=loaded.team)
+    loaded = common.load_workspace(context)
+    config = common.make_config(loaded, wait_s=0)
+    recalled = preview.recall_call(stored, agent, number, config=config, team_of=loaded.team)
     _print_context(recalled, as_json=as_json)
 
 
@@ -283,7 +283,7 @@ def _print_context(recalled: Recalled, *, as_json: bool) -> None:
             "notes have changed since; this is what it would be shown now"
         )
     if as_json:
-        common.say_json(planned.input.model_dump(mode="json"))
+        common.print_json(planned.input.model_dump(mode="json"))
         return
     system, prompt = render_module.render(planned.input)
     common.say(
@@ -300,9 +300,9 @@ def sessions(
 ) -> None:
     """List the sessions, the last written first."""
 
-    rows = store.summaries(common.root_of(context))
+    rows = store.summaries(common.find_root(context))
     if as_json:
-        common.say_json(rows)
+        common.print_json(rows)
         return
     if not rows:
         common.warn('no sessions yet; start one: arena send "hello"')
@@ -317,7 +317,7 @@ def path(
 ) -> None:
     """Print the workspace's folder, or where a session's transcript lies."""
 
-    root = common.root_of(context)
+    root = common.find_root(context)
     common.say(str(root if session is None else store.find(root, session).transcript))
 
 
@@ -341,7 +341,7 @@ def _check_workspace(context: typer.Context, connect: bool) -> bool:
     import platform
 
     common.say(f"arena {__version__} · Python {platform.python_version()} · {platform.platform()}")
-    loaded = common.workspace_of(context)
+    loaded = common.load_workspace(context)
     if connect:
         trust.require_agents(loaded)
     common.say(f"workspace {loaded.root}")
@@ -351,8 +351,8 @@ def _check_workspace(context: typer.Context, connect: bool) -> bool:
 
 def _check_session(context: typer.Context, session: str) -> bool:
 
-    stored = common.stored_of(context, session)
-    examined = examine(stored.transcript, common.root_of(context))
+    stored = common.find_session(context, session)
+    examined = examine(stored.transcript, common.find_root(context))
     common.say(
         f"{stored.transcript}: {examined.lines} lines, {examined.events} events, "
         f"{examined.chains} chains, {examined.replies} replies"
@@ -367,7 +367,7 @@ def _check_session(context: typer.Context, session: str) -> bool:
 LAST = -1
 
 
-def turn_of(text: str) -> int:
+def parse_turn(text: str) -> int:
     """`7`, `t7`, or `last`, which is -1. Raises UsageError."""
     word = text.strip().casefold()
     if word == "last":
@@ -397,8 +397,8 @@ class ShownEvents:
 
     def everything(self) -> Iterator[Event]:
         """All that can be read; what cannot is told on stderr, with its line."""
-        for line in reader.lines(self._path):
-            common.warn_of(self._path, [line.problem] if line.problem else [])
+        for line in reader.read_lines(self._path):
+            common.warn_of_problems(self._path, [line.problem] if line.problem else [])
             yield from line.events
 
     def turn(self, requested: int) -> Iterator[Event]:
@@ -411,7 +411,7 @@ class ShownEvents:
         offset = queries.offset_after(self._path, seq)
         if offset:
             self._heading(queries.fold_before(self._path, offset))
-        for line in reader.lines(self._path, start=offset):
+        for line in reader.read_lines(self._path, start=offset):
             self._skipped(bool(line.problem))
             yield from (event for event in line.events if event.seq > seq)
 
@@ -457,7 +457,7 @@ def _wait() -> None:
     time.sleep(reader.POLL_S)
 
 
-def told(events: Iterable[Event], agent: str | None) -> Iterator[Event]:
+def filter_by_agent(events: Iterable[Event], agent: str | None) -> Iterator[Event]:
     """The events, or those that concern one agent; a line on stderr if none does."""
     if agent is None:
         yield from events

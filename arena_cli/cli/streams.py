@@ -196,7 +196,7 @@ class Printer:
         """Print one event, which is on disk."""
 
         if self._as_json:
-            self.out.write(escape_json(events.line_of(event).decode("utf-8")))
+            self.out.write(escape_json(events.encode_line(event).decode("utf-8")))
         elif self._screen:
             self._began = True
             self._screen.show(self._timeline.drawn(event), event)

@@ -20,7 +20,7 @@ from arena_cli.workspace.agents import read_dotenv
 if TYPE_CHECKING:
     from arena_cli.adapters.contacts import Contact
     from arena_cli.scenarios.model import Scenario
-    from arena_cli.session.session import Place
+    from arena_cli.session.session import SessionConfig
     from arena_cli.workspace.models import AgentProfile
     from arena_cli.workspace.workspace import Workspace
 
@@ -73,7 +73,7 @@ def live_place(
     profiles: Iterable[AgentProfile],
     *,
     wait_s: float,
-) -> Place:
+) -> SessionConfig:
     """Return where a session is written that calls these agents, once the user trusts that.
 
     The agents that work for the team's memory, and its embedding server, belong to it. Raises
@@ -83,7 +83,7 @@ def live_place(
     helpers = [member.profile for member in (loaded.summarizer, loaded.extractor) if member]
     embedding = loaded.file.memory.embedding
     require(loaded, lambda env: of([*profiles, *helpers], embedding, dotenv=env))
-    return common.place_of(loaded, wait_s=wait_s, connects=True)
+    return common.make_config(loaded, wait_s=wait_s, connects=True)
 
 
 def require_agents(loaded: Workspace, *agents: str) -> None:
@@ -155,7 +155,7 @@ def is_given() -> bool:
 def _trust(context: typer.Context) -> None:
     from arena_cli.scenarios import contacts, loader, select
 
-    loaded = common.workspace_of(context)
+    loaded = common.load_workspace(context)
     dotenv = read_dotenv(loaded.root)
     needed = _of_agents(loaded, dotenv)
     try:
@@ -202,7 +202,7 @@ def _list(folder: Path | None) -> None:
 def _revoke(context: typer.Context, folder: Path | None) -> None:
 
     # A folder that is gone, or no workspace any more, can be named too.
-    root = folder if folder is not None else common.root_of(context)
+    root = folder if folder is not None else common.find_root(context)
     was_trusted = trust_store.revoke(root, os.environ)
     state = "not trusted any more" if was_trusted else "not trusted"
     common.say(f"{escape_line(str(root.resolve()))} is {state}")

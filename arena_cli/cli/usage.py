@@ -49,7 +49,7 @@ def usage(
     Days are in UTC. Failed calls count too, as does work for the team's memory.
     """
 
-    root = common.root_of(context)
+    root = common.find_root(context)
     ledger = Ledger(by)
     if session is not None:
         _read(store.find(root, session), ledger)
@@ -62,7 +62,7 @@ def usage(
             except OSError as error:
                 common.warn(f"{stored.transcript}: not counted: {error.strerror or error}")
     if as_json:
-        common.say_json(ledger.document())
+        common.print_json(ledger.document())
     elif not ledger.total.calls:
         common.warn("no agent was called yet")
     else:
@@ -74,7 +74,7 @@ def _read(stored: Stored, ledger: Ledger) -> None:
 
     ledger.session()
     spent = doctor.spending(
-        stored.transcript, lambda problem: common.warn_of(stored.transcript, [problem])
+        stored.transcript, lambda problem: common.warn_of_problems(stored.transcript, [problem])
     )
     for event in spent:
         ledger.apply(event)

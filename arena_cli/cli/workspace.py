@@ -31,7 +31,7 @@ def init(
     """Write a small team that works offline, and two scenarios; nothing is overwritten."""
 
     if not folder.is_absolute():
-        common.here()
+        common.current_folder()
     written = scaffold.write_workspace(folder, _schemas(), template)
     for path in written:
         common.say(path.as_posix())
@@ -45,10 +45,10 @@ def init(
 def teams(context: typer.Context, as_json: ListAsJson = False) -> None:
     """List the teams of the workspace."""
 
-    loaded = common.workspace_of(context)
+    loaded = common.load_workspace(context)
     found = [loaded.team(name) for name in loaded.teams]
     if as_json:
-        common.say_json(
+        common.print_json(
             [
                 {
                     "team": team.name,
@@ -76,7 +76,7 @@ def schema(
     ],
 ) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
-    common.say_json(_schemas()[kind])
+    common.print_json(_schemas()[kind])
 
 
 def _schemas() -> dict[str, dict[str, Any]]:

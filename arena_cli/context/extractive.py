@@ -19,7 +19,7 @@ from arena_cli.context.summary import (
     GOAL,
     SECTION_OF,
     SECTIONS,
-    Fact,
+    PinnedFact,
     Sections,
     completed,
     harmless,
@@ -144,10 +144,10 @@ class _Candidate(NamedTuple):
         return _RANKS.get(self.section, 2) if self.is_sure else 2
 
 
-def summary(
+def summarize(
     messages: Sequence[ShownMessage],
     earlier: Mapping[str, Sequence[str]],
-    facts: Iterable[Fact],
+    facts: Iterable[PinnedFact],
     most: int,
     patterns: Mapping[Kind, Sequence[str]] | None = None,
     asked_now: str = "",

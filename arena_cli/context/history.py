@@ -234,7 +234,7 @@ class Pinned(NamedTuple):
     note: Note
 
 
-class Found(NamedTuple):
+class RecalledNote(NamedTuple):
     """A note that bears on a call, and why it was found."""
 
     note: Note
@@ -252,7 +252,7 @@ class Memory(NamedTuple):
     upto: int = 0
     summarised: int = 0
     pinned: Sequence[Pinned] = ()
-    notes: Sequence[Found] = ()
+    notes: Sequence[RecalledNote] = ()
     most_notes: int = search.MOST_SHOWN
 
 

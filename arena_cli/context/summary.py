@@ -76,7 +76,7 @@ _ORDERS = re.compile(
 )
 
 
-def read(answer: str) -> Sections:
+def parse_summary(answer: str) -> Sections:
     """The sections of an answer in markdown or JSON, each item made harmless; none where it has
     no such headings."""
     items = _of_json(answer)
@@ -91,7 +91,7 @@ def read(answer: str) -> Sections:
     return {name: sections[name] for name in SECTIONS if sections.get(name)}
 
 
-def written(sections: Mapping[str, Sequence[str]], language: Language) -> str:
+def write_summary(sections: Mapping[str, Sequence[str]], language: Language) -> str:
     """The text of a summary; `read` gives the same sections again."""
     column = 1 if language == "zh" else 0
     paragraphs = []
@@ -215,7 +215,7 @@ _LONGEST_ASKED = 500
 _NOW_ASKED: dict[Language, str] = {"en": "Asked now: ", "zh": "当前的要求："}
 
 
-class Fact(NamedTuple):
+class PinnedFact(NamedTuple):
     """The reason a message is pinned: the title of its note, and the note's kind."""
 
     title: str
@@ -311,7 +311,7 @@ _ASKED: dict[Language, tuple[str, str, str, str]] = {
 }
 
 
-def completed(sections: Sections, facts: Iterable[Fact]) -> Sections:
+def completed(sections: Sections, facts: Iterable[PinnedFact]) -> Sections:
     """The sections, with every fact that they do not hold added where it belongs."""
     result: Sections = {name: list(items) for name, items in sections.items()}
     words = frozenset(of_note("\n".join(item for items in result.values() for item in items)))
@@ -323,7 +323,7 @@ def completed(sections: Sections, facts: Iterable[Fact]) -> Sections:
     return {name: result[name] for name in SECTIONS if result.get(name)}
 
 
-def fault(sections: Mapping[str, Sequence[str]], facts: Iterable[Fact]) -> str:
+def fault(sections: Mapping[str, Sequence[str]], facts: Iterable[PinnedFact]) -> str:
     """Explain why an agent's summary is invalid, whatever its length; empty where it is valid.
 
     Of an answer that obeyed a message instead of summarising it, no sections are left, or the same

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from arena_cli.context import history as history_module
 from arena_cli.context import render
-from arena_cli.context.history import NOTHING, Found, History, Memory, Pinned, Selection
+from arena_cli.context.history import NOTHING, History, Memory, Pinned, RecalledNote, Selection
 from arena_cli.context.tokens import estimate
 from arena_cli.notes.model import Note
 from arena_cli.protocol import AgentInput, Invocation, MemberInfo, Message, ShownMessage
@@ -39,15 +39,15 @@ class Chosen(NamedTuple):
     has_summary: bool
     pinned: list[Pinned]
     titles: list[Note]
-    notes: list[Found]
-    withheld: list[tuple[Found, str]]
+    notes: list[RecalledNote]
+    withheld: list[tuple[RecalledNote, str]]
     stable: str
     stable_tokens: int
     noted: str
     noted_tokens: int
 
 
-def choose(
+def choose_context(
     agent_id: str, history: History, trigger: Sequence[str], memory: Memory, room: int
 ) -> Chosen:
     """Choose what an agent is shown within that room, in estimated tokens.
@@ -59,8 +59,8 @@ def choose(
     pinned, titles, selection = _pinned(agent_id, history, trigger, memory, room, new)
     stable = history_module.stable(memory.summary, memory.summarised, titles)
     stable_tokens = estimate(stable)
-    notes: list[Found] = []
-    withheld: list[tuple[Found, str]] = []
+    notes: list[RecalledNote] = []
+    withheld: list[tuple[RecalledNote, str]] = []
     noted = ""
     noted_tokens = 0
     beside = stable_tokens + new + _weight_of((entry.message for entry in pinned), history)
@@ -171,10 +171,10 @@ def _select(
 
 def _notes(
     memory: Memory, message_ids: set[str], most: int
-) -> tuple[list[Found], list[tuple[Found, str]]]:
+) -> tuple[list[RecalledNote], list[tuple[RecalledNote, str]]]:
     """The notes that are shown, within so many tokens, and the others with the reason."""
-    notes: list[Found] = []
-    withheld: list[tuple[Found, str]] = []
+    notes: list[RecalledNote] = []
+    withheld: list[tuple[RecalledNote, str]] = []
     for entry in memory.notes:
         cost = estimate(history_module.noted(entry.note))
         if not entry.note.is_shared and entry.note.source in message_ids:
@@ -230,7 +230,7 @@ class Head(NamedTuple):
         )
 
 
-class Call(NamedTuple):
+class CallContext(NamedTuple):
     """The part of the input that belongs to one call (see `AgentInput`)."""
 
     session_id: str
@@ -268,13 +268,13 @@ class Built(NamedTuple):
     chosen: Chosen
 
 
-def history_of(team: Team) -> History:
+def make_history(team: Team) -> History:
     """An empty one that reaches as far as the widest window of the team's members."""
-    return History(budget_of(team))
+    return History(history_budget(team))
 
 
 @lru_cache(maxsize=256)
-def head_of(team: Team, agent_id: str, model_window: int | None = None) -> Head:
+def make_head(team: Team, agent_id: str, model_window: int | None = None) -> Head:
     """The head for a member of the team, made once."""
     member = team.member(agent_id)
     if member is None:
@@ -283,10 +283,14 @@ def head_of(team: Team, agent_id: str, model_window: int | None = None) -> Head:
 
 
 def build(
-    head: Head, history: History, call: Call, memory: Memory = NOTHING, limits: Limits = UNLIMITED
+    head: Head,
+    history: History,
+    call: CallContext,
+    memory: Memory = NOTHING,
+    limits: Limits = UNLIMITED,
 ) -> Built:
     """Build the input of one call of an agent."""
-    chosen = choose(head.agent_id, history, call.trigger, memory, _room(head, limits))
+    chosen = choose_context(head.agent_id, history, call.trigger, memory, _room(head, limits))
     selection = chosen.selection
     digests = selection.digests
     memory_context = (
@@ -326,10 +330,10 @@ def build(
 
 def usage_ratio(head: Head, history: History, memory: Memory, factor: float = 1.0) -> float:
     """Return the share of the window's room that everything not summarised takes."""
-    return usage_of(head, history, memory, factor) / max(head.room, 1)
+    return sum_usage(head, history, memory, factor) / max(head.room, 1)
 
 
-def usage_of(head: Head, history: History, memory: Memory, factor: float = 1.0) -> int:
+def sum_usage(head: Head, history: History, memory: Memory, factor: float = 1.0) -> int:
     """The tokens that an agent would be shown if all that is not summarised were."""
     used = head.tokens + estimate(memory.summary) + history.tokens_after(memory.upto)
     return round(used * max(factor, 1.0))
@@ -359,7 +363,7 @@ def sizes(settings: ContextSettings, model_window: int | None = None) -> tuple[i
     return takes, reserved if reserved < takes else takes // 2
 
 
-def budget_of(team: Team) -> int:
+def history_budget(team: Team) -> int:
     """The widest window of the team's members, in tokens."""
     return max((member.profile.context.window_tokens for member in team.members), default=0)
 

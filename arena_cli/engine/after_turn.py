@@ -15,7 +15,7 @@ from arena_cli.engine.state import Room
 from arena_cli.errors import ArenaError, DiskRefused, Fault
 from arena_cli.notes import compliance, extraction, lifecycle
 from arena_cli.notes.model import Draft, Kind, Note
-from arena_cli.notes.staging import Change
+from arena_cli.notes.staging import NoteChange
 from arena_cli.notes.store import Folder
 from arena_cli.protocol import Message, ShownMessage, parse_seq
 from arena_cli.transcript.events import Deviation, Extracted, NoteAct, NoteEvent, ReplyFinished
@@ -93,7 +93,7 @@ def _was_shown(note: Note, done: ReplyFinished, turn: TurnState, room: Room) -> 
     return room.scene.team.member(done.agent) is not None and room.scene.reaches(done.agent, source)
 
 
-def _tell_deviation(ignored: compliance.Ignored, done: ReplyFinished, room: Room) -> None:
+def _tell_deviation(ignored: compliance.IgnoredNote, done: ReplyFinished, room: Room) -> None:
     room.journal.write(
         lambda stamp: Deviation(
             seq=stamp.seq,
@@ -157,7 +157,7 @@ def _take(drafts: Sequence[Draft], room: Room, recollection: Recollection) -> in
     own_folder, *shared_folders = recollection.folders
     noted = _turn(room).noted
     count = 0
-    desk = _Desk(room, own_folder)
+    desk = _TurnNotes(room, own_folder)
     for draft in drafts:
         desk.draft = draft
         try:
@@ -190,7 +190,7 @@ def _take(drafts: Sequence[Draft], room: Room, recollection: Recollection) -> in
     return count
 
 
-class _Desk:
+class _TurnNotes:
     """Writes what is made of `draft` with its event.
 
     `was_told`: the event was there before, of a file that was lost. `refusal` is that of the
@@ -204,9 +204,9 @@ class _Desk:
         self._told = _turn(room).noted
         self._log = room.journal.log
         write = room.journal.write_all
-        self._desk = note_events.Desk(self._log, write, sync=folder.sync, is_strict=False)
+        self._desk = note_events.NoteWriter(self._log, write, sync=folder.sync, is_strict=False)
 
-    def carry(self, folder: Folder, act: NoteAct, changes: Sequence[Change]) -> None:
+    def carry(self, folder: Folder, act: NoteAct, changes: Sequence[NoteChange]) -> None:
         """Write a note that was taken."""
         assert self.draft is not None
         self.was_told = (changes[0].note.id, self.draft.source) in self._told

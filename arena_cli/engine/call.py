@@ -26,7 +26,7 @@ ALL_REFUSED = "agents_may_mention_all is false"
 MAY_MENTION = "not in may_mention"
 
 
-class Calls(NamedTuple):
+class CalledAgents(NamedTuple):
     """`mentions`: whom the message names, humans included; `next_mentions`: agents it calls."""
 
     mentions: tuple[str, ...]
@@ -35,9 +35,9 @@ class Calls(NamedTuple):
     unresolved: tuple[str, ...]
 
 
-def calls_of(
+def resolve_calls(
     output: AgentOutput, member: Member, team: Team, roster: Roster, *, opener: str
-) -> Calls:
+) -> CalledAgents:
     """Return whom an agent's answer mentions and calls; `opener` is the human of the chain.
 
     Humans that only `next_mentions` names are among the mentions too: the chain waits for them.
@@ -59,7 +59,7 @@ def calls_of(
         else:
             called.append(name)
     humans = [name for name in added.ids if name not in agents]
-    return Calls(
+    return CalledAgents(
         mentions=tuple(dict.fromkeys((*mentioned.ids, *humans))),
         next_mentions=tuple(called),
         refused=refused,
@@ -172,7 +172,7 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
         return _Ending(
             "declined" if answer.declined else "success",
             answer=answer,
-            agent_session=plan.record(
+            agent_session=plan.record_own_session(
                 heard.session_id, planned.input, planned.digests, planned.member
             )
             if heard.session_id
@@ -266,9 +266,9 @@ def _finish(planned: Planned, room: Room, heard: Heard, began: float, ending: _E
     answer = ending.answer
     output = answer.output if answer and ending.status == "success" else None
     calls = (
-        calls_of(output, planned.member, room.scene.team, room.roster, opener=planned.opener)
+        resolve_calls(output, planned.member, room.scene.team, room.roster, opener=planned.opener)
         if output and planned.member
-        else Calls((), (), {}, ())
+        else CalledAgents((), (), {}, ())
     )
 
     def finished(stamp: Stamp) -> ReplyFinished:
@@ -296,7 +296,7 @@ def _finish(planned: Planned, room: Room, heard: Heard, began: float, ending: _E
 
 
 def _message(
-    planned: Planned, room: Room, output: AgentOutput, calls: Calls, stamp: Stamp
+    planned: Planned, room: Room, output: AgentOutput, calls: CalledAgents, stamp: Stamp
 ) -> Message:
     return Message(
         id=stamp.message_id,
@@ -335,7 +335,7 @@ ASIDE = "aside"
 """The `turn_id` of such a call, by which it can be told from a reply's."""
 
 
-class Asked(NamedTuple):
+class AgentAnswer(NamedTuple):
     """The answer of an agent: its text, or the reason there is none (`error`), and its usage.
 
     `metadata` are its adapter's notes on the call, and its kind (`adapter`).
@@ -347,7 +347,7 @@ class Asked(NamedTuple):
     metadata: dict[str, Any]
 
 
-async def ask(member: Member, text: str, room: Room) -> Asked:
+async def ask(member: Member, text: str, room: Room) -> AgentAnswer:
     """Ask an agent once, within its `timeout_s`, else the team's `turn_timeout_s`.
 
     Only what cancels it leaves it, and DiskRefused.
@@ -382,14 +382,14 @@ async def ask(member: Member, text: str, room: Room) -> Asked:
             answer = await room.runtime.invoke(member, agent_input, heard)
     except TimeoutError:
         problem = f"{member.id}: no answer within {limit:.10g} s"
-        return Asked("", problem, heard.usage, {**kind, **heard.metadata(failed=True)})
+        return AgentAnswer("", problem, heard.usage, {**kind, **heard.metadata(failed=True)})
     except AgentError as error:
-        return Asked("", str(error), heard.usage, {**kind, **heard.metadata(failed=True)})
+        return AgentAnswer("", str(error), heard.usage, {**kind, **heard.metadata(failed=True)})
     content = answer.output.content
     usage = answer.output.usage or Usage(
         input_tokens=tokens.estimate(text), output_tokens=tokens.estimate(content), estimated=True
     )
     notes = {**kind, **heard.metadata(failed=False)}
     if answer.declined:
-        return Asked("", f"{member.id} declined", usage, notes)
-    return Asked(content, "", usage, notes)
+        return AgentAnswer("", f"{member.id} declined", usage, notes)
+    return AgentAnswer(content, "", usage, notes)

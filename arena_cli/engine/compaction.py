@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from arena_cli.context import extractive, summary, window
-from arena_cli.context.summary import Fact, Sections
+from arena_cli.context.summary import PinnedFact, Sections
 from arena_cli.context.tokens import estimate
 from arena_cli.engine import call
 from arena_cli.engine.state import Room
@@ -47,7 +47,7 @@ class _Old:
     messages: Sequence[ShownMessage]
     earlier: str
     count: int
-    facts: Sequence[Fact]
+    facts: Sequence[PinnedFact]
     asked_now: str
     tokens: int
     least_shown: int
@@ -70,7 +70,7 @@ class _Old:
 
 
 @dataclass(frozen=True)
-class _Tried:
+class _Attempt:
     """A summary that somebody made, and why it is no good, if it is not."""
 
     by: str
@@ -120,7 +120,7 @@ def _tell_usage(room: Room, chain: ChainState) -> bool:
         if room.scene.team.member(agent) is None:
             continue
         head, factor = room.scene.head(agent), fold.counts.factor(agent)
-        used = window.usage_of(head, history, memory, factor) + round(unheard * max(factor, 1.0))
+        used = window.sum_usage(head, history, memory, factor) + round(unheard * max(factor, 1.0))
         most = room.scene.room(agent)
         ratio = used / most
         level = _level(ratio, rules.warn_at, rules.saturated_at)
@@ -167,7 +167,7 @@ def _old(room: Room, chain: ChainState) -> _Old | None:
     upto = max(message.seq for message in messages)
     pinned = room.scene.memory("").pinned
     facts = [
-        Fact(pinned_message.note.title, pinned_message.note.kind)
+        PinnedFact(pinned_message.note.title, pinned_message.note.kind)
         for pinned_message in pinned
         if pinned_message.message.seq <= upto
     ]
@@ -200,15 +200,15 @@ def _is_worth_it(old: _Old, fold: Fold) -> bool:
     return last is None or not last.rolled_back or old.tokens >= last.tokens_before * _GROWN
 
 
-async def _by_agent(room: Room, member: Member, old: _Old) -> _Tried:
+async def _by_agent(room: Room, member: Member, old: _Old) -> _Attempt:
     """The summary of an agent, which is asked part by part where its window is small."""
     most = old.asked
     head = window.Head.of(room.scene.team, member, room.scene.windows.get(member.id))
     batches = _parts(old, head.room - head.tokens, most, room.scene.history.weight_of)
     if not 0 < len(batches) <= MOST_CALLS:
         problem = "its window is too small for what there is to summarise"
-        return _Tried(member.id, "", problem, Usage(cost_usd=0.0))
-    attempt = _Tried(member.id, old.earlier)
+        return _Attempt(member.id, "", problem, Usage(cost_usd=0.0))
+    attempt = _Attempt(member.id, old.earlier)
     for number, batch in enumerate(batches, 1):
         question = summary.question(batch, attempt.text, most, room.language)
         answer = await call.ask(member, question, room)
@@ -216,7 +216,7 @@ async def _by_agent(room: Room, member: Member, old: _Old) -> _Tried:
         text, fault = "", answer.error
         if not fault:
             text, fault = _checked(answer.text, old if number == len(batches) else None, room)
-        attempt = _Tried(
+        attempt = _Attempt(
             member.id,
             answer.text if fault else text,
             fault,
@@ -256,35 +256,35 @@ def _checked(answer: str, old: _Old | None, room: Room) -> tuple[str, str]:
     """A summary in arena's form, and why it is no good; without `old` it is that of a part."""
     if not answer.strip():
         return "", "it is empty"
-    sections = summary.read(answer)
+    sections = summary.parse_summary(answer)
     facts = old.facts if old else ()
     fault = summary.fault(sections, ())
     completed = summary.completed(summary.opened(sections, old.asked_now if old else ""), facts)
-    text = summary.written(completed, room.language)
+    text = summary.write_summary(completed, room.language)
     if old and not fault:
         fault = summary.fault(completed, facts) or old.too_long(text)
     return text, fault
 
 
-async def _extracted(room: Room, old: _Old) -> _Tried:
+async def _extracted(room: Room, old: _Old) -> _Attempt:
     """The summary that is put together of sentences, outside of the event loop."""
 
     sections: Sections = await asyncio.to_thread(
-        extractive.summary,
+        extractive.summarize,
         old.messages,
-        summary.opened(summary.read(old.earlier), ""),
+        summary.opened(summary.parse_summary(old.earlier), ""),
         old.facts,
         old.asked,
         room.scene.team.config.memory.patterns,
         old.asked_now,
     )
-    text = summary.written(sections, room.language)
+    text = summary.write_summary(sections, room.language)
     fault = "" if text else "there is no sentence in it"
     fault = fault or old.too_long(text)
-    return _Tried(extractive.BY, text, fault)
+    return _Attempt(extractive.BY, text, fault)
 
 
-def _write(room: Room, old: _Old, attempt: _Tried) -> None:
+def _write(room: Room, old: _Old, attempt: _Attempt) -> None:
     room.journal.write(
         lambda stamp: Compacted(
             seq=stamp.seq,

@@ -137,7 +137,9 @@ class Engine:
                 case rules.CallPhase(phase, agents):
                     await self._call(phase, agents, chain)
                 case rules.ChooseCandidates():
-                    chosen = rules.choose(chain.turns[-1], chain, team, self._room.roster)
+                    chosen = rules.choose_candidates(
+                        chain.turns[-1], chain, team, self._room.roster
+                    )
                     write(partial(candidates, chain, *chosen))
                 case rules.FinishTurn() as step:
                     await after_turn.after_turn(self._room)

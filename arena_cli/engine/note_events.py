@@ -12,7 +12,7 @@ from typing import Any
 
 from arena_cli.errors import DiskRefused
 from arena_cli.notes import staging
-from arena_cli.notes.staging import Change, Staged, StagedFile
+from arena_cli.notes.staging import NoteChange, Staged, StagedFile
 from arena_cli.notes.store import Folder
 from arena_cli.transcript import reader
 from arena_cli.transcript.events import NoteEvent
@@ -23,7 +23,7 @@ Append = Callable[[Sequence[Make], Callable[[], None]], list[NoteEvent]]
 """Appends events in order, does what follows on them, and tells of them."""
 
 
-class Desk:
+class NoteWriter:
     """A writer of acts on notes, with the trail that `log` writes.
 
     `is_strict`: each act is on the disk before the next begins, as far as the trail is synced at
@@ -37,7 +37,7 @@ class Desk:
         self._path = staging.path_of(log.path)
 
     def carry_out(
-        self, folder: Folder, changes: Sequence[Change], acts: Sequence[Mapping[str, Any]]
+        self, folder: Folder, changes: Sequence[NoteChange], acts: Sequence[Mapping[str, Any]]
     ) -> list[NoteEvent]:
         """Write the events of these acts, then the files. Raises DiskRefused.
 
@@ -124,7 +124,7 @@ def _since(trail: Path, seq: int) -> list[NoteEvent]:
     """Return the events of the trail from that number on, as far as they are about notes."""
     note_events: list[NoteEvent] = []
     for raw in reader.backwards(trail, trail.stat().st_size):
-        events = reader.events_of(raw)
+        events = reader.parse_events(raw)
         note_events += [
             event for event in events if isinstance(event, NoteEvent) and event.seq >= seq
         ]

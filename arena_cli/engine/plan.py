@@ -20,7 +20,7 @@ from arena_cli.transcript.state import ChainState
 from arena_cli.workspace.models import AgentProfile, Member, Team
 
 
-def record(
+def record_own_session(
     session_id: SessionId, input: AgentInput, digests: Sequence[str], member: Member
 ) -> dict[str, Any]:
     """Return the agent's own session as `reply_finished.agent_session` records it."""
@@ -120,7 +120,7 @@ def plan(
     built = window.build(
         scene.head(agent) if member else window.Head.of(team, _gone(agent)),
         scene.history,
-        window.Call(
+        window.CallContext(
             session_id=scene.session_id,
             turn_id=f"t{turn.started.turn}",
             turn=len(chain.turns),

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arena_cli.context.history import NOTHING, Found, History, Memory, Pinned, shown_to_others
+from arena_cli.context.history import (
+    NOTHING,
+    History,
+    Memory,
+    Pinned,
+    RecalledNote,
+    shown_to_others,
+)
 from arena_cli.errors import Fault
 from arena_cli.notes.model import Draft, Note
 from arena_cli.notes.store import Folder
@@ -26,7 +33,7 @@ _MOST_BESIDE = 12
 _MOST_ALIKE = 24
 
 
-def summary_of(fold: Fold) -> Memory:
+def recall_summary(fold: Fold) -> Memory:
     """Return the last summary as memory; empty memory without one."""
     last = fold.summary
     if last is None:
@@ -63,7 +70,7 @@ class Recollection:
         self._told: set[Fault] = set()
         self._index: Index | None = None
         self._is_followed = False
-        self._hits: dict[str, Sequence[Found]] = {}
+        self._hits: dict[str, Sequence[RecalledNote]] = {}
         self._only: Sequence[str] | None = None
         self._far: dict[str, ShownMessage | None] = {}
 
@@ -90,7 +97,7 @@ class Recollection:
 
     def memory(self, new: str, fold: Fold, history: History) -> Memory:
         """Return the memory for a call that is about the text `new`."""
-        summary = summary_of(fold)
+        summary = recall_summary(fold)
         index = self.index()
         if index is None:
             return summary
@@ -135,11 +142,11 @@ class Recollection:
             self._index.close()
             self._index = None
 
-    def _found(self, index: Index, new: str) -> Sequence[Found]:
+    def _found(self, index: Index, new: str) -> Sequence[RecalledNote]:
         rules = self.rules
         if self._only is not None:
             notes = {note.id: note for note in index.notes(self._session)} if self._only else {}
-            return [Found(notes[note_id]) for note_id in self._only if note_id in notes]
+            return [RecalledNote(notes[note_id]) for note_id in self._only if note_id in notes]
         if not rules.shown or not new:
             return ()
         if new not in self._hits:
@@ -152,7 +159,7 @@ class Recollection:
             if index.lack:
                 problem = f"notes are found by words alone: {index.lack}"
                 self.tell(Fault("arena.yaml", 0, "memory.embedding", problem))
-            self._hits[new] = [Found(hit.note, hit.why) for hit in hits]
+            self._hits[new] = [RecalledNote(hit.note, hit.why) for hit in hits]
         return self._hits[new]
 
     def _pinned(self, notes: Sequence[Note], fold: Fold, history: History) -> Sequence[Pinned]:

@@ -82,7 +82,7 @@ def next_step(chain: ChainState, team: Team) -> Step:
             return _start(turn.started.depth + 1, due, trigger, mentioners(turn, due), team)
         if not chain.limit_told:
             return TellLimit(due)
-    end, awaits = end_of(chain, team)
+    end, awaits = decide_end(chain, team)
     return FinishChain(end, awaits)
 
 
@@ -126,7 +126,7 @@ def first_must(message: Message, team: Team) -> tuple[tuple[str, ...], dict[str,
     return (), {}
 
 
-def choose(
+def choose_candidates(
     turn: TurnState, chain: ChainState, team: Team, roster: Roster
 ) -> tuple[list[str], dict[str, PassedOver]]:
     """Return the agents asked in phase B, in order of call, and those passed over with reasons."""
@@ -227,7 +227,7 @@ def _on_failure(agent: str, team: Team) -> str:
     return (member.profile.on_failure if member else None) or team.config.on_failure
 
 
-def end_of(chain: ChainState, team: Team) -> tuple[End, tuple[str, ...]]:
+def decide_end(chain: ChainState, team: Team) -> tuple[End, tuple[str, ...]]:
     """Return the end of the chain, by the first rule that holds, and the humans it waits for."""
     results = chain.results()
     failed = any(done.status in ("error", "timeout") for done in results)

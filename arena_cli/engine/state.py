@@ -39,7 +39,7 @@ class Scene(NamedTuple):
 
     def head(self, agent: str) -> window.Head:
         """Return the part of the input that is the same at each call of a member."""
-        return window.head_of(self.team, agent, self.windows.get(agent))
+        return window.make_head(self.team, agent, self.windows.get(agent))
 
     def limits(self, agent: str) -> window.Limits:
         """Return the limits on how much of the conversation an agent is shown."""
@@ -60,7 +60,7 @@ class Scene(NamedTuple):
 
     def summary(self) -> Memory:
         """Return the last summary as memory, without notes."""
-        return recall.summary_of(self.fold)
+        return recall.recall_summary(self.fold)
 
     def memory(self, new: str) -> Memory:
         """Return the memory for a call that is about the text `new`."""

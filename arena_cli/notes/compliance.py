@@ -104,7 +104,7 @@ _SAID = {
 }
 
 
-class Ignored(NamedTuple):
+class IgnoredNote(NamedTuple):
     """A note that a reply did not heed, how much that matters, and why it is said."""
 
     note: Note
@@ -114,30 +114,30 @@ class Ignored(NamedTuple):
 
 def ignored(
     reply: str, new: str, notes: Sequence[Note], agent: str, *, language: str = "en"
-) -> list[Ignored]:
+) -> list[IgnoredNote]:
     """The notes that a reply did not heed, in the order in which they were shown.
 
     `new` is the text of the messages that it answers, `shown` the notes that its agent was shown.
     """
     living = [note for note in notes if note.is_living]
     texts = _SAID.get(language, _SAID["en"])
-    result: list[Ignored] = []
+    result: list[IgnoredNote] = []
     if not living:
         return result
-    answer, new_text = _Text(reply), _Text(new)
+    answer, new_text = _FoldedText(reply), _FoldedText(new)
     for note in living:
         if note.kind == "blocker":
             ahead = _goes_ahead_over(note, answer)
             if ahead is not None:
                 words = cut_text(" ".join(ahead.text.split()), 60)
                 reason = texts["blocker"].format(said=words)
-                result.append(Ignored(note, "replan_required", reason))
+                result.append(IgnoredNote(note, "replan_required", reason))
         elif _is_left(note, new_text, answer, agent):
-            result.append(Ignored(note, "warning", texts["next_action"]))
+            result.append(IgnoredNote(note, "warning", texts["next_action"]))
     return result
 
 
-class _Text:
+class _FoldedText:
     """A text as it is compared with notes: its sentences, and what each is about."""
 
     def __init__(self, text: str) -> None:
@@ -151,7 +151,7 @@ class _Text:
         return [index for index, words in enumerate(self.words) if words & words_wanted]
 
 
-def _goes_ahead_over(note: Note, reply: _Text) -> Sentence | None:
+def _goes_ahead_over(note: Note, reply: _FoldedText) -> Sentence | None:
     """The sentence that goes ahead as if the blocker were not there, if there is one."""
     if not _bears(note, reply) or _names(note, reply.folded):
         return None
@@ -175,14 +175,14 @@ def says_solved(notes: Sequence[Note], text: str) -> Iterator[tuple[Note, str]]:
     """Yield the notes that a text calls solved, each with the sentence that does."""
     if not notes or not _compiled(_SOLVED).search(text):
         return
-    folded = _Text(text)
+    folded = _FoldedText(text)
     for note in notes:
         sentence = _solved(note, folded)
         if sentence is not None:
             yield note, sentence
 
 
-def _solved(note: Note, text: _Text) -> str | None:
+def _solved(note: Note, text: _FoldedText) -> str | None:
     words = of(note.title)
     for sentence, held in zip(text.sentences, text.words, strict=True):
         bears = shared(words, held) >= BEARS or _names(note, visible_text.fold_text(sentence.text))
@@ -196,21 +196,21 @@ def _solved(note: Note, text: _Text) -> str | None:
     return None
 
 
-def _is_left(note: Note, new: _Text, reply: _Text, agent: str) -> bool:
+def _is_left(note: Note, new: _FoldedText, reply: _FoldedText, agent: str) -> bool:
     """Return True if the new messages ask the agent for a next action that it does not accept."""
     if note.kind != "next_action" or not _is_for(note, agent) or not _bears(note, new):
         return False
     return _solved(note, new) is None and not _takes_up(note, reply)
 
 
-def _takes_up(note: Note, reply: _Text) -> bool:
+def _takes_up(note: Note, reply: _FoldedText) -> bool:
     words = of(note.title)
     common = len(words & reply.all_words) / len(words) if words else 0.0
     accepts = bool(reply.sentences) and _finds(_ACCEPTS, reply.sentences[0])
     return accepts or common >= TAKEN_UP or _names(note, reply.folded)
 
 
-def _bears(note: Note, text: _Text) -> bool:
+def _bears(note: Note, text: _FoldedText) -> bool:
     return shared(of(note.title), text.all_words) >= BEARS
 
 

@@ -33,7 +33,7 @@ _MOST_ITEMS = 8
 _AROUND = " \t\u3000*_\"“”'。.!！;；,，、:："
 
 
-class _Found(NamedTuple):
+class _Statement(NamedTuple):
     kind: Kind
     said: str
     sentence: Sentence
@@ -109,7 +109,7 @@ def title_of(saying: str) -> str:
 
 def _found(
     text: str, kinds: set[Kind], theirs: Sequence[tuple[Kind, UserPattern]]
-) -> Iterator[_Found]:
+) -> Iterator[_Statement]:
     heading: Kind | None = None
     items = 0
     for sentence in split(text):
@@ -120,13 +120,13 @@ def _found(
                 and sentence.box is not True
                 and not phrases.empty().match(sentence.shown)
             ):
-                yield _Found(heading, sentence.text, sentence)
+                yield _Statement(heading, sentence.text, sentence)
                 continue
         elif heading and not sentence.item:
             heading = heading if sentence.goes_on else None
         kind, saying = _kind_of(sentence, kinds, theirs)
         if kind and saying:
-            yield _Found(kind, saying, sentence)
+            yield _Statement(kind, saying, sentence)
         elif kind:
             heading, items = kind, 0
 
@@ -200,7 +200,7 @@ _OWNERS = ("owner", "assignee", "assigned_to", "who", "agent")
 _DROPPED = frozenset({"cancelled", "canceled", "取消", "已取消"})
 
 
-class Written(NamedTuple):
+class ExtractedDrafts(NamedTuple):
     """The notes of one message, and for each that is none, why."""
 
     drafts: list[Draft]
@@ -213,7 +213,7 @@ class _Wrong(ValueError):
 
 def drafts_of_blocks(
     content: str, structured: Sequence[StructuredContent], *, by: str, source: str | None
-) -> Written:
+) -> ExtractedDrafts:
     """The notes that an agent wrote into a message, at most `MOST`."""
     drafts: list[Draft] = []
     problems: list[str] = []
@@ -227,16 +227,16 @@ def drafts_of_blocks(
             break
         seen.update((draft.kind, draft.title) for draft in new)
         drafts += new
-    return Written(drafts, problems)
+    return ExtractedDrafts(drafts, problems)
 
 
-def draft_of(fields: Mapping[str, Any], *, by: str, source: str | None) -> Written:
+def draft_of(fields: Mapping[str, Any], *, by: str, source: str | None) -> ExtractedDrafts:
     """The note that these fields are, or none; and what is wrong with it."""
     try:
         draft, problems = _draft(fields, by, source)
     except _Wrong as wrong:
-        return Written([], [str(wrong)])
-    return Written([draft], problems)
+        return ExtractedDrafts([], [str(wrong)])
+    return ExtractedDrafts([draft], problems)
 
 
 def _blocks(content: str) -> Iterator[Mapping[str, Any]]:
@@ -456,14 +456,14 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
-def drafts_of_extracting(answer: str, messages: Mapping[str, str], *, by: str) -> Written:
+def drafts_of_extracting(answer: str, messages: Mapping[str, str], *, by: str) -> ExtractedDrafts:
     """The notes in an agent's answer, at most `MOST`, and why others do not count.
 
     `messages` are the texts by id that it was shown; `by` is its id.
     """
     listed = _list_in(answer)
     if listed is None:
-        return Written([], ["the answer holds no JSON list of notes"])
+        return ExtractedDrafts([], ["the answer holds no JSON list of notes"])
     drafts: list[Draft] = []
     problems: list[str] = []
     for record in listed:
@@ -475,7 +475,7 @@ def drafts_of_extracting(answer: str, messages: Mapping[str, str], *, by: str) -
         checked = _checked(record, messages, by)
         problems += checked.problems
         drafts += [draft for draft in checked.drafts if not _is_known(draft, drafts)]
-    return Written(drafts, problems)
+    return ExtractedDrafts(drafts, problems)
 
 
 def _is_known(draft: Draft, drafts: Sequence[Draft]) -> bool:
@@ -484,9 +484,9 @@ def _is_known(draft: Draft, drafts: Sequence[Draft]) -> bool:
     )
 
 
-def _checked(record: Any, messages: Mapping[str, str], by: str) -> Written:
+def _checked(record: Any, messages: Mapping[str, str], by: str) -> ExtractedDrafts:
     if not isinstance(record, dict):
-        return Written([], ["an entry of the list is no object"])
+        return ExtractedDrafts([], ["an entry of the list is no object"])
     result = draft_of(record, by=by, source=str(record.get("source") or ""))
     for draft in result.drafts:
         content = messages.get(draft.source or "")
@@ -494,9 +494,11 @@ def _checked(record: Any, messages: Mapping[str, str], by: str) -> Written:
         if content is None:
             source = escape_line(cut_text(draft.source or "", _SHOWN))
             problem = f"{source!r} as its source, which is none of the messages"
-            return Written([], [f"the note {title} names {problem if source else 'no source'}"])
+            return ExtractedDrafts(
+                [], [f"the note {title} names {problem if source else 'no source'}"]
+            )
         if not _is_grounded(draft, content):
-            return Written([], [f"the note {title} shares no word with {draft.source}"])
+            return ExtractedDrafts([], [f"the note {title} shares no word with {draft.source}"])
     return result
 
 

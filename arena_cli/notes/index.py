@@ -20,16 +20,17 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from arena_cli.errors import Fault
-from arena_cli.notes import db, embeddings, staging, store, text, vectors
+from arena_cli.notes import db, embeddings, staging, store
 from arena_cli.notes import search as search_module
+from arena_cli.notes import text as text_module
+from arena_cli.notes import vectors as vectors_module
 from arena_cli.notes.embeddings import EmbeddingFailed
 from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.model import KINDS, Kind, Note
 from arena_cli.notes.search import MOST_SHOWN, Hit, Scope
-from arena_cli.notes.staging import Approvals
-from arena_cli.notes.staging import Followed as StagingFollowed
-from arena_cli.notes.store import Entry, Folder
-from arena_cli.notes.text import Stems
+from arena_cli.notes.staging import Approvals, ReadTrail
+from arena_cli.notes.store import Folder, FolderEntry
+from arena_cli.notes.text import Stems, of_note
 from arena_cli.notes.vectors import Vectors
 from arena_cli.workspace.models import Embedding
 
@@ -41,7 +42,7 @@ TICK_NS = 2_100_000_000
 class Read(NamedTuple):
     """A note's file as it was read: the note, or what is wrong with it."""
 
-    entry: Entry
+    entry: FolderEntry
     file: str
     place: str
     sha256: str
@@ -69,7 +70,7 @@ def place_of_note(folder: Folder) -> str:
     return folder.shown(folder.path)
 
 
-def file_of(folder: Folder, entry: Entry) -> str:
+def file_of(folder: Folder, entry: FolderEntry) -> str:
     """A note's file as people are shown it, within the workspace."""
     # As `Folder.shown`, which takes ten times as long, for every file at every look.
     return place_of_note(folder) + str(entry.place)[len(str(folder.path)) :].replace(os.sep, "/")
@@ -78,7 +79,7 @@ def file_of(folder: Folder, entry: Entry) -> str:
 def follow(
     connection: sqlite3.Connection,
     stems: Stems,
-    listed: Iterable[tuple[Folder, Sequence[Entry]]],
+    listed: Iterable[tuple[Folder, Sequence[FolderEntry]]],
     now_ns: Callable[[], int],
 ) -> Followed:
     """Take over what was added, changed or deleted in these folders, which were just listed."""
@@ -119,7 +120,7 @@ def _known(connection: sqlite3.Connection, name: str) -> dict[str, _Known]:
     return {row[0]: row[1:] for row in rows}
 
 
-def _is_clean(entry: Entry, mtime_ns: int, size: int, read_ns: int) -> bool:
+def _is_clean(entry: FolderEntry, mtime_ns: int, size: int, read_ns: int) -> bool:
     same = mtime_ns == entry.mtime_ns and size == entry.size
     return same and read_ns - mtime_ns > TICK_NS
 
@@ -131,7 +132,7 @@ def _sha256(connection: sqlite3.Connection, note: int) -> str:
     return digest
 
 
-def read_folder(folder: Folder, entry: Entry, now_ns: int) -> Read:
+def read_folder(folder: Folder, entry: FolderEntry, now_ns: int) -> Read:
     """A note's file, read now."""
     file = file_of(folder, entry)
     raw, note = b"", None
@@ -168,16 +169,16 @@ def put_note(
 def _texts(note: Note | None, stems: Stems) -> tuple[str, str]:
     if note is None:
         return "", ""
-    title = text.of_note(" ".join((note.title, *note.tags)))
-    return " ".join(stems.of(title)), " ".join(stems.of(text.of_note(note.body)))
+    title = of_note(" ".join((note.title, *note.tags)))
+    return " ".join(stems.of(title)), " ".join(stems.of(of_note(note.body)))
 
 
 def _insert(connection: sqlite3.Connection, read: Read, title: str, body: str) -> None:
     note, entry = read.note, read.entry
     facts: tuple[object, ...] = ("", "", False, 0.0, "", "[]", "")
     if note:
-        tags = json.dumps([text.tag(tag) for tag in note.tags])
-        passage = vectors.key(vectors.passage(note))
+        tags = json.dumps([text_module.tag(tag) for tag in note.tags])
+        passage = vectors_module.key(vectors_module.passage(note))
         newest = note.updated or note.created
         facts = (note.kind, note.status, note.pins, note.importance, newest, tags, passage)
     stamp = (entry.mtime_ns, entry.size, read.sha256, read.read_ns)
@@ -226,7 +227,7 @@ class Index:
         environ: Mapping[str, str] | None = None,
         connects: bool = True,
         now_ns: Callable[[], int] = time.time_ns,
-        follow_trail: Callable[[Folder, StagingFollowed], StagingFollowed] | None = None,
+        follow_trail: Callable[[Folder, ReadTrail], ReadTrail] | None = None,
     ) -> None:
         self.lack = ""
         self.in_memory = False
@@ -245,7 +246,7 @@ class Index:
         self._stems: Stems | None = None
         self._is_synced = False
         self._changes = 0
-        self._sure: tuple[int, int, list[list[Entry]]] | None = None
+        self._sure: tuple[int, int, list[list[FolderEntry]]] | None = None
         self._faults: list[Fault] = []
         self._scopes: dict[tuple[str, ...], Scope] = {}
         self._scopes_of = (0, 0)
@@ -282,7 +283,7 @@ class Index:
             if not self._is_synced:
                 self.sync()
             stat = path.stat()
-            entry = Entry(note.id, path, stat.st_mtime_ns, stat.st_size)
+            entry = FolderEntry(note.id, path, stat.st_mtime_ns, stat.st_size)
             read = read_folder(folder, entry, self._now_ns())
 
             def put(connection: sqlite3.Connection) -> None:
@@ -341,7 +342,7 @@ class Index:
         values = {
             "places": json.dumps(self._places(session)),
             "kinds": json.dumps(list(kinds)),
-            "tags": json.dumps([text.tag(tag) for tag in tags]),
+            "tags": json.dumps([text_module.tag(tag) for tag in tags]),
         }
         where = " AND ".join(condition for condition, holds in conditions.items() if holds)
 
@@ -458,7 +459,7 @@ class Index:
         if folder_name not in self._approvals:
             name = f"approvals {folder_name}"
             row = connection.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
-            recorded = StagingFollowed(*json.loads(row[0])) if row else StagingFollowed()
+            recorded = ReadTrail(*json.loads(row[0])) if row else ReadTrail()
             current = self._follow_trail(folder, recorded)
             if not 0 <= current.end - recorded.end < _SHORT_TRAIL:
                 value = json.dumps([current.end, current.check, dict(current.approved)])
@@ -506,7 +507,7 @@ class Index:
         self.in_memory = not self._connection.execute("PRAGMA database_list").fetchone()[2]
 
     def _follow(
-        self, connection: sqlite3.Connection, listed: Iterable[tuple[Folder, Sequence[Entry]]]
+        self, connection: sqlite3.Connection, listed: Iterable[tuple[Folder, Sequence[FolderEntry]]]
     ) -> bool:
         """Be as the files are; whether they need not be looked at again as long as they stay."""
         assert self._stems is not None
@@ -514,7 +515,7 @@ class Index:
         self._changes += followed.changed
         return followed.is_sure
 
-    def _listed(self) -> list[tuple[Folder, list[Entry]]]:
+    def _listed(self) -> list[tuple[Folder, list[FolderEntry]]]:
         return [(folder, folder.entries()) for folder in self._folders]
 
     def _own(self, session: str) -> list[str]:

@@ -15,7 +15,7 @@ from arena_cli.errors import UsageError
 from arena_cli.notes import markdown, model
 from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.model import Draft, Note, Status
-from arena_cli.notes.staging import Change
+from arena_cli.notes.staging import NoteChange
 from arena_cli.notes.store import Folder, Make, NoSuchNote
 from arena_cli.util import clock
 from arena_cli.util.text import escape_line
@@ -175,11 +175,11 @@ _NOTHING: frozenset[tuple[str, str]] = frozenset()
 Act = Literal["added", "seen", "edited"]
 """What is done to a note: a file made, or it was seen again, or text added to it."""
 
-Carry = Callable[[Folder, Act, Sequence[Change]], None]
+Carry = Callable[[Folder, Act, Sequence[NoteChange]], None]
 """Writes what is done to a note of that folder, with its event."""
 
 
-class Taken(NamedTuple):
+class TakenNote(NamedTuple):
     """A note, and what was done to it; None: nothing, as it was taken from that message before."""
 
     note: Note
@@ -197,7 +197,7 @@ def take_taking(  # noqa: PLR0913 - each of them decides where a note goes
     language: str = "en",
     noted: Told = _NOTHING,
     carry: Carry | None = None,
-) -> Taken:
+) -> TakenNote:
     """Put what is worth a note into `folder`, or count it with the one of `known` that says it.
 
     `known` are the notes of `folder` and of `shared`; `session` is where it was seen, "" for none.
@@ -208,14 +208,14 @@ def take_taking(  # noqa: PLR0913 - each of them decides where a note goes
     alike = [note for note in notes if same(note, draft)]
     existing = next((note for note in alike if _came_from(note, draft, session)), None)
     if existing is not None:
-        return Taken(existing, None)
+        return TakenNote(existing, None)
     current = [note for note in alike if note.status != "archived"]
     for note in sorted(current, key=lambda note: (note.is_shared and not folder.shared, note.id)):
         home = shared if note.is_shared and not folder.shared else folder
         if home is None:
             continue
         if draft.source is not None and (note.id, draft.source) in noted:
-            return Taken(note, None)
+            return TakenNote(note, None)
         try:
             return _seen(
                 note, draft, home, session=session, now=now, language=language, carry=carry
@@ -223,12 +223,12 @@ def take_taking(  # noqa: PLR0913 - each of them decides where a note goes
         except NoSuchNote:
             continue  # somebody took it away meanwhile
         except NoteFault:
-            return Taken(note, None)  # somebody is writing it; whoever reads it next tells so
+            return TakenNote(note, None)  # somebody is writing it; whoever reads it next tells so
     if draft.by == RULES and model.of(draft.kind) and not draft.body:
         draft = draft._replace(body=draft.title)  # else the file held headings alone
     put = None if carry is None else lambda changes: carry(folder, "added", changes)
     note = folder.add(draft, session=session, now=now, language=language, carry=put)
-    return Taken(note, "added")
+    return TakenNote(note, "added")
 
 
 def titled(draft: Draft) -> Draft:
@@ -264,7 +264,7 @@ def _seen(
     now: datetime,
     language: str,
     carry: Carry | None,
-) -> Taken:
+) -> TakenNote:
     """Count the note as seen again, with what the draft says beyond it."""
     index = clock.format_timestamp(now)
     grown = False
@@ -283,12 +283,12 @@ def _seen(
             text = markdown.appended(text, heading, model.valid(draft.body))
         return markdown.changed(text, **fields, updated=index)
 
-    def put(changes: Sequence[Change]) -> None:
+    def put(changes: Sequence[NoteChange]) -> None:
         assert carry is not None
         carry(home, "edited" if grown else "seen", changes)
 
     result = home.edit(note.id, more, put if carry is not None else None)
-    return Taken(result, "edited" if grown else "seen")
+    return TakenNote(result, "edited" if grown else "seen")
 
 
 def _is_new(addition: str, text: str) -> bool:

@@ -200,7 +200,7 @@ _WHY = {
 }
 
 
-class Finding(NamedTuple):
+class NoteFinding(NamedTuple):
     """Something about a note that somebody should look at, and why.
 
     `other` is the note that a duplicate gives way to, or that contradicts it. `message` and
@@ -227,7 +227,7 @@ def inspect(
     *,
     seen: Mapping[str, int] | None = None,
     language: str = "en",
-) -> list[Finding]:
+) -> list[NoteFinding]:
     """Everything that is found, by kind of finding, then in the order of the notes.
 
     `messages` are those of the notes' session, in order; `seen` is the seq of the last message
@@ -236,7 +236,9 @@ def inspect(
     """
     reason = _WHY.get(language, _WHY["en"])
     living = [note for note in notes if note.is_living]
-    claims = [Finding("approval", note, _claim(note, reason)) for note in living if note.approval]
+    claims = [
+        NoteFinding("approval", note, _claim(note, reason)) for note in living if note.approval
+    ]
     findings = [*_solved(living, messages, seen or {}, reason), *_stale(living, now, reason)]
     done = {finding.note.id for finding in findings}
     remaining = [note for note in living if note.id not in done]
@@ -255,15 +257,15 @@ def _solved(
     messages: Iterable[Message],
     seen: Mapping[str, int],
     reason: Mapping[str, str],
-) -> Iterator[Finding]:
+) -> Iterator[NoteFinding]:
     blockers = [note for note in notes if note.kind == "blocker"]
-    solved: dict[str, Finding] = {}
+    solved: dict[str, NoteFinding] = {}
     for message in messages if blockers else ():
         later = [note for note in blockers if _is_later(message, note, seen)]
         for note, sentence in compliance.says_solved(later, message.content):
             solved.setdefault(
                 note.id,
-                Finding(
+                NoteFinding(
                     "solved",
                     note,
                     reason["solved"].format(message=message.id, said=extraction.title_of(sentence)),
@@ -283,11 +285,13 @@ def _is_later(message: Message, note: Note, seen: Mapping[str, int]) -> bool:
     return written is not None and received is not None and received > written
 
 
-def _stale(notes: Sequence[Note], now: datetime, reason: Mapping[str, str]) -> Iterator[Finding]:
+def _stale(
+    notes: Sequence[Note], now: datetime, reason: Mapping[str, str]
+) -> Iterator[NoteFinding]:
     for note in notes:
         touched = _time(note.updated) or _time(note.created)
         if note.kind == "next_action" and touched and now - touched > STALE_AFTER:
-            yield Finding("stale", note, reason["stale"].format(days=(now - touched).days))
+            yield NoteFinding("stale", note, reason["stale"].format(days=(now - touched).days))
 
 
 def _time(text: str) -> datetime | None:
@@ -299,9 +303,9 @@ def _time(text: str) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _duplicates(notes: Sequence[Note], reasons: Mapping[str, str]) -> list[Finding]:
+def _duplicates(notes: Sequence[Note], reasons: Mapping[str, str]) -> list[NoteFinding]:
     """Each note that says what another one said; that one stays, and is the same for all."""
-    by_note: dict[str, Finding] = {}
+    by_note: dict[str, NoteFinding] = {}
     alike: defaultdict[tuple[str, int, frozenset[str]], list[_Titled]] = defaultdict(list)
     by_words: dict[tuple[str, bool, tuple[str, ...]], Note] = {}
     for note in sorted(notes, key=lambda note: (note.status != "approved", note.created, note.id)):
@@ -317,7 +321,7 @@ def _duplicates(notes: Sequence[Note], reasons: Mapping[str, str]) -> list[Findi
             near.append(titled)
         else:
             reason = reasons["duplicate"].format(other=same.id)
-            by_note[note.id] = Finding("duplicate", note, reason, same)
+            by_note[note.id] = NoteFinding("duplicate", note, reason, same)
     return [by_note[note.id] for note in notes if note.id in by_note]
 
 
@@ -345,7 +349,7 @@ def _says_the_same(first: _Titled, second: _Titled) -> bool:
     return lifecycle.same_likeness(first.note.title, second.note.title)
 
 
-def _contradictions(notes: Sequence[Note], reasons: Mapping[str, str]) -> Iterator[Finding]:
+def _contradictions(notes: Sequence[Note], reasons: Mapping[str, str]) -> Iterator[NoteFinding]:
     for odds in among(notes):
         reason = reasons[odds.what].format(ours=odds.ours, theirs=odds.theirs)
-        yield Finding("contradiction", odds.later, reason, odds.earlier)
+        yield NoteFinding("contradiction", odds.later, reason, odds.earlier)

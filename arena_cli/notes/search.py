@@ -168,7 +168,7 @@ class Scope:
         return dict(zip(*map(json.loads, self.read_keys()), strict=True))
 
 
-class _Found(NamedTuple):
+class _Candidates(NamedTuple):
     relevance: float = 0.0
     words: Sequence[str] = ()
 
@@ -187,7 +187,7 @@ def hits(
     word_hits = _by_words(connection, stems, query, scope)
     near = nearness()
     relevance = {
-        note: together(word_hits.get(note, _Found()).relevance, near.get(note))
+        note: together(word_hits.get(note, _Candidates()).relevance, near.get(note))
         for note in {*word_hits, *nearest(near)}
     }
     rows = connection.execute(
@@ -203,7 +203,7 @@ def hits(
         # Another process may have taken it out meanwhile.
         if hit.note not in notes or hit.note in copies:
             continue
-        reason = [*word_hits.get(hit.note, _Found()).words]
+        reason = [*word_hits.get(hit.note, _Candidates()).words]
         reason += ["meaning"] if near.get(hit.note) else []
         result.append(Hit(notes[hit.note], round(hit.score, 4), ", ".join(reason)))
     return result[:limit]
@@ -258,7 +258,7 @@ def scope(connection: sqlite3.Connection, condition: str, values: Mapping[str, s
 
 def _by_words(
     connection: sqlite3.Connection, stems: Stems, query: str, scope: Scope
-) -> dict[int, _Found]:
+) -> dict[int, _Candidates]:
     """The notes that share words with the question.
 
     FTS5 says which notes hold a word; how much that tells is counted over the notes in scope alone,
@@ -280,7 +280,7 @@ def _by_words(
         (json.dumps(candidates(terms)),),
     )
     scored = {
-        note: _Found(*by_words(terms, title.split(), body.split(), scope.average))
+        note: _Candidates(*by_words(terms, title.split(), body.split(), scope.average))
         for note, title, body in rows
     }
     return {note: got for note, got in scored.items() if got.relevance >= LEAST_RELEVANCE}

@@ -21,7 +21,7 @@ from arena_cli.protocol import Shape
 from arena_cli.util.files import read_regular, sync_folders, write_file
 
 
-class Change(NamedTuple):
+class NoteChange(NamedTuple):
     """A note's file as it is to be; `before` is the hash of what it holds, empty for a new one.
 
     `file` is its path below the folder of the notes, with `/`; `path` has links resolved.
@@ -34,7 +34,7 @@ class Change(NamedTuple):
     note: Note
 
 
-Carry = Callable[[Sequence[Change]], None]
+Carry = Callable[[Sequence[NoteChange]], None]
 """Writes changes with their events; called while the folder of the notes is locked."""
 
 
@@ -91,7 +91,7 @@ Approvals = Mapping[str, str]
 """Hashes of the approved texts, by note; empty where an older arena kept none."""
 
 
-class Followed(NamedTuple):
+class ReadTrail(NamedTuple):
     """The contents of a trail up to byte `end`; `check` is a hash of the bytes before it."""
 
     end: int = 0
@@ -99,7 +99,7 @@ class Followed(NamedTuple):
     approved: Approvals = MappingProxyType({})
 
 
-NOTHING = Followed()
+NOTHING = ReadTrail()
 
 
 def sha256(note: Note) -> str:

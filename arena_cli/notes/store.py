@@ -23,7 +23,7 @@ from arena_cli.errors import DiskRefused, Fault, SessionBusy, UsageError
 from arena_cli.notes import markdown, model, staging
 from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.model import CATEGORIES, Draft, Note
-from arena_cli.notes.staging import Carry, Change, StagedFile
+from arena_cli.notes.staging import Carry, NoteChange, StagedFile
 from arena_cli.util import clock
 from arena_cli.util.files import (
     LINK_HINT,
@@ -155,7 +155,7 @@ Make = Callable[[Note, str], str]
 _AGAIN = 20  # times that a file is read again because somebody saved it meanwhile
 
 
-class Entry(NamedTuple):
+class FolderEntry(NamedTuple):
     """A note's file as the folder lists it; `size` in bytes."""
 
     id: str
@@ -190,10 +190,10 @@ class Folder:
         self._swept: set[Path] = set()
         self._names = Names()
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[FolderEntry]:
         """Its notes in the order of their ids; none where it is missing."""
         self.problems = []
-        by_id: dict[str, Entry] = {}
+        by_id: dict[str, FolderEntry] = {}
         for prefix, folder in self._folders():
             if not self._is_inside(folder):
                 continue
@@ -204,7 +204,7 @@ class Folder:
                 # Of two that are one name when composed, the composed one has it.
                 if note != spelt and (note.removeprefix(prefix) in files or note in by_id):
                     note = spelt
-                by_id[note] = Entry(note, *file)
+                by_id[note] = FolderEntry(note, *file)
         listed = sorted(by_id.values())
         self._tell_alike(listed)
         self._tell_huge(listed)
@@ -254,7 +254,7 @@ class Folder:
             )
             text = make(note, markdown.written(note))
             note_made = markdown.parse(text, id=note.id, file=note.file)
-            self._carry([Change(path, note_made.id + SUFFIX, "", text, note_made)], carry)
+            self._carry([NoteChange(path, note_made.id + SUFFIX, "", text, note_made)], carry)
             self._names.wrote(folder)
         return note_made
 
@@ -286,7 +286,7 @@ class Folder:
             self._carry(changes, carry)
         return [change.note for change in changes]
 
-    def put(self, change: Change) -> None:
+    def put(self, change: NoteChange) -> None:
         """Write a change to its file, under the lock, unless somebody edited that meanwhile.
 
         What was edited keeps its text; the fields of the front matter are set all the same.
@@ -319,10 +319,10 @@ class Folder:
                 path = self.path / PurePosixPath(file.file)
                 if self._may_hold(file.file) and self._is_inside(path):
                     blank = Note(id="", file="", title="", kind="reference")
-                    self.put(Change(path, file.file, file.before, file.text, blank))
+                    self.put(NoteChange(path, file.file, file.before, file.text, blank))
         self.settle()
 
-    def staged(self, change: Change) -> StagedFile:
+    def staged(self, change: NoteChange) -> StagedFile:
         """Return a change as it is staged."""
         return StagedFile(
             shared=self.shared, file=change.file, before=change.before, text=change.text
@@ -471,9 +471,9 @@ class Folder:
             return None
         return state if not file.is_symlink() or self._is_inside(folder / file.name) else None
 
-    def _tell_alike(self, entries: list[Entry]) -> None:
+    def _tell_alike(self, entries: list[FolderEntry]) -> None:
         names = [entry.id for entry in entries]
-        folded: dict[str, Entry] = {}
+        folded: dict[str, FolderEntry] = {}
         for fold, entry in zip(model.all_folded(names), entries, strict=True):
             existing = folded.setdefault(fold, entry)
             if existing is not entry:
@@ -483,7 +483,7 @@ class Folder:
                 mend = "both are read; rename one of them"
                 self.problems.append(Fault(self.shown(entry.path), 0, "", problem, mend))
 
-    def _tell_huge(self, entries: list[Entry]) -> None:
+    def _tell_huge(self, entries: list[FolderEntry]) -> None:
         problem = f"is more than is read of a note: its first {markdown.LONGEST_BODY:,} characters"
         mend = "part it into several notes, or keep only what matters"
         self.problems += [
@@ -492,7 +492,7 @@ class Folder:
             if entry.size > MOST_BYTES
         ]
 
-    def _change(self, id: str, make: Make) -> Change:
+    def _change(self, id: str, make: Make) -> NoteChange:
         path = self._existing(id)
         self._check(path)
         file = path.relative_to(self.path).as_posix()
@@ -503,10 +503,10 @@ class Folder:
             new_text = _placed(make, markdown.parse(text, id=id, file=label), text)
             if _state(path) == state:
                 note = markdown.parse(new_text, id=id, file=label)
-                return Change(path, file, staging.hash_of(raw), new_text, note)
+                return NoteChange(path, file, staging.hash_of(raw), new_text, note)
         raise SessionBusy(f"{label} is being written to again and again; try later")
 
-    def _carry(self, changes: Sequence[Change], carry: Carry | None) -> None:
+    def _carry(self, changes: Sequence[NoteChange], carry: Carry | None) -> None:
         if carry is not None:
             carry(changes)
             return

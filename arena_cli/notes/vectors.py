@@ -188,7 +188,8 @@ class Vectors:
             with contextlib.suppress(_REFUSED), db.transaction(connection):
                 connection.execute("DELETE FROM vector")
             raise self._embedder.fail(
-                f"{self._embedder.name}: its vectors had {dimensions} numbers, then {vectors.shape[1]}",
+                f"{self._embedder.name}: its vectors had {dimensions} numbers, "
+                f"then {vectors.shape[1]}",
                 "all vectors are made anew when arena runs next",
             )
         with contextlib.suppress(_REFUSED), db.transaction(connection):

@@ -34,7 +34,7 @@ ADDED = "named in next_mentions"
 
 
 @dataclass(frozen=True)
-class Named:
+class MentionReason:
     """The result of an `@`: `ids` are the members it names, `by` which of their names it is.
 
     Where it names nobody, `why` says why not; `count` is how often it stands there.
@@ -60,10 +60,10 @@ class Naming:
     author: str
     content: str
     planted: bool
-    names: list[Named]
+    names: list[MentionReason]
     calls: list[str] | None = None
     refused: dict[str, str] = field(default_factory=dict)
-    added: list[Named] = field(default_factory=list)
+    added: list[MentionReason] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _message(event: MessageEvent, team: Team) -> Naming:
     return _reasons_naming(message, _names(message, opener, team), planted=event.planted)
 
 
-def _reasons_naming(message: Message, names: list[Named], **fields: Any) -> Naming:
+def _reasons_naming(message: Message, names: list[MentionReason], **fields: Any) -> Naming:
     fields = {"planted": False, **fields}
     return Naming(
         message=message.id,
@@ -171,7 +171,7 @@ def _reasons_naming(message: Message, names: list[Named], **fields: Any) -> Nami
     )
 
 
-def _names(message: Message, opener: str, team: Team) -> list[Named]:
+def _names(message: Message, opener: str, team: Team) -> list[MentionReason]:
     """Return the result of each `@`, equal ones together."""
     spots = mentions.find_mention_spots(message.content, mentions.build_roster(team))
     return [
@@ -181,8 +181,8 @@ def _names(message: Message, opener: str, team: Team) -> list[Named]:
 
 
 def _reasons_added(
-    event: ReplyFinished, message: Message, names: list[Named], team: Team
-) -> list[Named]:
+    event: ReplyFinished, message: Message, names: list[MentionReason], team: Team
+) -> list[MentionReason]:
     """Return the names that the text of a reply does not account for."""
     in_text = {member_id for name_used in names for member_id in name_used.ids}
     # Everyone at once calls nobody where that is not allowed.
@@ -201,19 +201,19 @@ def _reasons_added(
         mentions.fold_name(name_used.written) for name_used in names if name_used.why == NOBODY
     }
     return [
-        *(Named("", [member_id], ADDED, "") for member_id in dict.fromkeys(added)),
+        *(MentionReason("", [member_id], ADDED, "") for member_id in dict.fromkeys(added)),
         *(
-            Named(name, [], ADDED, NOBODY)
+            MentionReason(name, [], ADDED, NOBODY)
             for name in event.unresolved
             if mentions.fold_name(name) not in unknown
         ),
     ]
 
 
-def _reasons_named(spot: MentionSpot, author: str, opener: str, team: Team) -> Named:
+def _reasons_named(spot: MentionSpot, author: str, opener: str, team: Team) -> MentionReason:
     """Return the members that an `@` names, by which name, or why none."""
     if spot.hidden is not None:
-        return Named(spot.written, [], "", HIDDEN[spot.hidden])
+        return MentionReason(spot.written, [], "", HIDDEN[spot.hidden])
     match spot.target:
         case Everybody():
             ids, by = [member.id for member in team.members], ALL
@@ -222,12 +222,12 @@ def _reasons_named(spot: MentionSpot, author: str, opener: str, team: Team) -> N
         case Somebody(id=member_id):
             ids, by = [member_id], _which_name(spot.written, member_id, team)
         case None:
-            return Named(spot.written, [], "", NOBODY)
+            return MentionReason(spot.written, [], "", NOBODY)
     other_ids = [member_id for member_id in ids if member_id != author]
     return (
-        Named(spot.written, other_ids, by, "")
+        MentionReason(spot.written, other_ids, by, "")
         if other_ids
-        else Named(spot.written, [], by, OWN_NAME)
+        else MentionReason(spot.written, [], by, OWN_NAME)
     )
 
 
@@ -344,7 +344,7 @@ def _naming(naming: Naming, team: Team, say: Words) -> Iterator[Line]:
         )
 
 
-def _named(entry: Named, say: Words) -> Line:
+def _named(entry: MentionReason, say: Words) -> Line:
     times = f" ×{entry.count}" if entry.count > 1 else ""
     reason = f"{say(': ')}{say(entry.why)}" if entry.why else f" ({say(entry.by)})"
     index = f"@{escape_line(entry.written)}{times} "
@@ -352,7 +352,7 @@ def _named(entry: Named, say: Words) -> Line:
     return line(INDENT * 3, index, spans, hang=8)
 
 
-def _added(entry: Named, say: Words) -> Line:
+def _added(entry: MentionReason, say: Words) -> Line:
     written = f"{escape_line(entry.written)} " if entry.written else ""
     reason = f"{say(': ')}{say(entry.why)}" if entry.why else ""
     spans = (

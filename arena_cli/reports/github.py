@@ -32,7 +32,7 @@ LONGEST_DETAILS = 60_000
 _LEFT = 200  # bytes for the line that says what was left out
 
 
-class Note(NamedTuple):
+class Annotation(NamedTuple):
     """An annotation; `level` is `error` or `warning`."""
 
     level: str
@@ -49,7 +49,7 @@ def commands(
 
     `error` is why the run ended before it was over, if it did.
     """
-    notes = [Note("error", "", 0, "arena", error)] if error else []
+    notes = [Annotation("error", "", 0, "arena", error)] if error else []
     notes += [*_of_causes(run_result, say), *_of_scenarios(run_result, say), *_of_files(run_result)]
     lines: list[str] = []
     for level in ("error", "warning"):
@@ -60,11 +60,11 @@ def commands(
             omitted = say(
                 "and {count} more, which the log tells", count=len(level_notes) - len(shown_notes)
             )
-            lines.append(_command(Note(level, "", 0, "arena", omitted), path))
+            lines.append(_command(Annotation(level, "", 0, "arena", omitted), path))
     return lines
 
 
-def _of_causes(run_result: RunResult, say: Words) -> Iterator[Note]:
+def _of_causes(run_result: RunResult, say: Words) -> Iterator[Annotation]:
     """Yield an annotation for each cause of drift, those that touch most first."""
     causes = drift.Causes(run_result, say)
     for cause in causes.ordered():
@@ -74,10 +74,10 @@ def _of_causes(run_result: RunResult, say: Words) -> Iterator[Note]:
         title = f"{say('drift: ')}{drift.describe_drift(cause, say)}"
         text = _plain(causes.below(cause))
         level = "error" if causes.is_wrong(cause) else "warning"
-        yield Note(level, first.file, first.line, title, text)
+        yield Annotation(level, first.file, first.line, title, text)
 
 
-def _of_scenarios(run_result: RunResult, say: Words) -> Iterator[Note]:
+def _of_scenarios(run_result: RunResult, say: Words) -> Iterator[Annotation]:
     """The first of each scenario, then the second of each, and so on."""
     each = [
         [note for one in drift.of(result, say) if (note := _note(one, result))]
@@ -88,22 +88,24 @@ def _of_scenarios(run_result: RunResult, say: Words) -> Iterator[Note]:
         yield from (note for note in rank if note)
 
 
-def _of_files(run_result: RunResult) -> Iterator[Note]:
+def _of_files(run_result: RunResult) -> Iterator[Annotation]:
     """Yield an annotation for each warning of a file."""
     for warning in run_result.warnings:
         title = f"{warning.field}: {warning.what}" if warning.field else warning.what
-        yield Note("warning", warning.file, warning.line, title, f"{title}\n{warning.hint}".strip())
+        yield Annotation(
+            "warning", warning.file, warning.line, title, f"{title}\n{warning.hint}".strip()
+        )
 
 
-def _note(finding: drift.Finding, result: ScenarioResult) -> Note | None:
+def _note(finding: drift.Finding, result: ScenarioResult) -> Annotation | None:
     if finding.kind == "drift" or finding.aside:
         return None
     level = "warning" if finding.kind == "warning" else "error"
     text = f"{finding.title}\n{finding.text}" if finding.text else finding.title
-    return Note(level, finding.file, finding.line, result.title, text)
+    return Annotation(level, finding.file, finding.line, result.title, text)
 
 
-def _command(note: Note, path: Callable[[str], str]) -> str:
+def _command(note: Annotation, path: Callable[[str], str]) -> str:
     """`::error file=a.yaml,line=3,title=...::...`."""
     line = f"line={note.line}," if note.line else ""
     location = f"file={_property(path(note.file))},{line}" if note.file else ""

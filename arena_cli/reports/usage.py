@@ -28,7 +28,7 @@ _COUNTS = ("input", "cache read", "cache write", "output")
 
 
 @dataclass
-class Row:
+class UsageRow:
     """The usage of one agent, model, day or scenario; `name` None: none is known.
 
     `memory` is work for the team's memory: summaries, and looking for notes. `failed` are those of
@@ -92,8 +92,8 @@ class Ledger:
 
     by: By
     sessions: int = 0
-    total: Row = field(default_factory=lambda: Row(None))
-    _rows: dict[tuple[str | None, bool], Row] = field(default_factory=dict)
+    total: UsageRow = field(default_factory=lambda: UsageRow(None))
+    _rows: dict[tuple[str | None, bool], UsageRow] = field(default_factory=dict)
     _scenario: str | None = None
     _kinds: dict[int, str] = field(default_factory=dict)
     _models: dict[str, str] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Ledger:
             case _:
                 pass
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[UsageRow]:
         """The most expensive first, then those of the most tokens."""
         return sorted(
             self._rows.values(),
@@ -165,7 +165,7 @@ class Ledger:
             "scenario": self._scenario,
         }
         key = (names[self.by], memory)
-        row = self._rows.setdefault(key, Row(*key))
+        row = self._rows.setdefault(key, UsageRow(*key))
         row.add(usage, failed=failed, free=free)
         self.total.add(usage, failed=failed, free=free)
 
@@ -221,7 +221,7 @@ def _stacked(names: list[str], figures: list[list[str]], heads: list[str]) -> It
         yield line("  ", told, hang=2)
 
 
-def _name(row: Row, by: By, say: Words) -> str:
+def _name(row: UsageRow, by: By, say: Words) -> str:
     name = escape_line(row.name) if row.name else say(_NAMELESS[by])
     return say("{name} (memory)", name=name) if row.memory else name
 
@@ -234,7 +234,7 @@ _NAMELESS = {
 }
 
 
-def _figures(row: Row, say: Words) -> list[str]:
+def _figures(row: UsageRow, say: Words) -> list[str]:
     about = "~" if row.estimated else ""
     tokens = [f"{about if count else ''}{count:,}" for count in row.tokens]
     cost = f"${row.cost_usd:,.4f}"
@@ -245,7 +245,7 @@ def _figures(row: Row, say: Words) -> list[str]:
     return [f"{row.calls:,}", *tokens, cost]
 
 
-def _remarks(total: Row, say: Words) -> Iterator[Line]:
+def _remarks(total: UsageRow, say: Words) -> Iterator[Line]:
     if total.failed:
         yield line(Span(say("calls that failed, counted too: {count}", count=total.failed), "dim"))
     if total.uncounted:

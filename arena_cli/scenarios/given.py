@@ -17,7 +17,7 @@ from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import USER, PastPart, Planted, PlantedSummary
 from arena_cli.transcript.events import VERSION, Compacted, Event, SessionEvent
-from arena_cli.transcript.reader import lines, parsed, tail
+from arena_cli.transcript.reader import parsed, read_lines, tail
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files, text
 from arena_cli.workspace.models import Language, Team
@@ -52,7 +52,7 @@ def of(path: Path, until: int | None = None) -> Past:
     number = last = 0
     unread_tail = b""
     try:
-        for number, line in enumerate(lines(path), 1):
+        for number, line in enumerate(read_lines(path), 1):
             if line.problem and not line.problem.is_mended:
                 unread.append(Unread(number, line.problem.what, last))
             events += line.events

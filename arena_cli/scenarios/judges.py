@@ -19,7 +19,7 @@ from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.model import Scenario
 from arena_cli.session import session
 from arena_cli.session.one_shot import Aside
-from arena_cli.session.session import Place
+from arena_cli.session.session import SessionConfig
 from arena_cli.workspace.models import Member
 
 PASS = frozenset({"pass", "passed", "passes", "true", "yes", "holds", "是", "通过", "符合"})
@@ -118,7 +118,7 @@ class Judges:
     def __init__(
         self,
         scenario: Scenario,
-        config: Place,
+        config: SessionConfig,
         *,
         around: Callable[[Runtime], Calls] = session.as_it_is,
     ) -> None:

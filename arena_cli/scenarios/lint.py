@@ -45,7 +45,7 @@ def expects(file: ScenarioFile) -> Iterator[tuple[Loc, Expect]]:
     yield ("expect",), file.expect
 
 
-def _of_check(check: model.Given, folders: Folders) -> Iterator[Wrong]:
+def _of_check(check: model.GivenCheck, folders: Folders) -> Iterator[Wrong]:
     if check.kind == "as_json":
         yield from json_checks.wrong(check.value, folders)
     elif check.kind == "python":

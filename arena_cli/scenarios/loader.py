@@ -109,7 +109,7 @@ def shape_faults(selected: Selected, root: Path, *, anywhere: bool = False) -> l
         cases, wrong = _cases(documents)
         faults.update(dict.fromkeys(wrong))
         for case in cases:
-            filled = _Filled.of(documents, case)
+            filled = _FilledFile.of(documents, case)
             faults.update(dict.fromkeys([*filled.faults, *filled.checked()[1]]))
     return list(faults)
 
@@ -201,7 +201,7 @@ def _cases(documents: Sequence[Document]) -> tuple[list[Case | None], list[Fault
 
 
 @dataclass
-class _Filled:
+class _FilledFile:
     """A scenario's parts and keys, or those of one case, with its vars filled in.
 
     `faults` tell of the vars; `unknown` and `typed` as in `placeholders.Filled`.
@@ -214,7 +214,7 @@ class _Filled:
     typed: frozenset[Loc]
 
     @classmethod
-    def of(cls, documents: Sequence[Document], case: Case | None) -> _Filled:
+    def of(cls, documents: Sequence[Document], case: Case | None) -> _FilledFile:
         """Put it together."""
         frame = variables.merged(documents)
         own_vars = frame.get("vars") if isinstance(frame, dict) else None
@@ -284,7 +284,7 @@ class _Loader:
     def _one(
         self, case: Case | None, cases: tuple[str | None, ...]
     ) -> tuple[Scenario | None, list[Fault]]:
-        filled = _Filled.of(self._documents, case)
+        filled = _FilledFile.of(self._documents, case)
         file, wrong = filled.checked()
         fragments, data, faults = filled.parts, filled.data, [*filled.faults, *wrong]
         team, workspace, wrong = self._team(data, fragments)
@@ -358,7 +358,7 @@ class _Loader:
         author = step.author
         if author is not None:
             from_loc = (*loc, "from")
-            human = tried(lambda: outgoing.human_of(team, author), fragments, from_loc, faults)
+            human = tried(lambda: outgoing.find_human(team, author), fragments, from_loc, faults)
             if human is None:
                 return None
         from_loc = (*loc, step.kind)

@@ -105,7 +105,7 @@ class Saved(FileShape):
     regex: Pattern | None = None
 
 
-class Said(FileShape):
+class SaidMessage(FileShape):
     """A message of a peer that is planted: nobody is called."""
 
     agent: AgentId
@@ -121,7 +121,7 @@ class Step(FileShape):
 
     step: str = ""
     send: str | FromFile | None = None
-    say: Said | None = None
+    say: SaidMessage | None = None
     system: str | None = Field(default=None, min_length=1)
     check: Expect | None = None
     session: Name | None = None
@@ -438,7 +438,7 @@ def sent_of(step: Step, team: Team, path: Path, reader: Reader) -> Sent:
         return None
     content = step.send
     if isinstance(content, FromFile):
-        content = outgoing.text_of(there(content.file, path, reader))
+        content = outgoing.read_text_file(there(content.file, path, reader))
     files = [there(name, path, reader) for name in step.attach]
     return outgoing.outgoing(team, content, author=step.author, files=files)
 

@@ -17,8 +17,8 @@ from arena_cli.engine import call
 from arena_cli.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.protocol import AgentInput, Usage
 from arena_cli.scenarios import lint
-from arena_cli.scenarios.expect import conversation, evaluate, text_checks
-from arena_cli.scenarios.expect.conversation import Conversation
+from arena_cli.scenarios.expect import evaluate, text_checks
+from arena_cli.scenarios.expect.conversation import Conversation, of
 from arena_cli.scenarios.expect.model import Expect, Noted, NoteRow
 from arena_cli.scenarios.expect.snapshots import NotSnapshots, Snapshots
 from arena_cli.scenarios.expect.text_checks import Verdict
@@ -27,7 +27,7 @@ from arena_cli.scenarios.judges import Judges
 from arena_cli.scenarios.model import Saved, Scenario, ScenarioFile, Sent, Step
 from arena_cli.scenarios.recording.file import lock
 from arena_cli.scenarios.recording.playback import Take
-from arena_cli.scenarios.recording.store import Shelf
+from arena_cli.scenarios.recording.store import RecordingStore
 from arena_cli.scenarios.result import (
     WRONG,
     CheckResult,
@@ -39,7 +39,7 @@ from arena_cli.scenarios.result import (
 )
 from arena_cli.scenarios.variables import NotSaved
 from arena_cli.session.outgoing import Outgoing, Planted
-from arena_cli.session.session import Place, Session, own_notes, redactor_of
+from arena_cli.session.session import Session, SessionConfig, make_redactor, own_notes
 from arena_cli.transcript.events import ChainFinished, Event, MessageEvent, NoteEvent, SessionEvent
 from arena_cli.util.clock import HastyClock
 from arena_cli.util.text import cut_text
@@ -174,11 +174,11 @@ class Playing:
     def __init__(
         self,
         scenario: Scenario,
-        config: Place,
+        config: SessionConfig,
         keep: Keep = "failed",
         *,
         detail: bool = False,
-        shelf: Shelf | None = None,
+        shelf: RecordingStore | None = None,
     ) -> None:
         self._scenario = scenario
         self._take = Take(scenario, shelf, config)
@@ -195,7 +195,7 @@ class Playing:
             extractor=scenario.as_played(config.extractor),
         )
         self._place = config
-        self._redactor = redactor_of(config)
+        self._redactor = make_redactor(config)
         self._watching = Watching(scenario.file, config.workspace)
         self._keep = keep
         self._detail = detail
@@ -503,7 +503,7 @@ class Playing:
             self._error = str(error)
 
     def _told(self, events: Sequence[Event], step: int | None = None) -> Conversation:
-        talk = conversation.of(events, self._place.workspace)
+        talk = of(events, self._place.workspace)
         talk.scenario = self._scenario.path
         talk.anywhere = self._scenario.anywhere
         talk.step = step

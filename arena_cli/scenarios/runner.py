@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from arena_cli.errors import DiskRefused
 from arena_cli.scenarios.model import Scenario
 from arena_cli.scenarios.play import Keep, Playing
-from arena_cli.scenarios.recording.store import Shelf
+from arena_cli.scenarios.recording.store import RecordingStore
 from arena_cli.scenarios.result import WRONG, ScenarioResult, ScenarioStatus
-from arena_cli.session.session import Place
+from arena_cli.session.session import SessionConfig
 
 
 class Runner:
@@ -24,7 +24,7 @@ class Runner:
     def __init__(  # noqa: PLR0913  # each is an option of the command
         self,
         scenarios: Sequence[Scenario],
-        config: Place,
+        config: SessionConfig,
         on_result: Callable[[ScenarioResult], None],
         *,
         on_progress: Callable[[Scenario, ScenarioStatus | None], None] = lambda *_: None,
@@ -32,7 +32,7 @@ class Runner:
         fail_fast: bool = False,
         keep: Keep = "failed",
         detail: bool = False,
-        shelf: Shelf | None = None,
+        shelf: RecordingStore | None = None,
     ) -> None:
         self._shelf = shelf
         self._scenarios = scenarios

@@ -9,7 +9,7 @@ from arena_cli.adapters import base
 from arena_cli.adapters.process import cleanup
 from arena_cli.adapters.process.cleanup import Stray
 from arena_cli.notes import staging
-from arena_cli.notes.staging import NOTHING, Followed
+from arena_cli.notes.staging import NOTHING, ReadTrail
 from arena_cli.notes.store import Folder
 from arena_cli.session import store
 from arena_cli.transcript import events, reader
@@ -22,12 +22,12 @@ TRANSCRIPT = "transcript.jsonl"
 _CHECKED_BYTES = 256
 
 
-def trail_of(folder: Folder) -> Path:
+def trail_path(folder: Folder) -> Path:
     """Return where it is written what was done to the notes of a folder."""
     return folder.path / HISTORY if folder.shared else folder.path.parent / TRANSCRIPT
 
 
-def follow(trail: Path, known: Followed = NOTHING) -> Followed:
+def follow(trail: Path, known: ReadTrail = NOTHING) -> ReadTrail:
     """Read on in a trail from where `known` ends; from its beginning if it is another one."""
     try:
         with trail.open("rb") as file:
@@ -42,18 +42,18 @@ def follow(trail: Path, known: Followed = NOTHING) -> Followed:
                 if not raw.endswith(b"\n"):
                     break
                 end += len(raw)
-                if events.type_of(raw) in (None, "note"):
-                    for event in reader.events_of(raw):
+                if events.read_type(raw) in (None, "note"):
+                    for event in reader.parse_events(raw):
                         if isinstance(event, NoteEvent):
                             staging.after(approved, event.note, event.act, event.sha256)
     except FileNotFoundError:
         return NOTHING
-    return Followed(end, _check(trail, end), approved)
+    return ReadTrail(end, _check(trail, end), approved)
 
 
-def of_folder(folder: Folder, followed: Followed) -> Followed:
+def read_approvals(folder: Folder, followed: ReadTrail) -> ReadTrail:
     """Read on in the trail of a folder's notes."""
-    return follow(trail_of(folder), followed)
+    return follow(trail_path(folder), followed)
 
 
 def _check(trail: Path, end: int) -> str:
@@ -73,7 +73,7 @@ def exposed(workspace: Workspace) -> dict[str, list[str]]:
     Agents whose `cwd` the environment decides are passed over.
     """
     root = workspace.root.resolve()
-    kept = [path for path in (root / DOTENV, store.sessions_of(root)) if path.exists()]
+    kept = [path for path in (root / DOTENV, store.sessions_folder(root)) if path.exists()]
     exposed_to: dict[str, list[str]] = {}
     for agent_id, profile in workspace.profiles.items():
         shape = base.settings_type(str(profile.adapter["type"]))
@@ -92,7 +92,7 @@ RECORDS = ".processes"
 
 def records_in(workspace: Path) -> Path:
     """Return the folder where it is recorded which processes run."""
-    return store.sessions_of(workspace) / RECORDS
+    return store.sessions_folder(workspace) / RECORDS
 
 
 def behind(workspace: Path) -> list[Stray]:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 from arena_cli import errors
 from arena_cli.context import window as window_module
 from arena_cli.context.history import Memory
-from arena_cli.context.window import Built, Call, build, sizes
+from arena_cli.context.window import Built, CallContext, build, sizes
 from arena_cli.engine.state import Scene
 from arena_cli.errors import UsageError
 from arena_cli.session import preview, session
-from arena_cli.session.session import Place
+from arena_cli.session.session import SessionConfig
 from arena_cli.session.store import Stored
 from arena_cli.transcript.events import Compacted
 from arena_cli.util.text import escape_line
@@ -44,7 +44,7 @@ class Explained(NamedTuple):
         return round(estimated * self.factor)
 
 
-def of(config: Place, stored: Stored, team: Team, agent: str) -> Explained:
+def explain_context(config: SessionConfig, stored: Stored, team: Team, agent: str) -> Explained:
     """Return what that agent would be shown if it were called about the last message of another.
 
     Raises UsageError where the team has no such agent, or nothing was said yet.
@@ -56,8 +56,8 @@ def of(config: Place, stored: Stored, team: Team, agent: str) -> Explained:
             f"nobody in this team has the id {escape_line(agent)!r}",
             errors.suggest_nearest(agent, ids),
         )
-    with contextlib.closing(session.of(config, stored.folder, team)) as recollection:
-        scene = preview.scene_of(config, stored.folder, team, recollection, is_new=False)
+    with contextlib.closing(session.open_recollection(config, stored.folder, team)) as recollection:
+        scene = preview.make_scene(config, stored.folder, team, recollection, is_new=False)
         return _explained(stored, member, scene)
 
 
@@ -73,7 +73,7 @@ def _explained(stored: Stored, member: Member, scene: Scene) -> Explained:
     built = build(
         head,
         scene.history,
-        Call(
+        CallContext(
             session_id=stored.name,
             turn_id=f"t{fold.turn + 1}",
             turn=1,

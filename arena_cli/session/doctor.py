@@ -12,8 +12,8 @@ from arena_cli.session import session, shelves
 from arena_cli.session.shelves import Shelf
 from arena_cli.session.store import Stored
 from arena_cli.transcript import cache, reader
-from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished, type_of
-from arena_cli.transcript.reader import Line, Problem
+from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished, read_type
+from arena_cli.transcript.reader import Problem, TranscriptLine
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files
 from arena_cli.util.text import escape_line
@@ -36,7 +36,7 @@ def examine(transcript: Path, workspace: Path) -> Examined:
     examined = Examined()
     fold = Fold()
     end = unread = 0
-    for line in reader.lines(transcript):
+    for line in reader.read_lines(transcript):
         examined.lines += 1
         end = line.end
         location = f"{transcript}:{examined.lines}"
@@ -65,7 +65,7 @@ def examine(transcript: Path, workspace: Path) -> Examined:
         examined.notes.append(
             f"chain {fold.open.number} was cut short: `arena resume {transcript.parent.name}`"
         )
-    if cache.path_of(transcript).exists() and not cache.load(transcript, Fold()):
+    if cache.cache_path(transcript).exists() and not cache.load(transcript, Fold()):
         examined.notes.append("the cache does not match and is not used")
     _examine_notes(examined, transcript, workspace)
     for torn in sorted(transcript.parent.glob(f"{transcript.stem}.torn-*")):
@@ -88,7 +88,7 @@ def _examine_notes(examined: Examined, transcript: Path, workspace: Path) -> Non
         )
 
 
-def _loses_an_event(line: Line) -> bool:
+def _loses_an_event(line: TranscriptLine) -> bool:
     """Return True if a line's number belongs to an unreadable event, or to a later version."""
     return not line.problem.is_mended if line.problem else not line.events
 
@@ -142,7 +142,7 @@ def spending(transcript: Path, on_problem: Callable[[Problem], None]) -> Iterato
     """
     with files.open_binary(transcript) as file:
         for number, raw in enumerate(file, 1):
-            kind = type_of(raw)
+            kind = read_type(raw)
             if (kind is not None and kind not in TYPES) or not raw.endswith(b"\n"):
                 continue
             events, problem = reader.parsed(raw)

@@ -18,12 +18,12 @@ from arena_cli.errors import DiskRefused, Fault, SessionBusy, UsageError
 from arena_cli.notes import lifecycle, markdown, review, staging
 from arena_cli.notes.lifecycle import Step
 from arena_cli.notes.model import CATEGORIES, Draft, Note
-from arena_cli.notes.review import Finding
-from arena_cli.notes.staging import Change
+from arena_cli.notes.review import NoteFinding
+from arena_cli.notes.staging import NoteChange
 from arena_cli.notes.store import Folder, Make
 from arena_cli.protocol import Message, parse_seq
 from arena_cli.session import outgoing, shelves, store
-from arena_cli.session.session import Place
+from arena_cli.session.session import SessionConfig
 from arena_cli.session.shelves import Shelf
 from arena_cli.transcript import log, queries, reader
 from arena_cli.transcript.events import MessageEvent, NoteAct, NoteEvent, ReplyFinished
@@ -41,7 +41,7 @@ _ACTS: dict[Step, NoteAct] = {
 }
 
 
-def who(team: Team | None, author: str | None) -> str:
+def choose_author(team: Team | None, author: str | None) -> str:
     """Return the author of an act: the given name, else the team's first human, else the user."""
     if author is not None:
         if not author.strip() or not author.isprintable():
@@ -60,7 +60,7 @@ class Keeper:
 
     def __init__(
         self,
-        config: Place,
+        config: SessionConfig,
         shelf: Shelf,
         by: str,
         *,
@@ -98,8 +98,8 @@ class Keeper:
                 self._log, self._append, _folders(config.workspace, shelf, sync=sync)
             )
             self.told.clear()
-            self._approved = dict(shelves.approvals_of(shelf))
-            self._desk = note_events.Desk(self._log, self._append, sync=sync, is_strict=True)
+            self._approved = dict(shelves.read_shelf_approvals(shelf))
+            self._desk = note_events.NoteWriter(self._log, self._append, sync=sync, is_strict=True)
             self._held = held.pop_all()
 
     def add(self, draft: Draft, *, is_new: bool = True) -> Note:
@@ -119,13 +119,13 @@ class Keeper:
             put = self._adding(draft)
             return folder.add(draft, session=session, now=time, language=language, carry=put)
         notes = shelves.list_notes(self.shelf)[0]
-        shared = shelves.of(self._place.workspace, None) if stored else None
+        shared = shelves.open_shelf(self._place.workspace, None) if stored else None
         if shared is not None:
             notes += shelves.list_notes(shared)[0]
         _check_unapproved(draft, notes)
         trail = {(event.note, event.message or "") for event in shelves.history(self.shelf)}
 
-        def carry(home: Folder, act: NoteAct, changes: Sequence[Change]) -> None:
+        def carry(home: Folder, act: NoteAct, changes: Sequence[NoteChange]) -> None:
             self._carry(home, changes, [_Act(act, changes[0].note, message=draft.source)])
 
         result = lifecycle.take_taking(
@@ -166,7 +166,7 @@ class Keeper:
             # It is put away before the other one takes its place.
             edits.insert(0, (old, lifecycle.superseding(id, now=time, judge=self._judge)))
 
-        def carry(changes: Sequence[Change]) -> None:
+        def carry(changes: Sequence[NoteChange]) -> None:
             *superseded, change = changes
             acts = self._steps(current, change.note, step, reason)
             acts += [
@@ -184,7 +184,7 @@ class Keeper:
         A note that says the same is counted instead.
         """
         time = self._place.clock.now()
-        copied = copy_of(note, text)
+        copied = copy_note(note, text)
         draft = self._redacted(copied)._replace(by=copied.by)
         alike = [one for one in shelves.list_notes(self.shelf)[0] if lifecycle.same(one, draft)]
         current = next((one for one in alike if one.status != "archived"), None)
@@ -196,7 +196,7 @@ class Keeper:
             seen = {"occurrences": note.occurrences, "related_sessions": _sessions(note)}
             return markdown.changed(approve(copy, new), **seen)
 
-        def carry(changes: Sequence[Change]) -> None:
+        def carry(changes: Sequence[NoteChange]) -> None:
             shared_note = changes[0].note
             draft = shared_note.model_copy(update={"status": "draft"})
             acts = [
@@ -222,7 +222,7 @@ class Keeper:
             (into, _counting(gone.occurrences, gone.related_sessions)),
         ]
 
-        def carry(changes: Sequence[Change]) -> None:
+        def carry(changes: Sequence[NoteChange]) -> None:
             away, remaining = (change.note for change in changes)
             acts = [
                 _Act("superseded", away, reason=reason),
@@ -240,7 +240,7 @@ class Keeper:
         """Count what was shared before, once for each session."""
         if not set(_sessions(note)) <= set(shared.related_sessions):
 
-            def carry(changes: Sequence[Change]) -> None:
+            def carry(changes: Sequence[NoteChange]) -> None:
                 act = _Act("seen", changes[0].note, reason=note.file)
                 self._carry(self.shelf.folder, changes, [act])
 
@@ -273,14 +273,14 @@ class Keeper:
         acts.append(_Act(_ACTS[step], changed, reason=reason))
         return acts
 
-    def _adding(self, draft: Draft) -> Callable[[Sequence[Change]], None]:
-        def carry(changes: Sequence[Change]) -> None:
+    def _adding(self, draft: Draft) -> Callable[[Sequence[NoteChange]], None]:
+        def carry(changes: Sequence[NoteChange]) -> None:
             act = _Act("added", changes[0].note, message=draft.source)
             self._carry(self.shelf.folder, changes, [act])
 
         return carry
 
-    def _carry(self, folder: Folder, changes: Sequence[Change], acts: Sequence[_Act]) -> None:
+    def _carry(self, folder: Folder, changes: Sequence[NoteChange], acts: Sequence[_Act]) -> None:
         """Do it: the acts are in the trail and the files are written, or neither."""
         folder.sync = self.shelf.folder.sync
         self._desk.carry_out(folder, changes, [self._fields(act) for act in acts])
@@ -360,7 +360,7 @@ def _counting(times: int, sessions: Iterable[str]) -> Make:
     return counted
 
 
-def finish(config: Place, shelf: Shelf) -> None:
+def finish(config: SessionConfig, shelf: Shelf) -> None:
     """Finish what a process began with these notes that is gone, if nobody holds them now.
 
     Where the folder refuses it, the notes are shown as they are.
@@ -376,7 +376,7 @@ def _folders(workspace: Path, shelf: Shelf, *, sync: bool) -> list[Folder]:
     """Return the folders whose notes the trail of a shelf may be about."""
     if shelf.stored is None:
         return [shelf.folder]
-    shared = shelves.of(workspace, None).folder
+    shared = shelves.open_shelf(workspace, None).folder
     shared.sync = sync
     return [shelf.folder, shared]
 
@@ -386,7 +386,7 @@ def _sessions(note: Note) -> list[str]:
     return list(dict.fromkeys([note.session, *note.related_sessions]))
 
 
-def copy_of(note: Note, text: str) -> Draft:
+def copy_note(note: Note, text: str) -> Draft:
     """A note as what is worth another, shared; `text` is that of its file.
 
     Raises UsageError where notes of its kind are not shared.
@@ -446,7 +446,7 @@ def _made(folder: Path, workspace: Path, *, sync: bool) -> Path:
 class Inspected(NamedTuple):
     """The findings among a number of notes, and the files that could not be read."""
 
-    findings: list[Finding]
+    findings: list[NoteFinding]
     notes: int
     problems: list[Fault]
 
@@ -463,7 +463,7 @@ def inspect(shelf: Shelf, time: datetime, *, language: str = "en") -> Inspected:
     return Inspected(findings, len(notes), problems)
 
 
-def apply(findings: Sequence[Finding], keeper: Keeper) -> list[Finding]:
+def apply_findings(findings: Sequence[NoteFinding], keeper: Keeper) -> list[NoteFinding]:
     """Do what is proposed, each act an event with its reason; those findings that this ends.
 
     What contradicts is left to people. Raises as the keeper does; what was done until then stays.
@@ -485,7 +485,7 @@ def _messages(shelf: Shelf) -> Iterator[Message]:
     """Yield the messages of people and agents in the session, in order of the transcript."""
     if shelf.stored is None:
         return
-    for line in reader.lines(shelf.stored.transcript):
+    for line in reader.read_lines(shelf.stored.transcript):
         for event in line.events:
             message = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
             if message is not None and message.author_type != "system":

@@ -23,7 +23,7 @@ from arena_cli.errors import DiskRefused
 from arena_cli.protocol import AgentInput
 from arena_cli.session import outgoing, session, store
 from arena_cli.session.outgoing import Outgoing
-from arena_cli.session.session import Place
+from arena_cli.session.session import SessionConfig
 from arena_cli.transcript import log
 from arena_cli.transcript.events import Event, ReplyFinished
 from arena_cli.transcript.log import Journal, Log
@@ -36,7 +36,7 @@ from arena_cli.workspace.models import AgentProfile, Member, Team, TeamConfig
 MOST_AT_ONCE = 8  # each may be a program of its own
 
 
-class Asked(NamedTuple):
+class OneShotReply(NamedTuple):
     """The input that an agent was shown, and the end of its reply."""
 
     input: AgentInput
@@ -54,7 +54,7 @@ class Aside:
 
     def __init__(
         self,
-        session_config: Place,
+        session_config: SessionConfig,
         config: TeamConfig | None = None,
         *,
         around: Callable[[Runtime], Calls] = session.as_it_is,
@@ -70,7 +70,7 @@ class Aside:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._count = 0
 
-    async def ask(self, member: Member, text: str) -> Asked:
+    async def ask(self, member: Member, text: str) -> OneShotReply:
         """Send an agent this text, and give what came of it.
 
         At most `MOST_AT_ONCE` are called at once; those beyond wait in order, outside their
@@ -85,7 +85,7 @@ class Aside:
                 idle.append(calls)
 
     async def __aenter__(self) -> Aside:
-        cleanup.end_recorded(session.records_of(self._place))
+        cleanup.end_recorded(session.process_records_folder(self._place))
         return self
 
     async def __aexit__(
@@ -104,9 +104,9 @@ class Aside:
 
     def _made(self, member: Member) -> Calls:
         return self._around(
-            session.runtime_of(
+            session.make_runtime(
                 self._place,
-                session.redactor_of(self._place, [member.profile]),
+                session.make_redactor(self._place, [member.profile]),
                 scratch=self._folder() / "scratch",
                 used=lambda agent: frozenset(self.used.get(agent, ())),
             )
@@ -126,10 +126,10 @@ class Aside:
         root = Path(self._temporary.name).resolve()
         return root / f"{root.name}-{self._count}"
 
-    async def _asked(self, member: Member, text: str, calls: Calls) -> Asked:
+    async def _asked(self, member: Member, text: str, calls: Calls) -> OneShotReply:
         team = self._teams.setdefault(member.id, Team(None, (member,), config=self._config))
         folder = self._folder()
-        history = window.history_of(team)
+        history = window.make_history(team)
         fold = Fold(history.append)
         fold.calls, fold.scripted_used = self._called, self.used
         heard: list[Event] = []
@@ -148,7 +148,7 @@ class Aside:
         announce(planned, room)
         await run(planned, room)
         (finished,) = (event for event in heard if isinstance(event, ReplyFinished))
-        return Asked(planned.input, finished)
+        return OneShotReply(planned.input, finished)
 
 
 class _Nowhere(Log):
@@ -178,7 +178,7 @@ def _planned(room: Room, agent: str, text: str) -> Planned:
 QUESTION = "This is a test of the connection. Answer with one short word, such as: ok"
 
 
-class Tried(NamedTuple):
+class Trial(NamedTuple):
     """The text that an agent was sent, and the end of its reply."""
 
     system: str
@@ -191,7 +191,7 @@ class Tried(NamedTuple):
         return self.finished.status in ("success", "declined")
 
 
-async def call(config: Place, member: Member, limit_s: float) -> Tried:
+async def call_once(config: SessionConfig, member: Member, limit_s: float) -> Trial:
     """Call an agent, alone in a team, once, within `limit_s` seconds.
 
     Cancelled, its work is ended first. Raises DiskRefused.
@@ -199,13 +199,17 @@ async def call(config: Place, member: Member, limit_s: float) -> Tried:
     once = member.profile.model_copy(update={"on_failure": "skip", "timeout_s": limit_s})
     async with Aside(config) as aside:
         answer = await aside.ask(member._replace(profile=once), QUESTION)
-    return Tried(*render.render(answer.input), answer.finished)
+    return Trial(*render.render(answer.input), answer.finished)
 
 
-async def of(config: Place, profiles: Collection[AgentProfile]) -> dict[str, Health]:
+async def check_health(
+    config: SessionConfig, profiles: Collection[AgentProfile]
+) -> dict[str, Health]:
     """The health of each agent, by id, in their order; all are asked at once."""
-    redactor = session.redactor_of(config, profiles)
-    runtime = session.runtime_of(config, redactor, scratch=store.sessions_of(config.workspace))
+    redactor = session.make_redactor(config, profiles)
+    runtime = session.make_runtime(
+        config, redactor, scratch=store.sessions_folder(config.workspace)
+    )
     everyone = [Member(profile, profile.name) for profile in profiles]
     results = await asyncio.gather(*(runtime.health(member) for member in everyone))
     return {member.id: health for member, health in zip(everyone, results, strict=True)}

@@ -102,7 +102,7 @@ def outgoing(
     clean, _ = clean_text(content)
     return Outgoing(
         content=clean,
-        author=human_of(team, author),
+        author=find_human(team, author),
         to=_agents_of(team, to),
         attachments=tuple(_attached(path, read) for path in files),
     )
@@ -176,7 +176,7 @@ def planted_event(
     )
 
 
-def text_of(path: Path) -> str:
+def read_text_file(path: Path) -> str:
     """The text of a file that is sent, in UTF-8, its last line end apart; lines end in `\\n`.
 
     Raises UsageError.
@@ -190,7 +190,7 @@ def text_of(path: Path) -> str:
     return content.replace("\r\n", "\n").removesuffix("\n")
 
 
-def human_of(team: Team, name: str | None) -> Human:
+def find_human(team: Team, name: str | None) -> Human:
     """The team's human of that name; None is `user`. Raises UsageError."""
     if name is None or name == USER.id:
         return USER

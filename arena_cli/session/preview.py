@@ -23,7 +23,7 @@ from arena_cli.protocol import Message
 from arena_cli.session import outgoing, store
 from arena_cli.session import session as session_module
 from arena_cli.session.outgoing import Outgoing
-from arena_cli.session.session import Place
+from arena_cli.session.session import SessionConfig, make_redactor, open_recollection
 from arena_cli.session.store import Stored
 from arena_cli.transcript import cache, log, queries, reader
 from arena_cli.transcript.events import Phase, ReplyStarted
@@ -39,7 +39,7 @@ from arena_cli.workspace.relevance import Haystack, list_hit_words, score_releva
 NEW = ".new"
 
 
-class Asked(NamedTuple):
+class PlannedCall(NamedTuple):
     """An agent that would be called: with how many of the `of` messages, and tokens in all."""
 
     agent: str
@@ -61,7 +61,7 @@ class Judged(NamedTuple):
     relevance: float
     threshold: float
     hits: list[str]
-    asked: Asked | None
+    asked: PlannedCall | None
     below: bool
     reason: str
 
@@ -83,20 +83,20 @@ class Preview(NamedTuple):
     unresolved: list[str]
     redacted: bool
     selection: str
-    must: list[Asked]
+    must: list[PlannedCall]
     deferred: list[str]
     others: list[Judged]
 
 
-def of(config: Place, name: str | None, team: Team, sent: Outgoing) -> Preview:
+def preview_send(config: SessionConfig, name: str | None, team: Team, sent: Outgoing) -> Preview:
     """Return the preview of sending that message to that session; None is a new session."""
-    folder = store.sessions_of(config.workspace) / (name or NEW)
-    with contextlib.closing(session_module.of(config, folder, team)) as recollection:
+    folder = store.sessions_folder(config.workspace) / (name or NEW)
+    with contextlib.closing(open_recollection(config, folder, team)) as recollection:
         return _of(config, name, folder, recollection, team, sent)
 
 
 def _of(
-    config: Place,
+    config: SessionConfig,
     name: str | None,
     folder: Path,
     recollection: Recollection,
@@ -105,10 +105,10 @@ def _of(
 ) -> Preview:
     is_new = name is None or not (folder / store.TRANSCRIPT).is_file()
     busy = name is not None and store.is_held(folder)
-    scene = scene_of(config, folder, team, recollection, is_new=is_new)
+    scene = make_scene(config, folder, team, recollection, is_new=is_new)
     cut_short = None if busy else scene.fold.open
     clean = outgoing.redacted(
-        sent, session_module.redactor_of(config, [member.profile for member in team.members])
+        sent, make_redactor(config, [member.profile for member in team.members])
     )
     chain = _opened(scene, clean, folder, config)
     step = rules.next_step(chain, team)
@@ -130,26 +130,26 @@ def _of(
     )
 
 
-def scene_of(
-    config: Place, folder: Path, team: Team, recollection: Recollection, *, is_new: bool
+def make_scene(
+    config: SessionConfig, folder: Path, team: Team, recollection: Recollection, *, is_new: bool
 ) -> Scene:
     """The session of that folder as it is; of a new one nothing is read."""
-    history = window.history_of(team)
+    history = window.make_history(team)
     windows = session_module.windows(config, team.members)
     if is_new:
         return Scene(folder.name, team, Fold(history.append), history, recollection, windows)
-    fold = cache.fold_of(
+    fold = cache.load_fold(
         folder / store.TRANSCRIPT,
         on_message=history.append,
         weigh=window.weigh,
-        budget=window.budget_of(team),
+        budget=window.history_budget(team),
         least=KEPT_AT_LEAST,
         keep=False,
     )
     return Scene(folder.name, team, fold, history, recollection, windows)
 
 
-def _opened(scene: Scene, sent: Outgoing, folder: Path, config: Place) -> ChainState:
+def _opened(scene: Scene, sent: Outgoing, folder: Path, config: SessionConfig) -> ChainState:
     """The chain that the message opens, after the one that was cut short, if there is one."""
     fold = scene.fold
     if fold.open:
@@ -170,7 +170,7 @@ def _opened(scene: Scene, sent: Outgoing, folder: Path, config: Place) -> ChainS
     return fold.open
 
 
-def _stamp(fold: Fold, config: Place) -> Stamp:
+def _stamp(fold: Fold, config: SessionConfig) -> Stamp:
     return Stamp(fold.seq + 1, format_timestamp(config.clock.now()))
 
 
@@ -178,7 +178,7 @@ def _judged(chain: ChainState, scene: Scene) -> list[Judged]:
     """Everyone who need not reply, the most relevant first."""
     team, turn = scene.team, chain.turns[-1]
     roster = mentions.build_roster(team)
-    chosen, passed_over = rules.choose(turn, chain, team, roster)
+    chosen, passed_over = rules.choose_candidates(turn, chain, team, roster)
     haystack = Haystack(rules.new_texts(turn, chain), roster)
     required = {*turn.started.must, *turn.started.deferred}
     judged = []
@@ -212,9 +212,9 @@ def _why_not(member: Member, team: Team) -> str:
     return "below its threshold"
 
 
-def _asked(agent: str, phase: Phase, chain: ChainState, scene: Scene) -> Asked:
+def _asked(agent: str, phase: Phase, chain: ChainState, scene: Scene) -> PlannedCall:
     planned = plan.plan(agent, phase, chain, scene)
-    return Asked(
+    return PlannedCall(
         agent=agent,
         name=planned.member.name if planned.member else agent,
         mentioned_by=planned.input.mentioned_by,
@@ -231,12 +231,12 @@ class Recalled(NamedTuple):
     same: bool
 
 
-def recall(
+def recall_call(
     stored: Stored,
     agent: str,
     turn: int | None,
     *,
-    config: Place,
+    config: SessionConfig,
     team_of: Callable[[str | None], Team],
 ) -> Recalled:
     """The last attempt at that agent's call in a turn, else at its last call.
@@ -254,7 +254,7 @@ def recall(
             "what it was shown cannot be made again",
             "`arena show --json` still tells all that was said.",
         )
-    with contextlib.closing(session_module.of(config, stored.folder, team)) as recollection:
+    with contextlib.closing(open_recollection(config, stored.folder, team)) as recollection:
         recollection.only(started.notes)  # many were written since
         scene = _scene(stored, started, member, team, recollection)
         scene = scene._replace(windows=session_module.windows(config, [member]))
@@ -288,7 +288,7 @@ def _scene(
     may have been shown, and its calls, which are all calls less those since.
     """
     transcript = stored.transcript
-    since = queries.from_chain_of(transcript, started.seq).events
+    since = queries.read_from_chain(transcript, started.seq).events
     budget = member.profile.context.window_tokens
     history = History(budget)
     fold = Fold(history.append)
@@ -296,7 +296,7 @@ def _scene(
         offset = queries.offset_after(transcript, since[0].seq - 1)
         for message in cache.newest_messages(transcript, offset, window.weigh, budget):
             history.append(message)
-    restored = cache.fold_of(
+    restored = cache.load_fold(
         transcript, on_message=lambda _: None, weigh=lambda _: 1, budget=0, keep=False
     )
     later = Fold()
@@ -316,7 +316,7 @@ def _scene(
 def _fold_before(transcript: Path, seq: int) -> Fold:
     """The session before that event, read from its beginning."""
     fold = Fold()
-    for line in reader.lines(transcript):
+    for line in reader.read_lines(transcript):
         for event in line.events:
             if event.seq >= seq:
                 return fold

@@ -69,10 +69,10 @@ def own_notes(session: Path, workspace: Path) -> Folder:
 
 def shared_notes(workspace: Path) -> Folder:
     """The notes of the workspace."""
-    return Folder(store.sessions_of(workspace) / KNOWLEDGE, workspace, shared=True)
+    return Folder(store.sessions_folder(workspace) / KNOWLEDGE, workspace, shared=True)
 
 
-def of(config: Place, session: Path, team: Team) -> Recollection:
+def open_recollection(config: SessionConfig, session: Path, team: Team) -> Recollection:
     """Open a team's memory in a session, by its folder."""
     folders = [own_notes(session, config.workspace)]
     if config.shared_notes:
@@ -83,7 +83,7 @@ def of(config: Place, session: Path, team: Team) -> Recollection:
     def make_index() -> Index:
         from arena_cli.notes.index import Index  # noqa: PLC0415 - most sessions have no notes
 
-        index = store.sessions_of(config.workspace) / INDEX if config.shared_notes else None
+        index = store.sessions_folder(config.workspace) / INDEX if config.shared_notes else None
         if index is not None and files.is_link(index):
             problem = "is a link, and arena writes through none: notes are indexed in memory"
             label = index.relative_to(config.workspace).as_posix()
@@ -94,7 +94,7 @@ def of(config: Place, session: Path, team: Team) -> Recollection:
             folders,
             embedding=config.memory.embedding,
             environ=config.environ,
-            follow_trail=approvals.of_folder,
+            follow_trail=approvals.read_approvals,
             connects=config.connects,
         )
 
@@ -109,7 +109,7 @@ def of(config: Place, session: Path, team: Team) -> Recollection:
     )
 
 
-def windows(config: Place, members: Iterable[Member]) -> dict[str, int]:
+def windows(config: SessionConfig, members: Iterable[Member]) -> dict[str, int]:
     """The tokens that the models of these agents take, by agent, as far as they are known."""
     by_agent = {
         member.id: pricing.window_of(member.profile.adapter, config.models) for member in members
@@ -117,7 +117,7 @@ def windows(config: Place, members: Iterable[Member]) -> dict[str, int]:
     return {agent: tokens for agent, tokens in by_agent.items() if tokens is not None}
 
 
-def smallest_room(config: Place, members: Iterable[Member]) -> int:
+def smallest_room(config: SessionConfig, members: Iterable[Member]) -> int:
     """The smallest window of these agents less what is kept for its answer, in tokens."""
     windows_of = windows(config, members := list(members))
     sizes = [window.sizes(member.profile.context, windows_of.get(member.id)) for member in members]
@@ -128,7 +128,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Place:
+class SessionConfig:
     """The settings of a run's sessions: the workspace, how to write, which agents to call.
 
     `profiles` are all agents of the workspace, whose secrets are redacted whoever calls them.
@@ -171,7 +171,7 @@ class Session:
 
     def __init__(
         self,
-        config: Place,
+        config: SessionConfig,
         name: str | None,
         team: Team,
         *,
@@ -191,7 +191,7 @@ class Session:
         self._scenario = scenario
         self.problems: list[Problem] = []
         self._place = config
-        self.folder = store.made(config.workspace, name, config.clock)
+        self.folder = store.make_session_folder(config.workspace, name, config.clock)
         self.name = self.folder.name
         with contextlib.ExitStack() as held:
             lock = store.acquire(
@@ -213,16 +213,16 @@ class Session:
     ) -> None:
         config, team = self._place, self.team
         self._roster = mentions.build_roster(team)
-        self._redactor = redactor_of(config, [member.profile for member in team.members])
-        self._history = window.history_of(team)
-        cleanup.end_recorded(records_of(config))
+        self._redactor = make_redactor(config, [member.profile for member in team.members])
+        self._history = window.make_history(team)
+        cleanup.end_recorded(process_records_folder(config))
         transcript = self.folder / store.TRANSCRIPT
         repair = log.repair(transcript, reader.last_seq(transcript) + 1)
-        fold = cache.fold_of(
+        fold = cache.load_fold(
             transcript,
             on_message=self._history.append,
             weigh=window.weigh,
-            budget=window.budget_of(team),
+            budget=window.history_budget(team),
             least=history.KEPT_AT_LEAST,
             on_problem=self.problems.append,
         )
@@ -230,14 +230,14 @@ class Session:
         held.enter_context(contextlib.closing(self._log))
         self.journal = Journal(self._log, fold, on_event)
         self._runtime = around(
-            runtime_of(
+            make_runtime(
                 config,
                 self._redactor,
                 scratch=self.folder / "scratch",
                 used=lambda agent: frozenset(fold.scripted_used.get(agent, ())),
             )
         )
-        recollection = of(config, self.folder, team)
+        recollection = open_recollection(config, self.folder, team)
         held.callback(recollection.close)
         room = Room(
             scene=Scene(self.name, team, fold, self._history, recollection, self._windows()),
@@ -261,10 +261,10 @@ class Session:
         """Finish what a crash left half done with the notes of the session, and the shared ones."""
         note_events.finish(self._log, self.journal.write_all, recollection.folders)
         for folder in recollection.folders:
-            if folder.shared and note_events.is_unfinished(approvals.trail_of(folder)):
+            if folder.shared and note_events.is_unfinished(approvals.trail_path(folder)):
                 from arena_cli.session import notes, shelves  # noqa: PLC0415 - after a crash
 
-                notes.finish(self._place, shelves.of(self._place.workspace, None))
+                notes.finish(self._place, shelves.open_shelf(self._place.workspace, None))
 
     @property
     def open_chain(self) -> ChainState | None:
@@ -412,13 +412,13 @@ class Session:
         )
 
 
-def records_of(config: Place) -> Path:
+def process_records_folder(config: SessionConfig) -> Path:
     """Return the folder with records of running processes, so that strays can be ended."""
     return approvals.records_in(config.workspace)
 
 
-def runtime_of(
-    config: Place,
+def make_runtime(
+    config: SessionConfig,
     redactor: Redactor,
     *,
     scratch: Path,
@@ -428,7 +428,7 @@ def runtime_of(
     return Runtime(
         workspace=config.workspace,
         scratch=scratch,
-        records=records_of(config),
+        records=process_records_folder(config),
         renderer=Renderer(render.render, render.chat),
         redactor=redactor,
         environ=config.environ,
@@ -439,7 +439,7 @@ def runtime_of(
     )
 
 
-def redactor_of(config: Place, profiles: Iterable[AgentProfile] = ()) -> Redactor:
+def make_redactor(config: SessionConfig, profiles: Iterable[AgentProfile] = ()) -> Redactor:
     """Return what redacts the secrets of all agents and servers of the workspace.
 
     `profiles` are further agents that the workspace may not know.

@@ -33,7 +33,7 @@ class Shelf(NamedTuple):
     @property
     def trail(self) -> Path:
         """The file with the acts on its notes; it may not exist yet."""
-        return self.stored.transcript if self.stored else approvals.trail_of(self.folder)
+        return self.stored.transcript if self.stored else approvals.trail_path(self.folder)
 
     @property
     def is_unfinished(self) -> bool:
@@ -46,7 +46,7 @@ class Shelf(NamedTuple):
         return f"session {self.stored.name}" if self.stored else "the shared notes"
 
 
-def of(workspace: Path, stored: Stored | None) -> Shelf:
+def open_shelf(workspace: Path, stored: Stored | None) -> Shelf:
     """The notes of a session, or the shared ones."""
     if stored is None:
         return Shelf(shared_notes(workspace), None)
@@ -65,7 +65,7 @@ def list_notes(shelf: Shelf) -> tuple[list[Note], list[Fault]]:
             except NoteFault as error:
                 problems += error.faults
     if any(note.status == "approved" for note in notes):
-        approved = approvals_of(shelf)
+        approved = read_shelf_approvals(shelf)
         notes = [staging.judge(note, approved) for note in notes]
     return notes, problems
 
@@ -73,10 +73,10 @@ def list_notes(shelf: Shelf) -> tuple[list[Note], list[Fault]]:
 def find_note(shelf: Shelf, id: str) -> Note:
     """Return a note as it stands. Raises NoteFault or NoSuchNote."""
     note = shelf.folder.read(id)
-    return staging.judge(note, approvals_of(shelf)) if note.status == "approved" else note
+    return staging.judge(note, read_shelf_approvals(shelf)) if note.status == "approved" else note
 
 
-def approvals_of(shelf: Shelf) -> Approvals:
+def read_shelf_approvals(shelf: Shelf) -> Approvals:
     """Return the texts of its notes that were approved."""
     return approvals.follow(shelf.trail).approved
 
@@ -122,14 +122,14 @@ def _changed(note: Note, workspace: Path) -> NoteEvent:
 _MOST_NAMED = 5
 
 
-class Named(NamedTuple):
+class NoteReference(NamedTuple):
     """A note by its id, and where it is."""
 
     shelf: Shelf
     id: str
 
 
-def find(name: str, among: Sequence[Shelf], root: Path, here: Path) -> Named:
+def find(name: str, among: Sequence[Shelf], root: Path, here: Path) -> NoteReference:
     """The note of that name; `here` is where a path may begin, as `root`, the workspace.
 
     Raises UsageError, with the nearest names, where there is none or more than one.
@@ -138,7 +138,9 @@ def find(name: str, among: Sequence[Shelf], root: Path, here: Path) -> Named:
     if by_path is not None:
         return by_path
     folded = model.folded(name.removesuffix(SUFFIX))
-    candidates = [Named(shelf, entry.id) for shelf in among for entry in shelf.folder.entries()]
+    candidates = [
+        NoteReference(shelf, entry.id) for shelf in among for entry in shelf.folder.entries()
+    ]
     exact = [candidate for candidate in candidates if candidate.id == name]
     alike = [candidate for candidate in candidates if model.folded(candidate.id) == folded]
     begins = [candidate for candidate in candidates if folded and _begins(candidate.id, folded)]
@@ -164,7 +166,7 @@ def _begins(id: str, prefix: str) -> bool:
     return folded.startswith(prefix) or folded.rpartition("/")[2].startswith(prefix)
 
 
-def _by_path(name: str, root: Path, here: Path) -> Named | None:
+def _by_path(name: str, root: Path, here: Path) -> NoteReference | None:
     """The note whose file lies there, within the workspace; None where no file does."""
     for start in (here, root):
         path = start / name
@@ -185,20 +187,20 @@ def _by_path(name: str, root: Path, here: Path) -> Named | None:
     return None
 
 
-def _at(path: PurePath, root: Path) -> Named | None:
+def _at(path: PurePath, root: Path) -> NoteReference | None:
     match path.parts:
         case ("sessions", folder, _, *_, _) if folder == KNOWLEDGE:
-            shelf = of(root, None)
+            shelf = open_shelf(root, None)
             return _on(shelf, "/".join(path.parts[2:]).removesuffix(SUFFIX))
         case ("sessions", session, folder, file) if folder == KNOWLEDGE:
-            shelf = of(root, store.find(root, session))
+            shelf = open_shelf(root, store.find(root, session))
             return _on(shelf, file.removesuffix(SUFFIX))
     return None
 
 
-def _on(shelf: Shelf, id: str) -> Named | None:
+def _on(shelf: Shelf, id: str) -> NoteReference | None:
     entries = shelf.folder.entries()
     exact = [entry.id for entry in entries if entry.id == id]
     alike = [entry.id for entry in entries if model.folded(entry.id) == model.folded(id)]
     ids = exact or alike
-    return Named(shelf, ids[0]) if ids else None
+    return NoteReference(shelf, ids[0]) if ids else None

@@ -118,14 +118,14 @@ class Stored(NamedTuple):
         return self.folder / TRANSCRIPT
 
 
-def sessions_of(workspace: Path) -> Path:
+def sessions_folder(workspace: Path) -> Path:
     """The folder that holds the sessions; it may not be there yet."""
     return workspace / "sessions"
 
 
 def stored(workspace: Path) -> list[Stored]:
     """Every session that has a transcript, the last written first."""
-    folder = sessions_of(workspace)
+    folder = sessions_folder(workspace)
     entries = folder.iterdir() if folder.is_dir() else ()
     sessions = [
         session for entry in entries if not entry.is_symlink() and (session := _stored(entry))
@@ -147,7 +147,7 @@ def summaries(workspace: Path) -> list[dict[str, str | None]]:
     rows = []
     for session in stored(workspace):
         with contextlib.suppress(*_GONE):
-            rows.append({"session": session.name, **queries.summary_of(session.transcript)})
+            rows.append({"session": session.name, **queries.summarize_session(session.transcript)})
     return rows
 
 
@@ -165,13 +165,13 @@ def last(workspace: Path) -> Stored:
 
 def _is_of_scenario(transcript: Path) -> bool:
     with files.open_binary(transcript) as file:
-        first = reader.events_of(file.readline())
+        first = reader.parse_events(file.readline())
     return any(isinstance(event, SessionEvent) and event.scenario is not None for event in first)
 
 
 def find(workspace: Path, name: str) -> Stored:
     """The session with that name. Raises UsageError, with the nearest name."""
-    folder = existing(sessions_of(workspace), checked(name))
+    folder = existing(sessions_folder(workspace), checked(name))
     session = _stored(folder) if folder is not None else None
     if session is not None:
         return session
@@ -183,12 +183,12 @@ def find(workspace: Path, name: str) -> Stored:
     )
 
 
-def made(workspace: Path, name: str | None, clock: Clock) -> Path:
+def make_session_folder(workspace: Path, name: str | None, clock: Clock) -> Path:
     """The folder of the session with that name, made if need be; None is a new one.
 
     Raises UsageError.
     """
-    sessions = sessions_of(workspace)
+    sessions = sessions_folder(workspace)
     if name is not None:
         name = checked(name)
         folder = existing(sessions, name) or sessions / name

@@ -19,7 +19,7 @@ CONFIG_HOME = "ARENA_CONFIG_HOME"
 _FOLDER = "trust"
 
 
-class Record(NamedTuple):
+class TrustRecord(NamedTuple):
     """A trusted workspace: its folder, and the variables that may go to each contact, by key."""
 
     workspace: str
@@ -41,7 +41,7 @@ def config_home(environ: Mapping[str, str]) -> Path:
         raise UsageError(message, f"set HOME, or {CONFIG_HOME}") from error
 
 
-def load(workspace: Path, environ: Mapping[str, str]) -> Record:
+def load(workspace: Path, environ: Mapping[str, str]) -> TrustRecord:
     """Return what is trusted of a workspace; nothing where the user never did. Raises UsageError.
 
     A file that cannot be read is an error, so that nothing is trusted by accident.
@@ -51,9 +51,9 @@ def load(workspace: Path, environ: Mapping[str, str]) -> Record:
     try:
         record = _read(path)
     except (FileNotFoundError, NotADirectoryError):
-        return Record(folder, {})
+        return TrustRecord(folder, {})
     # Another folder's file under this name is no consent to this one.
-    return record if record.workspace == folder else Record(folder, {})
+    return record if record.workspace == folder else TrustRecord(folder, {})
 
 
 def add(workspace: Path, contacts: Iterable[Contact], environ: Mapping[str, str]) -> None:
@@ -92,7 +92,7 @@ def revoke(workspace: Path, environ: Mapping[str, str]) -> bool:
     return True
 
 
-def everything(environ: Mapping[str, str]) -> list[Record]:
+def everything(environ: Mapping[str, str]) -> list[TrustRecord]:
     """Return every trusted workspace, by folder. Raises UsageError for a broken file."""
     records = []
     for path in sorted((config_home(environ) / _FOLDER).glob("*.json")):
@@ -110,14 +110,14 @@ def _path(folder: str, environ: Mapping[str, str]) -> Path:
     return config_home(environ) / _FOLDER / f"{name}.json"
 
 
-def _read(path: Path) -> Record:
+def _read(path: Path) -> TrustRecord:
     """Return the record in a file. Raises FileNotFoundError, and UsageError where it is none."""
     try:
         data = json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))
         contacts = {
             str(key): [str(name) for name in data["contacts"][key]] for key in data["contacts"]
         }
-        return Record(str(data["workspace"]), contacts)
+        return TrustRecord(str(data["workspace"]), contacts)
     except (FileNotFoundError, NotADirectoryError):
         raise
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:

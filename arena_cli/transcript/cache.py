@@ -29,7 +29,7 @@ CHECKED_BYTES = 4_096
 WORTH_BYTES = 65_536
 
 
-def path_of(transcript: Path) -> Path:
+def cache_path(transcript: Path) -> Path:
     """Return the path of the cache of that transcript."""
     return transcript.with_name(f"{transcript.stem}.index.json")
 
@@ -41,7 +41,7 @@ def save(transcript: Path, fold: Fold, offset: int) -> None:
     """
     if fold.open is not None or offset < WORTH_BYTES:
         return
-    target = path_of(transcript)
+    target = cache_path(transcript)
     temporary = target.with_name(target.name + ".part")
     with contextlib.suppress(OSError):
         record = _record(fold, offset, _check(transcript, offset))
@@ -80,7 +80,7 @@ def _record(fold: Fold, offset: int, check: str) -> dict[str, Any]:
 def load(transcript: Path, fold: Fold) -> int:
     """Fill a new fold from the cache; returns the byte offset that it covers, 0 for none."""
     try:
-        record = json.loads(files.read_regular(path_of(transcript)).decode("utf-8"))
+        record = json.loads(files.read_regular(cache_path(transcript)).decode("utf-8"))
         offset = int(record["offset"])
         if record["format"] != FORMAT or record["check"] != _check(transcript, offset):
             return 0
@@ -127,7 +127,7 @@ def _check(transcript: Path, offset: int) -> str:
 TELLING = frozenset({"message", "reply_finished"})
 
 
-def fold_of(
+def load_fold(
     path: Path,
     *,
     on_message: Callable[[Message], None],
@@ -152,7 +152,7 @@ def fold_of(
         for message in newest_messages(path, offset, weigh, budget, least):
             on_message(message)
     end = offset
-    for line in reader.lines(path, start=offset):
+    for line in reader.read_lines(path, start=offset):
         end = line.end
         if line.problem and not offset:
             on_problem(line.problem)

@@ -28,10 +28,10 @@ _VARIES_IN_MESSAGE = frozenset({"timestamp", "metadata"})
 _MESSAGE_IDS = ("message", "upto")  # fields of events that name one
 
 
-def of(events: Iterable[Event]) -> list[dict[str, Any]]:
+def canonicalize(events: Iterable[Event]) -> list[dict[str, Any]]:
     """The events of one session, from its beginning, as plain JSON records in canonical order."""
     ids: dict[str, str] = {}
-    return [record(event, ids) for event in ordered(events)]
+    return [canonicalize_event(event, ids) for event in ordered(events)]
 
 
 def ordered(events: Iterable[Event]) -> Iterator[Event]:
@@ -74,7 +74,7 @@ def _phase(
     unheeded.clear()
 
 
-def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
+def canonicalize_event(event: Event, ids: dict[str, str]) -> dict[str, Any]:
     """Return an event as a canonical record; `ids` maps ids of the transcript to new ones."""
     fields = event.model_dump(mode="json", exclude=set(_VARIES))
     message = fields.get("message")

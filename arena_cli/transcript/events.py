@@ -324,7 +324,7 @@ def parse(record: dict[str, Any]) -> Event | None:
 _OWN_LINE = re.compile(rb'\{"seq":\d+,"ts":"[^"\\]*","type":"(\w+)",')
 
 
-def type_of(raw: bytes) -> str | None:
+def read_type(raw: bytes) -> str | None:
     """The type of the event in a line as `line_of` writes it; None for every other line."""
     match = _OWN_LINE.match(raw)
     return match[1].decode() if match else None
@@ -335,7 +335,7 @@ def parse_own(raw: bytes) -> Event | None:
 
     About half the time of decoding the line first, for what nearly every line is.
     """
-    shape = EventTypes.by_name.get(type_of(raw) or "")
+    shape = EventTypes.by_name.get(read_type(raw) or "")
     if shape is None:
         return None
     try:
@@ -344,6 +344,6 @@ def parse_own(raw: bytes) -> Event | None:
         return None
 
 
-def line_of(event: Event) -> bytes:
+def encode_line(event: Event) -> bytes:
     """The event as its line in the transcript, `\\n` included."""
     return event.model_dump_json().encode("utf-8") + b"\n"

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, NamedTuple, TypeVar
 from arena_cli.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.protocol import Attachment
 from arena_cli.transcript import reader
-from arena_cli.transcript.events import Event, MessageEvent, Recovered, ReplyFinished, line_of
+from arena_cli.transcript.events import Event, MessageEvent, Recovered, ReplyFinished, encode_line
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files, text
 from arena_cli.util.clock import Clock, format_timestamp
@@ -190,7 +190,7 @@ class Log:
         """Write one whole line in one write; a short write is cut back before the error."""
         if event.seq != self.seq + 1:
             raise ValueError(f"event {event.seq} cannot follow {self.seq}")
-        line = line_of(event)
+        line = encode_line(event)
         self._check_file(line)
         try:
             written = os.write(self._file, line)
@@ -385,7 +385,7 @@ def store(
         path = workspace / str(record.path)
         try:
             changed += [*files.make_own_folder(path.parent, below=workspace), path.parent]
-            files.write_file(path, content_of(attachment), below=workspace, sync=sync)
+            files.write_file(path, decode_content(attachment), below=workspace, sync=sync)
             if sync and attachment is attachments[-1]:
                 files.sync_folders(changed)
         except OSError as error:
@@ -404,7 +404,7 @@ def planned(
     names: set[str] = set()
     records = []
     for attachment in attachments:
-        content = content_of(attachment)
+        content = decode_content(attachment)
         records.append(
             Attachment(
                 type=attachment.type,
@@ -419,7 +419,7 @@ def planned(
     return records
 
 
-def content_of(attachment: Attachment) -> bytes:
+def decode_content(attachment: Attachment) -> bytes:
     """The bytes of an attachment that carries its content: text, JSON, or base64 for an image."""
     data = attachment.data
     if isinstance(data, bytes):

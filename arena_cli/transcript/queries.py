@@ -58,7 +58,7 @@ def last_chain(path: Path) -> Passage:
     return _back_to(path, reader.tail(path)[1], _opens_a_chain)
 
 
-def from_chain_of(path: Path, seq: int) -> Passage:
+def read_from_chain(path: Path, seq: int) -> Passage:
     """From the message that opened the chain of an event to the end; empty where none did."""
 
     def opens(event: Event) -> bool:
@@ -180,7 +180,7 @@ def message(path: Path, message_id: str) -> Message | None:
         return None
     with files.open_binary(path) as file:
         file.seek(offset_after(path, seq - 1))
-        events = reader.events_of(file.readline())
+        events = reader.parse_events(file.readline())
     for event in events:
         candidate = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
         if candidate is not None and candidate.id == message_id:
@@ -192,7 +192,7 @@ def _seq_of(raw: bytes) -> int | None:
     match = _SEQ.match(raw)
     if match:
         return int(match[1])
-    events = reader.events_of(raw)
+    events = reader.parse_events(raw)
     return events[0].seq if events else None
 
 
@@ -209,9 +209,9 @@ def _begins_or_ends_a_chain(event: Event) -> bool:
     return _opens_a_chain(event) or isinstance(event, ChainFinished)
 
 
-def summary_of(path: Path) -> dict[str, str | None]:
+def summarize_session(path: Path) -> dict[str, str | None]:
     """Return a session's row in a list of sessions: its team, its end, its last change."""
-    session = session_of(path)
+    session = read_session_event(path)
     end, changed = "no messages", ""
     for entry in reader.newest_first(path, path.stat().st_size, EventTypes.by_name):
         if isinstance(entry, Event):
@@ -222,7 +222,7 @@ def summary_of(path: Path) -> dict[str, str | None]:
     return {"team": session.team if session else None, "end": end, "changed": changed}
 
 
-def session_of(path: Path) -> SessionEvent | None:
+def read_session_event(path: Path) -> SessionEvent | None:
     """Return the last session event of a transcript; takes no lock and writes nothing."""
     return session_before(path, reader.last_seq(path) + 1)
 
@@ -273,7 +273,7 @@ def _session_around(path: Path, offset: int) -> SessionEvent | None:
 
 def _first_of(path: Path) -> SessionEvent | None:
     """The first line's event, whoever wrote it."""
-    first = next(reader.lines(path), None)
+    first = next(reader.read_lines(path), None)
     events = first.events if first else ()
     return next((event for event in events if isinstance(event, SessionEvent)), None)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena_cli.transcript.events import Event, parse, parse_own, type_of
+from arena_cli.transcript.events import Event, parse, parse_own, read_type
 from arena_cli.util import files
 
 BLOCK = 262_144
@@ -37,7 +37,7 @@ class Problem(NamedTuple):
         return self.what in (NULS, TWO_RECORDS)
 
 
-class Line(NamedTuple):
+class TranscriptLine(NamedTuple):
     """The events of one line; `end` is the byte offset behind its newline."""
 
     events: tuple[Event, ...]
@@ -45,7 +45,7 @@ class Line(NamedTuple):
     problem: Problem | None = None
 
 
-def lines(path: Path, *, start: int = 0) -> Iterator[Line]:
+def read_lines(path: Path, *, start: int = 0) -> Iterator[TranscriptLine]:
     """Every whole line from byte `start` on, in order, numbered from there.
 
     A last line without newline is left out.
@@ -58,7 +58,7 @@ def lines(path: Path, *, start: int = 0) -> Iterator[Line]:
                 return
             offset += len(raw)
             events, problem = parsed(raw)
-            yield Line(events, offset, Problem(number, problem) if problem else None)
+            yield TranscriptLine(events, offset, Problem(number, problem) if problem else None)
 
 
 def backwards(path: Path, end: int) -> Iterator[bytes]:
@@ -84,8 +84,8 @@ def newest_first(path: Path, end: int, types: Container[str]) -> Iterator[Event 
     Lines that arena did not write are read whatever their type.
     """
     for raw in backwards(path, end):
-        kind = type_of(raw)
-        events = events_of(raw) if kind is None or kind in types else ()
+        kind = read_type(raw)
+        events = parse_events(raw) if kind is None or kind in types else ()
         if events:
             yield from reversed(events)
         else:
@@ -167,7 +167,7 @@ def parsed(raw: bytes) -> tuple[tuple[Event, ...], str]:
     return tuple(events), problem
 
 
-def events_of(raw: bytes) -> tuple[Event, ...]:
+def parse_events(raw: bytes) -> tuple[Event, ...]:
     """The events in one line, whatever else is in it."""
     return parsed(raw)[0]
 
@@ -190,7 +190,7 @@ POLL_S = 0.25
 
 def follow(
     path: Path, start: int, *, wait: Callable[[], None], on_cut: Callable[[], None]
-) -> Iterator[Line]:
+) -> Iterator[TranscriptLine]:
     """Every whole line from byte `start` on, those too that come later; ends if the file is gone.
 
     `wait` is called whenever all there is was told. Where the transcript became shorter than what
@@ -208,7 +208,7 @@ def follow(
                 on_cut()
             file_id = status.st_ino
             if (status.st_size, status.st_mtime_ns) != seen:
-                for line in lines(path, start=offset):
+                for line in read_lines(path, start=offset):
                     offset = line.end
                     events = [event for event in line.events if not cut or _is_new(event, last)]
                     last = events[-1] if events else last

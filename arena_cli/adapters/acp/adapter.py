@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from arena_cli.adapters.acp.presets import PRESETS, Preset
+from arena_cli.adapters.acp.presets import PRESETS, AcpPreset
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.process import run
 from arena_cli.adapters.process.run import ProgramSettings
@@ -24,7 +24,7 @@ from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit
 from arena_cli.util import process_signals
 
 if TYPE_CHECKING:
-    from arena_cli.adapters.acp.client import Link
+    from arena_cli.adapters.acp.client import AgentLink
 
 
 INSTALL = process_signals.describe_install("acp")
@@ -48,7 +48,7 @@ class AcpSettings(ProgramSettings):
     @classmethod
     def command_line(cls, given: Mapping[str, Any]) -> list[str]:
         """Return the command, the preset's where none is named."""
-        preset = PRESETS.get(str(given.get("preset")), Preset())
+        preset = PRESETS.get(str(given.get("preset")), AcpPreset())
         return super().command_line({"command": given.get("command") or list(preset.command)})
 
     @model_validator(mode="after")
@@ -66,11 +66,11 @@ class AcpAdapter:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._settings: AcpSettings = setup.settings
-        self._preset = PRESETS.get(self._settings.preset or "", Preset())
+        self._preset = PRESETS.get(self._settings.preset or "", AcpPreset())
         self._command = [*(self._settings.command or self._preset.command), *self._settings.args]
         if self._settings.model and self._preset.model:
             self._command += [*self._preset.model, self._settings.model]
-        self._link: Link | None = None
+        self._link: AgentLink | None = None
         self._one_at_a_time = asyncio.Lock()
 
     async def start(self) -> None:
@@ -135,7 +135,7 @@ class AcpAdapter:
                 raise
         return await call.answer(self._link, agent, input, emit)
 
-    async def _started(self, program: Program) -> Link:
+    async def _started(self, program: Program) -> AgentLink:
         from arena_cli.adapters.acp import client  # noqa: PLC0415 - it loads the SDK
 
         try:

@@ -18,9 +18,9 @@ from pydantic import ValidationError
 
 from arena_cli.adapters import http
 from arena_cli.adapters.acp import turn as turn_module
-from arena_cli.adapters.acp.client import Link
-from arena_cli.adapters.acp.presets import Preset
-from arena_cli.adapters.acp.turn import AUTH_REQUIRED, Said, Turn
+from arena_cli.adapters.acp.client import AgentLink
+from arena_cli.adapters.acp.presets import AcpPreset
+from arena_cli.adapters.acp.turn import AUTH_REQUIRED, PromptTurn, RemoteError
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
 from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit, Render, SessionId
 from arena_cli.util.text import clean_text, cut_text
@@ -57,27 +57,27 @@ class Agent:
 
     agent_id: str
     command: str
-    preset: Preset
+    preset: AcpPreset
     folder: Path
     model: str | None
     careful: bool
     render: Render
 
 
-async def answer(link: Link, agent: Agent, input: AgentInput, emit: Emit) -> AgentOutput:
+async def answer(link: AgentLink, agent: Agent, input: AgentInput, emit: Emit) -> AgentOutput:
     """Send a prompt in the session that `own_session` names; in a new one if that is none, or lost.
 
     Raises AgentError; ConnectionError where the agent went away.
     """
-    call = _Call(link, agent, emit)
+    call = _PromptCall(link, agent, emit)
     with call.translated():
         shown, system = await call.opened(input)
         return await call.prompted(shown, system)
 
 
-async def introduced(link: Link, agent: Agent) -> None:
+async def introduced(link: AgentLink, agent: Agent) -> None:
     """The link's first exchange. Raises as `answer` does."""
-    call = _Call(link, agent, lambda _: None)
+    call = _PromptCall(link, agent, lambda _: None)
     with call.translated():
         await link.introduce(with_files=agent.preset.takes_files)
     spoken = link.answer.protocol_version
@@ -88,8 +88,8 @@ async def introduced(link: Link, agent: Agent) -> None:
         raise call.error(AgentProtocolError, problem, "install a newer one of the two")
 
 
-class _Call:
-    def __init__(self, link: Link, agent: Agent, emit: Emit) -> None:
+class _PromptCall:
+    def __init__(self, link: AgentLink, agent: Agent, emit: Emit) -> None:
         self._link = link
         self._agent = agent
         self._emit = emit
@@ -100,7 +100,7 @@ class _Call:
         try:
             yield
         except RequestError as error:
-            raise self._failed(Said(error.code, str(error), error.data)) from error
+            raise self._failed(RemoteError(error.code, str(error), error.data)) from error
         except ValueError as error:  # of pydantic: not of the shape, or too deep
             problem = f"it answered what the protocol does not know: {_first_fault(error)}"
             raise self.error(
@@ -140,7 +140,7 @@ class _Call:
         _, prompt = self._agent.render(input)
         text = preset.escape(f"{system}\n\n{prompt}" if system else prompt)
         blocks: list[Any] = [acp.text_block(clean_text(part)[0]) for part in (text, _LAST_BLOCK)]
-        turn = link.client.turn = Turn(link.session, preset, self._emit)
+        turn = link.client.turn = PromptTurn(link.session, preset, self._emit)
         try:
             link.prompting = asyncio.ensure_future(
                 link.ask("session/prompt").prompt(session_id=link.session, prompt=blocks)
@@ -156,7 +156,7 @@ class _Call:
         return self._read(turn, said, cost if turn.refused_usd is None else turn.refused_usd)
 
     def _read(
-        self, turn: Turn, prompt_response: schema.PromptResponse, cost_usd: float | None
+        self, turn: PromptTurn, prompt_response: schema.PromptResponse, cost_usd: float | None
     ) -> AgentOutput:
         if prompt_response.stop_reason in _NO_ANSWER:
             kind, problem, mend = _NO_ANSWER[prompt_response.stop_reason]
@@ -167,7 +167,7 @@ class _Call:
             )
             raise self.error(kind, problem, mend, came=came, raw=turn.raw(prompt_response))
         if turn.failed:
-            raise self._failed(Said(None, turn.last_remark or "it gave no reason"))
+            raise self._failed(RemoteError(None, turn.last_remark or "it gave no reason"))
         output = turn.output(prompt_response, cost_usd)
         if turn.refused and not output.content:
             problem = f"it gave up when it was not allowed to do something: {turn.refused[-1]}"
@@ -193,7 +193,7 @@ class _Call:
         except RequestError as error:
             if error.code == AUTH_REQUIRED:
                 raise
-            reason = Said(error.code, str(error), error.data).text
+            reason = RemoteError(error.code, str(error), error.data).text
             self._emit(CallNote({"lost_session": session_id, "lost_because": reason}))
             return False
         # Some count the cost of the session on, some begin anew.
@@ -243,11 +243,11 @@ class _Call:
             meta = {key: meta}
         return meta if isinstance(meta, dict) else {}
 
-    def _failed(self, said: Said) -> AgentError:
+    def _failed(self, said: RemoteError) -> AgentError:
         ways = [way.description or way.name for way in self._link.answer.auth_methods or []]
         offered = f"; it offers: {cut_text('; '.join(ways), 300)}" if ways else ""
         key = f"its login: {self._agent.preset.log_in}{offered}"
-        asked = http.Asked(self._agent.agent_id, self._asked, self._agent.model or "", key)
+        asked = http.HttpRequest(self._agent.agent_id, self._asked, self._agent.model or "", key)
         failure = turn_module.failure(asked, said, self._agent.preset.says)
         raw = {"code": said.code, "message": said.message, "data": said.data}
         failure.metadata.update({**self._link.wire.notes(), "raw": raw})

@@ -38,7 +38,7 @@ from acp.schema import (
 from pydantic import ValidationError
 
 import arena_cli
-from arena_cli.adapters.acp.turn import Turn
+from arena_cli.adapters.acp.turn import PromptTurn
 from arena_cli.adapters.process import output, run, spawn
 from arena_cli.adapters.process.output import LineSplitter
 from arena_cli.adapters.process.spawn import ByteTail, Process, ProcessEvent, Program, Tail
@@ -63,7 +63,7 @@ class Client:
     """
 
     def __init__(self, permissions: Permissions, folder: Path) -> None:
-        self.turn: Turn | None = None
+        self.turn: PromptTurn | None = None
         self.read = 0
         self.permissions = permissions
         self._folder = folder.resolve()
@@ -209,7 +209,7 @@ _END_GRACE_S = 1.0
 _LOOKS = 8
 
 
-class Link:
+class AgentLink:
     """A process of an agent. `session` is the one that is open in it, "" if none is.
 
     `answer` is what the agent said of itself; `spent_usd` what its session has cost so far, None
@@ -310,9 +310,9 @@ class Link:
             await self._connection.close()
 
 
-async def start(program: Program, permissions: Permissions) -> Link:
+async def start(program: Program, permissions: Permissions) -> AgentLink:
     """The agent as a new process. Raises OSError and ValueError where it cannot be started."""
-    return Link(await spawn.start_process(program), Client(permissions, program.cwd))
+    return AgentLink(await spawn.start_process(program), Client(permissions, program.cwd))
 
 
 class _Wire:

@@ -13,7 +13,7 @@ def _as_it_is(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Preset:
+class AcpPreset:
     """The settings of one known agent; without a name, of any other agent.
 
     `command` starts it; `install` and `log_in` say how to get it and how to log in, as the user is
@@ -46,7 +46,7 @@ class Preset:
 
 
 PRESETS = {
-    "claude": Preset(
+    "claude": AcpPreset(
         command=("claude-agent-acp",),
         install="npm install -g @agentclientprotocol/claude-agent-acp",
         log_in="run `claude` once and log in, or pass a key on: env: {ANTHROPIC_API_KEY: inherit}",
@@ -69,7 +69,7 @@ PRESETS = {
             r'"errorKind": "overloaded': 529,
         },
     ),
-    "codex": Preset(
+    "codex": AcpPreset(
         command=("codex-acp",),
         install="npm install -g @agentclientprotocol/codex-acp",
         log_in="run `codex login`",
@@ -77,7 +77,7 @@ PRESETS = {
         escape=escape_codex_skills,
         failed=("codex.threadStatus.type", "systemError"),
     ),
-    "gemini": Preset(
+    "gemini": AcpPreset(
         command=("gemini", "--acp"),
         install="npm install -g @google/gemini-cli",
         log_in="run `gemini` once and log in, or pass a key on: env: {GEMINI_API_KEY: inherit}",
@@ -87,12 +87,12 @@ PRESETS = {
         takes_files=False,
         usage_at="quota.token_count",
     ),
-    "cursor": Preset(
+    "cursor": AcpPreset(
         command=("cursor-agent", "acp"),
         install="curl https://cursor.com/install -fsS | bash",
         log_in="run `cursor-agent login`, or pass a key on: env: {CURSOR_API_KEY: inherit}",
     ),
-    "opencode": Preset(
+    "opencode": AcpPreset(
         command=("opencode", "acp"),
         install="npm install -g opencode-ai",
         log_in="run `opencode auth login`",

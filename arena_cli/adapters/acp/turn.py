@@ -15,8 +15,8 @@ from acp import schema
 from pydantic import BaseModel
 
 from arena_cli.adapters import http
-from arena_cli.adapters.acp.presets import Preset
-from arena_cli.adapters.http import Asked
+from arena_cli.adapters.acp.presets import AcpPreset
+from arena_cli.adapters.http import HttpRequest
 from arena_cli.adapters.process.output import get_at_path
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
 from arena_cli.protocol import AgentOutput, Emit, Status, StatusEvent, TextDelta, Usage
@@ -27,7 +27,7 @@ _TOOLS_KEPT = 8
 _BETWEEN = "\n\n"
 
 
-class _Piece:
+class _TextPiece:
     """A message of the agent: text without a tool's call in it. `id` is None where it has none."""
 
     def __init__(self, message_id: str | None, after: int) -> None:
@@ -40,7 +40,7 @@ class _Piece:
         return "".join(self.parts).strip()
 
 
-class Turn:
+class PromptTurn:
     """The updates since the prompt was sent. `refused` names what the agent was not allowed to do.
 
     `failed` says that the agent gave up, though the prompt's answer does not say so; then
@@ -49,7 +49,7 @@ class Turn:
     wrong when the work was told of.
     """
 
-    def __init__(self, session_id: str, preset: Preset, emit: Emit) -> None:
+    def __init__(self, session_id: str, preset: AcpPreset, emit: Emit) -> None:
         self.session_id = session_id
         self.refused: list[str] = []
         self.failed = False
@@ -58,7 +58,7 @@ class Turn:
         self.fault: Exception | None = None
         self._preset = preset
         self._emit = emit
-        self._pieces: list[_Piece] = []
+        self._pieces: list[_TextPiece] = []
         self._thoughts: list[str] = []
         self._tools: dict[str, schema.ToolCallUpdate] = {}
         self._told: StatusEvent | None = None
@@ -144,7 +144,7 @@ class Turn:
         if last is None or (last.id, last.after) != (chunk.message_id, len(self._tools)):
             if last is not None and last.text:
                 self._send(TextDelta(_BETWEEN))
-            last = _Piece(chunk.message_id, len(self._tools))
+            last = _TextPiece(chunk.message_id, len(self._tools))
             self._pieces.append(last)
         last.parts.append(text)
         self._send(TextDelta(text))
@@ -227,7 +227,7 @@ _SAYS = {
 }
 
 
-class Said(NamedTuple):
+class RemoteError(NamedTuple):
     """An error as it came: a code of JSON-RPC (some agents put an HTTP status there), its text."""
 
     code: object
@@ -244,7 +244,7 @@ class Said(NamedTuple):
         return cut_text(" ".join(said.split()), _SHOWN)
 
 
-def failure(asked: Asked, said: Said, says: Mapping[str, int]) -> AgentError:
+def failure(asked: HttpRequest, said: RemoteError, says: Mapping[str, int]) -> AgentError:
     """An error that the agent answered with; `says` are words that amount to an HTTP status."""
     status = _status(said, says)
     kind: type[AgentError] = AgentProtocolError
@@ -262,7 +262,7 @@ def failure(asked: Asked, said: Said, says: Mapping[str, int]) -> AgentError:
     return kind(asked.agent_id, problem, asked=asked.url, came=said.text, mend=mend)
 
 
-def _status(said: Said, says: Mapping[str, int]) -> int | None:
+def _status(said: RemoteError, says: Mapping[str, int]) -> int | None:
     """The HTTP status that it amounts to, where it tells one."""
     if isinstance(said.code, int) and 400 <= said.code < 600:
         return said.code

@@ -15,9 +15,9 @@ from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.openai import presets, request
 from arena_cli.adapters.openai.request import OpenAISettings
 from arena_cli.adapters.openai.response import (
-    Answer,
-    Call,
+    GrowingAnswer,
     NoAnswerError,
+    RequestAnswer,
     ServerSaidError,
     check,
     is_all_text,
@@ -58,7 +58,7 @@ class OpenAIAdapter:
             # OpenAI's newer models refuse the older name, all of its models know the newer one.
             self._server.length_key = "max_completion_tokens"
         self._url = f"{self._base_url}/chat/completions"
-        self._asked = http.Asked(
+        self._asked = http.HttpRequest(
             setup.agent_id,
             f"POST {http.without_login(self._url)}",
             self._settings.model,
@@ -82,7 +82,7 @@ class OpenAIAdapter:
         tried = [body]
         spent: list[Usage | None] = []
         while True:
-            call = Call(emit, shown=self._settings.response_format is None)
+            call = RequestAnswer(emit, shown=self._settings.response_format is None)
             try:
                 await self._ask(body, call)
                 self._server.saw(thinking=call.thought())
@@ -122,7 +122,7 @@ class OpenAIAdapter:
             body["temperature"] = settings.temperature
         return {**body, **settings.extra_body}
 
-    async def _ask(self, body: dict[str, Any], call: Call) -> None:
+    async def _ask(self, body: dict[str, Any], call: RequestAnswer) -> None:
         import httpx  # noqa: PLC0415  # it takes a fifth of a second
 
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
@@ -173,7 +173,7 @@ class OpenAIAdapter:
         return failure
 
     def _output(
-        self, body: dict[str, Any], call: Call, spent: Sequence[Usage | None]
+        self, body: dict[str, Any], call: RequestAnswer, spent: Sequence[Usage | None]
     ) -> AgentOutput:
         check(self._asked, call.answer, body, call.notes())
         metadata = call.answer_notes()
@@ -187,7 +187,7 @@ class OpenAIAdapter:
         usage = self._spent(call.answer, spent)
         return AgentOutput(content=content, usage=usage, metadata=metadata)
 
-    def _cut_prompt(self, body: dict[str, Any], answer: Answer) -> str:
+    def _cut_prompt(self, body: dict[str, Any], answer: GrowingAnswer) -> str:
         """Return a warning where the server read far less than it was sent; once."""
         usage = answer.usage()
         if usage is None or self._told_of_cut:
@@ -202,13 +202,13 @@ class OpenAIAdapter:
             f" rest of what it was sent: {window}, or lower `context.window_tokens` in its profile"
         )
 
-    def _spent(self, answer: Answer, before: Sequence[Usage | None]) -> Usage | None:
+    def _spent(self, answer: GrowingAnswer, before: Sequence[Usage | None]) -> Usage | None:
         """Return the usage of an answer and the requests before it; None where some is unknown."""
         parts = [*before, self._usage(answer)]
         known = [part for part in parts if part is not None]
         return Usage.total(known) if len(known) == len(parts) else None
 
-    def _usage(self, answer: Answer) -> Usage | None:
+    def _usage(self, answer: GrowingAnswer) -> Usage | None:
         usage = answer.usage()
         if usage is None:
             return None

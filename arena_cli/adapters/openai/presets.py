@@ -10,7 +10,7 @@ PresetName = Literal["ollama", "vllm", "llamacpp", "lmstudio", "deepseek", "qwen
 OPENAI_URL = "https://api.openai.com/v1"
 
 
-class Preset(NamedTuple):
+class ServerPreset(NamedTuple):
     """A known kind of server.
 
     `key` is the variable that holds its key, sent to `hosts` only; `provider` its id in the price
@@ -34,34 +34,34 @@ class Preset(NamedTuple):
         return bool(self.start)
 
 
-OPENAI = Preset(OPENAI_URL, "OPENAI_API_KEY", ("api.openai.com",), "openai")
+OPENAI = ServerPreset(OPENAI_URL, "OPENAI_API_KEY", ("api.openai.com",), "openai")
 
-PRESETS: dict[PresetName, Preset] = {
+PRESETS: dict[PresetName, ServerPreset] = {
     # Ollama reads no length of context from this protocol (github.com/ollama/ollama/pull/6504).
-    "ollama": Preset(
+    "ollama": ServerPreset(
         "http://127.0.0.1:11434/v1",
         start="ollama serve",
         model="ollama pull {}",
         window="start it with OLLAMA_CONTEXT_LENGTH=32768 ollama serve",
     ),
-    "vllm": Preset(
+    "vllm": ServerPreset(
         "http://127.0.0.1:8000/v1",
         start="vllm serve MODEL",
         model="vllm serve {}",
         window="start it with --max-model-len 32768",
     ),
-    "llamacpp": Preset(
+    "llamacpp": ServerPreset(
         "http://127.0.0.1:8080/v1",
         start="llama-server -m MODEL.gguf",
         window="start it with -c 32768",
     ),
-    "lmstudio": Preset(
+    "lmstudio": ServerPreset(
         "http://127.0.0.1:1234/v1",
         start="lms server start",
         model="lms get {}",
         window="load the model with a longer context",
     ),
-    "deepseek": Preset(
+    "deepseek": ServerPreset(
         "https://api.deepseek.com",
         "DEEPSEEK_API_KEY",
         ("api.deepseek.com",),
@@ -69,7 +69,7 @@ PRESETS: dict[PresetName, Preset] = {
         schema=False,
     ),
     # The keys of one region are not valid in another: `base_url` names another one.
-    "qwen": Preset(
+    "qwen": ServerPreset(
         "https://dashscope.aliyuncs.com/compatible-mode/v1",
         "DASHSCOPE_API_KEY",
         (
@@ -80,7 +80,7 @@ PRESETS: dict[PresetName, Preset] = {
         ),
         "qwen",
     ),
-    "openrouter": Preset(
+    "openrouter": ServerPreset(
         "https://openrouter.ai/api/v1",
         "OPENROUTER_API_KEY",
         ("openrouter.ai",),
@@ -97,7 +97,7 @@ KEYS_AT = {
 }
 
 
-def of(name: object) -> Preset:
+def of(name: object) -> ServerPreset:
     """The preset of that name; OpenAI itself where there is none."""
     return next((preset for known, preset in PRESETS.items() if known == name), OPENAI)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from arena_cli.adapters import http
-from arena_cli.adapters.http import Asked
+from arena_cli.adapters.http import HttpRequest
 from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
@@ -75,7 +75,7 @@ _STATUS_OF = {
 
 
 @dataclass
-class Answer:
+class GrowingAnswer:
     """An answer as it grows. `finish_reason` is None until the server says why it ended."""
 
     text: list[str] = field(default_factory=list)
@@ -208,7 +208,9 @@ def _dumped(data: object) -> str:
     return json.dumps(data, ensure_ascii=False)
 
 
-def check(asked: Asked, answer: Answer, body: dict[str, Any], notes: dict[str, Any]) -> None:
+def check(
+    asked: HttpRequest, answer: GrowingAnswer, body: dict[str, Any], notes: dict[str, Any]
+) -> None:
     """Raises AgentError where the answer is no whole one.
 
     `body` is the request; `notes` are kept with the failure, in `partial` what was said.
@@ -251,13 +253,13 @@ def is_all_text(messages: list[dict[str, Any]]) -> bool:
     return all(isinstance(message["content"], str) for message in messages)
 
 
-def is_cut(answer: Answer) -> bool:
+def is_cut(answer: GrowingAnswer) -> bool:
     """Return True if the answer reached the limit of its length."""
     return answer.finish_reason in _CUT
 
 
 def _truncated(
-    asked: Asked, answer: Answer, body: dict[str, Any], notes: dict[str, Any]
+    asked: HttpRequest, answer: GrowingAnswer, body: dict[str, Any], notes: dict[str, Any]
 ) -> AgentError:
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     written = answer.reported.get("completion_tokens")
@@ -282,7 +284,7 @@ def _truncated(
     )
 
 
-def server_failure(asked: Asked, error: ServerSaidError, notes: dict[str, Any]) -> AgentError:
+def server_failure(asked: HttpRequest, error: ServerSaidError, notes: dict[str, Any]) -> AgentError:
     """Return the failure for the server's own error."""
     said = http.said_in(error.body)
     if error.status or http.is_too_long(0, said):
@@ -295,7 +297,7 @@ def server_failure(asked: Asked, error: ServerSaidError, notes: dict[str, Any]) 
     return http.once_spoken(failure) if "partial" in notes else failure
 
 
-def no_answer(asked: Asked, error: NoAnswerError, notes: dict[str, Any]) -> AgentError:
+def no_answer(asked: HttpRequest, error: NoAnswerError, notes: dict[str, Any]) -> AgentError:
     """Return the failure for a response that is no answer."""
     if error.came.lstrip()[:1] == "<":
         return http.status_failure(asked, 200, {}, error.came)
@@ -365,12 +367,12 @@ class Spoken:
         return "" if self._within else rest
 
 
-class Call:
+class RequestAnswer:
     """The answer to one request, with the text that was emitted of it."""
 
     def __init__(self, emit: Emit, *, shown: bool) -> None:
         self.emit = emit
-        self.answer = Answer()
+        self.answer = GrowingAnswer()
         self._shown = shown
         self._spoken = Spoken()
         self._told: list[str] = []
@@ -428,11 +430,11 @@ class Call:
         return {**self.answer_notes(), **({"partial": partial} if partial.strip() else {})}
 
 
-async def read_stream(response: httpx.Response, call: Call) -> None:
+async def read_stream(response: httpx.Response, call: RequestAnswer) -> None:
     """Read to the end; once the answer's end was told, not for long, and a cut does no harm."""
     import httpx  # noqa: PLC0415  # it is here by now
 
-    reader = http.Reader()
+    reader = http.StreamReader()
     beginning = b""
     try:
         async with asyncio.timeout(None) as limit:
@@ -454,14 +456,14 @@ async def read_stream(response: httpx.Response, call: Call) -> None:
     call.finish(live=True)
 
 
-def _take(data: str, call: Call) -> None:
+def _take(data: str, call: RequestAnswer) -> None:
     if data.strip() == "[DONE]":
         call.ended = True
     elif data.strip():
         call.take(_parsed(data), live=True)
 
 
-async def read_whole(response: httpx.Response, call: Call) -> None:
+async def read_whole(response: httpx.Response, call: RequestAnswer) -> None:
     """Read an answer that comes in one piece."""
     body = await text_of(response)
     data = _parsed(body)

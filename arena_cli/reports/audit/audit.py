@@ -300,7 +300,7 @@ def _told(sums: Counter[str], cost: float | None) -> dict[str, Any]:
 
 
 @dataclass
-class Record:
+class AuditRecord:
     """The record of a session: its name, its current members, and its events, read once.
 
     `audit`: every call, not only what was said. `totals` and `unreadable`, the number of lines of
@@ -340,7 +340,7 @@ class Record:
 VERSION = 1
 
 
-def written(record: Record) -> Iterator[str]:
+def written(record: AuditRecord) -> Iterator[str]:
     """The document, piece by piece. Texts stand in it exactly as they were said."""
     facts = {"version": VERSION, **record.facts()}
     yield "{" + "".join(f"{_json(name)}: {_json(value)},\n" for name, value in facts.items())

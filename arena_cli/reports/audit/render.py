@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from arena_cli.context import tokens
-from arena_cli.reports.audit.audit import CALL, MESSAGE, Entry, Record
+from arena_cli.reports.audit.audit import CALL, MESSAGE, AuditRecord, Entry
 from arena_cli.util.text import cut_text, escape_line, escape_text
 
 BOM = "\ufeff"
@@ -64,7 +64,7 @@ AUDIT = (*_CALL, "planted", *_CONTENT, "partial", "detail")
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
-def written_table(record: Record) -> Iterator[str]:
+def written_table(record: AuditRecord) -> Iterator[str]:
     """The table, row by row."""
     columns = AUDIT if record.audit else CONVERSATION
     buffer = io.StringIO(newline="")
@@ -127,7 +127,7 @@ _OF_CALLS = frozenset(
 _LEAST = 3
 
 
-def written(record: Record) -> Iterator[str]:
+def written(record: AuditRecord) -> Iterator[str]:
     """The whole record, piece by piece."""
     yield from _facts(record)
     for entry in record.entries():
@@ -135,7 +135,7 @@ def written(record: Record) -> Iterator[str]:
     yield _totals(record)
 
 
-def newest(record: Record, most_bytes: int, most_tokens: int) -> str:
+def newest(record: AuditRecord, most_bytes: int, most_tokens: int) -> str:
     """The record within so many bytes and tokens: the newest whole entries, and how many are left
     out.
 
@@ -174,7 +174,7 @@ def _left_out(count: int) -> str:
     )
 
 
-def _facts(record: Record) -> Iterator[str]:
+def _facts(record: AuditRecord) -> Iterator[str]:
     facts = record.facts()
     problem = "Audit" if record.audit else "Conversation"
     yield f"# {problem} of session {_plain(record.session)}\n\n"
@@ -243,7 +243,7 @@ def _values(name: str, value: Any, entry: Entry) -> Iterator[str]:
         yield _plain(str(value))
 
 
-def _totals(record: Record) -> str:
+def _totals(record: AuditRecord) -> str:
     if not record.audit and not record.unreadable:
         return ""
     lines = ["## Sums", ""]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from arena_cli.reports import lines
-from arena_cli.reports.diff import text
+from arena_cli.reports.diff import text as text_module
 from arena_cli.reports.diff.model import (
     Changed,
     Compared,
@@ -24,12 +24,13 @@ from arena_cli.reports.diff.model import (
     Told,
     TurnDiff,
 )
+from arena_cli.reports.diff.text import GONE, NEW, NEW_STYLE, OLD_STYLE, marked
 from arena_cli.reports.lines import BETWEEN, EMPTY, INDENT, Line, Span, Words, line
 from arena_cli.transcript.events import PassedOver
 from arena_cli.util.text import cut_text, escape_line
 
-STYLES: dict[Side, str] = {"a": text.OLD_STYLE, "b": text.NEW_STYLE}
-MARKS: dict[Side, str] = {"a": text.GONE, "b": text.NEW}
+STYLES: dict[Side, str] = {"a": OLD_STYLE, "b": NEW_STYLE}
+MARKS: dict[Side, str] = {"a": GONE, "b": NEW}
 LONGEST_OPENING = 48
 LONGEST_VALUE = 60
 
@@ -250,7 +251,7 @@ class _Drawing:
         if change.field == "status" and value != "success":
             yield line(indent, Span(self._say.enum(escape_line(str(value))), STYLES[side]))
         elif change.field in _ALONE:
-            yield from text.marked(_text(value), MARKS[side], indent=indent)
+            yield from marked(_text(value), MARKS[side], indent=indent)
 
 
 def _repeats(change: Changed, called: Changed | None) -> bool:
@@ -272,7 +273,7 @@ def _field(change: Changed, say: Words, indent: str) -> Iterator[Line]:
         indent += INDENT
     is_long = change.field != "passed_over" and (_is_long(change.a) or _is_long(change.b))
     if change.field in _TEXTS or is_long:
-        yield from text.drawn(_text(change.a), _text(change.b), say, indent=indent)
+        yield from text_module.drawn(_text(change.a), _text(change.b), say, indent=indent)
         return
     for side, value in (("a", change.a), ("b", change.b)):
         told = _value(change.field, value, say)

@@ -63,7 +63,7 @@ class Entry(NamedTuple):
 
 
 @dataclass
-class Conversation:
+class ComparedConversation:
     """A session, or a session of a case of a recording.
 
     `settings` are those it began with, by the place of each (`config.max_responders`).
@@ -83,7 +83,7 @@ class Builder:
     """Takes records in canonical order."""
 
     def __init__(self, case: str | None = None, session: str | None = None) -> None:
-        self._told = Conversation(case, session)
+        self._told = ComparedConversation(case, session)
         self._known: Fields | None = None
         self._chain: Fields | None = None
         self._replies: dict[int, Fields] = {}
@@ -134,7 +134,7 @@ class Builder:
         """Add settings of its beginning."""
         self._told.settings.update(_flat(path, values))
 
-    def whole(self) -> Conversation:
+    def whole(self) -> ComparedConversation:
         """Return the conversation of all records."""
         self._close()
         self._sum_up()
@@ -318,7 +318,7 @@ def _attachment(attachment: Mapping[str, Any]) -> Fields:
         data = attachment.get("data")
         if "data_base64" in attachment:
             data = base64.b64decode(attachment["data_base64"])
-        content = log.content_of(
+        content = log.decode_content(
             Attachment(type=attachment["type"], name=attachment["name"], data=data)
         )
         fields.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
@@ -438,20 +438,20 @@ class Difference(Shape):
         return all(conversation.same for conversation in self.conversations)
 
 
-def of_session(events: Iterable[Event]) -> Conversation:
+def of_session(events: Iterable[Event]) -> ComparedConversation:
     """A session from its events, from its beginning."""
     builder, ids = Builder(), dict[str, str]()
     for event in canonical.ordered(events):
-        builder.take(canonical.record(event, ids))
+        builder.take(canonical.canonicalize_event(event, ids))
     return builder.whole()
 
 
-def of_recording(recording: Recording) -> list[Conversation]:
+def of_recording(recording: Recording) -> list[ComparedConversation]:
     """Its conversations, those of each case in the order in which they began."""
     return [conversation for case in recording.cases.values() for conversation in _of_case(case)]
 
 
-def _of_case(case: CaseRecord) -> Iterator[Conversation]:
+def _of_case(case: CaseRecord) -> Iterator[ComparedConversation]:
     builders: dict[str | None, Builder] = {}
     current: str | None = None
     step: int | None = 0

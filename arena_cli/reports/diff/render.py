@@ -13,7 +13,7 @@ from arena_cli.reports.diff import model, text
 from arena_cli.reports.diff.model import (
     Changed,
     Compared,
-    Conversation,
+    ComparedConversation,
     ConversationDiff,
     Difference,
     Entry,
@@ -39,7 +39,10 @@ _PARTING = ("must", "deferred", "asked")
 
 
 def between(
-    a: Compared, b: Compared, ours: Sequence[Conversation], theirs: Sequence[Conversation]
+    a: Compared,
+    b: Compared,
+    ours: Sequence[ComparedConversation],
+    theirs: Sequence[ComparedConversation],
 ) -> Difference:
     """Conversations beside those of the same case and session; a single one beside a single one."""
     passed_over = frozenset() if a.kind == b.kind else _OF_ONE_KIND
@@ -65,7 +68,7 @@ def changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Changed]:
 
 
 def _conversations(
-    a: Conversation | None, b: Conversation | None, passed_over: frozenset[str]
+    a: ComparedConversation | None, b: ComparedConversation | None, passed_over: frozenset[str]
 ) -> ConversationDiff:
     present = a or b
     assert present is not None
@@ -82,7 +85,7 @@ def _conversations(
     )
 
 
-def _told(conversation: Conversation | None) -> Told | None:
+def _told(conversation: ComparedConversation | None) -> Told | None:
     if conversation is None:
         return None
     return Told(

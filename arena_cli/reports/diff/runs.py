@@ -29,21 +29,21 @@ _UNCHECKED = frozenset(
 )
 
 
-class _Check(Shape):
+class _CheckRecord(Shape):
     field: str
     status: str
     expected: str = ""
     actual: str = ""
 
 
-class _Failure(Shape):
+class _FailureRecord(Shape):
     agent: str
     turn: int
     status: str
     error: str = ""
 
 
-class _Step(Shape):
+class _StepRecord(Shape):
     number: int
     kind: str = "send"
     name: str = ""
@@ -52,11 +52,11 @@ class _Step(Shape):
     end: str = ""
     error: str | None = None
     usage: Usage | None = None
-    checks: list[_Check] = []
-    failures: list[_Failure] = []
+    checks: list[_CheckRecord] = []
+    failures: list[_FailureRecord] = []
 
 
-class _Drift(Shape):
+class _DriftRecord(Shape):
     kind: str
     agent: str | None = None
     field: str
@@ -67,7 +67,7 @@ class _Drift(Shape):
     follows: bool = False
 
 
-class _Scenario(Shape):
+class _ScenarioRecord(Shape):
     scenario: str
     case: str | None = None
     file: str
@@ -76,18 +76,18 @@ class _Scenario(Shape):
     error: str | None = None
     mode: str | None = None
     unkept: str = ""
-    steps: list[_Step] = []
-    checks: list[_Check] = []
-    drift: list[_Drift] = []
+    steps: list[_StepRecord] = []
+    checks: list[_CheckRecord] = []
+    drift: list[_DriftRecord] = []
     usage: Usage | None = None
     judges_usage: Usage | None = None
 
 
-class Run(Shape):
+class RunRecord(Shape):
     """A result as far as it is compared."""
 
     version: int
-    scenarios: list[_Scenario]
+    scenarios: list[_ScenarioRecord]
 
 
 class StepChanged(Changed):
@@ -140,10 +140,10 @@ class RunDifference(Shape):
         )
 
 
-def read(document: Any, label: str) -> Run:
+def read(document: Any, label: str) -> RunRecord:
     """A result as `arena run --json` printed it. Raises UsageError."""
     try:
-        run_read = Run.model_validate(document)
+        run_read = RunRecord.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(str(step) for step in first["loc"])
@@ -159,7 +159,7 @@ def read(document: Any, label: str) -> Run:
     return run_read
 
 
-def between(a: Compared, b: Compared, ours: Run, theirs: Run) -> RunDifference:
+def between(a: Compared, b: Compared, ours: RunRecord, theirs: RunRecord) -> RunDifference:
     """Scenario by scenario, by file and case; a file of another name by its title."""
     diffs = []
     for first, second in _beside(ours.scenarios, theirs.scenarios):
@@ -174,8 +174,8 @@ def between(a: Compared, b: Compared, ours: Run, theirs: Run) -> RunDifference:
 
 
 def _beside(
-    ours: Sequence[_Scenario], theirs: Sequence[_Scenario]
-) -> Iterator[tuple[_Scenario | None, _Scenario | None]]:
+    ours: Sequence[_ScenarioRecord], theirs: Sequence[_ScenarioRecord]
+) -> Iterator[tuple[_ScenarioRecord | None, _ScenarioRecord | None]]:
     by_key = {(first.file, first.case): first for first in theirs}
     pairs = [(first, by_key.pop((first.file, first.case), None)) for first in ours]
     by_title = {(first.scenario, first.case): key for key, first in by_key.items()}
@@ -185,7 +185,7 @@ def _beside(
     yield from ((None, second) for second in by_key.values())
 
 
-def _changed(scenario: _Scenario, second: _Scenario) -> Iterator[StepChanged]:
+def _changed(scenario: _ScenarioRecord, second: _ScenarioRecord) -> Iterator[StepChanged]:
     a, b = _flat(scenario), _flat(second)
     for step, field in sorted(dict.fromkeys([*a, *b]), key=_in_order):
         old_value, new_value = a.get((step, field)), b.get((step, field))
@@ -211,7 +211,7 @@ def _in_order(key: Place) -> tuple[int, int]:
     return step or 0, (0 if field == "status" else 1 if field.startswith(_DRIFT) else 2)
 
 
-def _flat(scenario: _Scenario) -> dict[Place, Any]:
+def _flat(scenario: _ScenarioRecord) -> dict[Place, Any]:
     """All that is compared of a scenario, by its step and field."""
     values: dict[Place, Any] = {}
     dumped = scenario.model_dump(mode="json")
@@ -231,7 +231,7 @@ def _flat(scenario: _Scenario) -> dict[Place, Any]:
     return {key: value for key, value in values.items() if value not in (None, "", [])}
 
 
-def _drift(drifts: Iterable[_Drift]) -> dict[Place, Any]:
+def _drift(drifts: Iterable[_DriftRecord]) -> dict[Place, Any]:
     count = Counter[Place]()
     values: dict[Place, Any] = {}
     for drift in drifts:
@@ -245,7 +245,7 @@ def _drift(drifts: Iterable[_Drift]) -> dict[Place, Any]:
     return values
 
 
-def _checks(step: int | None, checks: Iterable[_Check]) -> dict[Place, Any]:
+def _checks(step: int | None, checks: Iterable[_CheckRecord]) -> dict[Place, Any]:
     count = Counter[Place]()
     return {
         _numbered((step, check.field), count): {
@@ -263,7 +263,7 @@ def _numbered(key: Place, count: Counter[Place]) -> Place:
     return key if count[key] == 1 else (key[0], f"{key[1]} ({count[key]})")
 
 
-def _told(run: Run) -> RunTold:
+def _told(run: RunRecord) -> RunTold:
     usages = [
         usage
         for scenario in run.scenarios

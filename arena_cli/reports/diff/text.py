@@ -22,7 +22,7 @@ from arena_cli.workspace.visible_text import CharKind
 MOST_PAIRS = 400_000_000
 
 
-class Block(NamedTuple):
+class DiffBlock(NamedTuple):
     """`a[a1:a2]` stands where `b[b1:b2]` does; `same`: it is equal to it."""
 
     same: bool
@@ -32,18 +32,18 @@ class Block(NamedTuple):
     b2: int
 
 
-def blocks(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Block]:
+def blocks(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[DiffBlock]:
     """The longest common subsequence of both, as blocks that cover both in order.
 
     What is too much to align, between an equal beginning and end, is one block that differs.
     """
     start, a_end, b_end = _middle(a, b)
-    result = [Block(True, 0, start, 0, start)]
+    result = [DiffBlock(True, 0, start, 0, start)]
     if (a_end - start) * (b_end - start) > MOST_PAIRS:
-        result.append(Block(False, start, a_end, start, b_end))
+        result.append(DiffBlock(False, start, a_end, start, b_end))
     else:
         result += _common(a, b, start, a_end, b_end)
-    result.append(Block(True, a_end, len(a), b_end, len(b)))
+    result.append(DiffBlock(True, a_end, len(a), b_end, len(b)))
     return list(_joined(result))
 
 
@@ -80,13 +80,13 @@ def _middle(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int, int
 
 def _common(
     a: Sequence[Hashable], b: Sequence[Hashable], start: int, a_end: int, b_end: int
-) -> Iterator[Block]:
+) -> Iterator[DiffBlock]:
     from rapidfuzz.distance import Indel  # noqa: PLC0415 - where texts differ only
 
     left_numbers, right = _numbered(a[start:a_end], b[start:b_end])
     for op in Indel.opcodes(left_numbers, right):
         ours = start + op.src_start, start + op.src_end
-        yield Block(op.tag == "equal", *ours, start + op.dest_start, start + op.dest_end)
+        yield DiffBlock(op.tag == "equal", *ours, start + op.dest_start, start + op.dest_end)
 
 
 def _numbered(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[list[int], list[int]]:
@@ -98,14 +98,14 @@ def _numbered(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[list[int], 
     return left_numbers, right
 
 
-def _joined(blocks: Sequence[Block]) -> Iterator[Block]:
+def _joined(blocks: Sequence[DiffBlock]) -> Iterator[DiffBlock]:
     """Without empty blocks; neighbours of one kind are one."""
-    last: Block | None = None
+    last: DiffBlock | None = None
     for block in blocks:
         if block.a1 == block.a2 and block.b1 == block.b2:
             continue
         if last is not None and last.same == block.same:
-            last = Block(last.same, last.a1, block.a2, last.b1, block.b2)
+            last = DiffBlock(last.same, last.a1, block.a2, last.b1, block.b2)
         else:
             if last is not None:
                 yield last
@@ -130,7 +130,7 @@ _MOST_WORK = 500_000_000
 _UNSEEN = re.compile("[\u200c\u200d\ufe00-\ufe0f]")
 
 
-class Change(NamedTuple):
+class TextChange(NamedTuple):
     """A common piece of both texts, and what stands behind it in each."""
 
     same: str
@@ -236,32 +236,32 @@ def _changed(old: str | None, new: str | None, indent: str) -> Iterator[Line]:
         yield from marked(added, NEW, indent=indent)
 
 
-def changes_of(old: str, new: str) -> list[Change] | None:
+def changes_of(old: str, new: str) -> list[TextChange] | None:
     """Return the changes of a line; None where it is a different line."""
     old_tokens, right = _tokens(old), _tokens(new)
-    changes: list[Change] = []
+    changes: list[TextChange] = []
     same = ""
     for block in blocks(old_tokens, right):
         text = "".join(old_tokens[block.a1 : block.a2])
         if block.same:
             same = text
         else:
-            changes.append(Change(same, text, "".join(right[block.b1 : block.b2])))
+            changes.append(TextChange(same, text, "".join(right[block.b1 : block.b2])))
             same = ""
-    changes.append(Change(same, "", ""))
+    changes.append(TextChange(same, "", ""))
     changes = _readable(changes)
     in_both = sum(len(change.same) for change in changes)
     return changes if in_both >= _ENOUGH_IN_COMMON * max(len(old), len(new)) else None
 
 
-def _readable(changes: Sequence[Change]) -> list[Change]:
+def _readable(changes: Sequence[TextChange]) -> list[TextChange]:
     """Two changes are one where what they have in common between them is shorter than both."""
     readable = [changes[0]]
     for change in changes[1:]:
         last = readable[-1]
         around = min(_size(last), _size(change))
         if len(change.same) <= around:
-            readable[-1] = Change(
+            readable[-1] = TextChange(
                 last.same, last.old + change.same + change.old, last.new + change.same + change.new
             )
         else:
@@ -269,7 +269,7 @@ def _readable(changes: Sequence[Change]) -> list[Change]:
     return readable
 
 
-def _size(change: Change) -> int:
+def _size(change: TextChange) -> int:
     return max(len(change.old), len(change.new))
 
 
@@ -306,7 +306,7 @@ def _goes_on(previous: str, char: str) -> bool:
     )
 
 
-def _spans(changes: Sequence[Change]) -> Iterator[Span]:
+def _spans(changes: Sequence[TextChange]) -> Iterator[Span]:
     last = len(changes) - 1
     for number, change in enumerate(changes):
         is_last = number == last and not (change.old or change.new)

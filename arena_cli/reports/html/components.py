@@ -33,7 +33,7 @@ class Block(NamedTuple):
     pieces: list[Span]
 
 
-class Text(NamedTuple):
+class FoldedText(NamedTuple):
     """A text; `more` is what is folded away, so many characters of it."""
 
     first: list[Block]
@@ -41,7 +41,7 @@ class Text(NamedTuple):
     characters: int = 0
 
 
-class _Row(NamedTuple):
+class _TextRow(NamedTuple):
     code: bool
     spans: list[Span]
 
@@ -50,22 +50,22 @@ class _Row(NamedTuple):
         return sum(len(span.text) for span in self.spans)
 
 
-def of_lines(lines: Iterable[Line]) -> Text:
+def of_lines(lines: Iterable[Line]) -> FoldedText:
     """The lines that a terminal would show, without the indent that all of them have."""
-    rows: list[_Row] = []
+    rows: list[_TextRow] = []
     for line in lines:
         spans = [span for span in _outdented(line) if span.text]
         # An empty line belongs to what stands above it.
         code = line.whole if spans or not rows else rows[-1].code
-        rows.append(_Row(code, spans))
+        rows.append(_TextRow(code, spans))
     length = sum(row.length for row in rows)
     if length <= LONGEST and len(rows) <= MOST_LINES:
-        return Text(_blocks(rows), [])
+        return FoldedText(_blocks(rows), [])
     first, folded = _parted(rows)
-    return Text(_blocks(first), _blocks(folded), sum(row.length for row in folded))
+    return FoldedText(_blocks(first), _blocks(folded), sum(row.length for row in folded))
 
 
-def of_text(text: str) -> Text:
+def of_text(text: str) -> FoldedText:
     """A text of several lines, made harmless."""
     return of_lines(Line((Span(INDENT + row),)) for row in escape_text(text).split("\n"))
 
@@ -75,7 +75,7 @@ def _outdented(line: Line) -> Iterable[Span]:
         yield span._replace(text=span.text.removeprefix(INDENT)) if index == 0 else span
 
 
-def _parted(rows: list[_Row]) -> tuple[list[_Row], list[_Row]]:
+def _parted(rows: list[_TextRow]) -> tuple[list[_TextRow], list[_TextRow]]:
     """Fold a long text: between two lines, or within one that is too long."""
     room = KEPT
     for index, row in enumerate(rows):
@@ -88,7 +88,7 @@ def _parted(rows: list[_Row]) -> tuple[list[_Row], list[_Row]]:
     return rows, []
 
 
-def _cut(row: _Row, room: int) -> tuple[_Row, _Row]:
+def _cut(row: _TextRow, room: int) -> tuple[_TextRow, _TextRow]:
     first: list[Span] = []
     spans: list[Span] = []
     for span in row.spans:
@@ -98,10 +98,10 @@ def _cut(row: _Row, room: int) -> tuple[_Row, _Row]:
             first.append(span._replace(text=excerpt))
         if len(excerpt) < len(span.text):
             spans.append(span._replace(text=span.text[len(excerpt) :]))
-    return _Row(row.code, first), _Row(row.code, spans)
+    return _TextRow(row.code, first), _TextRow(row.code, spans)
 
 
-def _blocks(rows: Iterable[_Row]) -> list[Block]:
+def _blocks(rows: Iterable[_TextRow]) -> list[Block]:
     """Lines of one kind in one block, pieces of one style in one piece."""
     blocks: list[Block] = []
     for row in rows:

@@ -22,7 +22,7 @@ from arena_cli.reports.drift import (
 )
 from arena_cli.reports.html import components
 from arena_cli.reports.html import session as session_module
-from arena_cli.reports.html.components import Cast, Text
+from arena_cli.reports.html.components import Cast, FoldedText
 from arena_cli.reports.html.session import Talk
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios.result import (
@@ -51,7 +51,7 @@ class Part(NamedTuple):
     differs: bool = False
 
 
-class Row(NamedTuple):
+class DiffRow(NamedTuple):
     """A line of one of the texts, or of both; `left_out`: so many lines that
     are the same."""
 
@@ -60,10 +60,10 @@ class Row(NamedTuple):
     left_out: int = 0
 
 
-def of_diffs(old_text: str, new_text: str) -> list[Row]:
+def of_diffs(old_text: str, new_text: str) -> list[DiffRow]:
     """The rows of a diff; both texts are made harmless."""
     old, new = (escape_text(text).split("\n") if text else [] for text in (old_text, new_text))
-    rows: list[Row] = []
+    rows: list[DiffRow] = []
     diff_blocks = blocks(old, new)
     for index, block in enumerate(diff_blocks):
         lines = old[block.a1 : block.a2]
@@ -74,28 +74,28 @@ def of_diffs(old_text: str, new_text: str) -> list[Row]:
     return rows
 
 
-def _same(lines: Sequence[str], *, begins: bool, ends: bool) -> Iterator[Row]:
+def _same(lines: Sequence[str], *, begins: bool, ends: bool) -> Iterator[DiffRow]:
     """The lines next to a change; how many others there are."""
     above = 0 if begins else CONTEXT
     below = 0 if ends else CONTEXT
     left_out = len(lines) - above - below
     if left_out < 2:  # to say so takes a line too
-        yield from (Row("same", [Part(line)]) for line in lines)
+        yield from (DiffRow("same", [Part(line)]) for line in lines)
         return
-    yield from (Row("same", [Part(line)]) for line in lines[:above])
-    yield Row("left_out", [], left_out)
-    yield from (Row("same", [Part(line)]) for line in lines[len(lines) - below :])
+    yield from (DiffRow("same", [Part(line)]) for line in lines[:above])
+    yield DiffRow("left_out", [], left_out)
+    yield from (DiffRow("same", [Part(line)]) for line in lines[len(lines) - below :])
 
 
-def _changed(went: Sequence[str], came: Sequence[str]) -> Iterator[Row]:
+def _changed(went: Sequence[str], came: Sequence[str]) -> Iterator[DiffRow]:
     """First all that went; lines in the same place are marked where they differ."""
-    added: list[Row] = []
+    added: list[DiffRow] = []
     for old, new in zip_longest(went, came):
         both = _within(old, new) if old is not None and new is not None else None
         if old is not None:
-            yield Row("removed", both[0] if both else [Part(old)])
+            yield DiffRow("removed", both[0] if both else [Part(old)])
         if new is not None:
-            added.append(Row("added", both[1] if both else [Part(new)]))
+            added.append(DiffRow("added", both[1] if both else [Part(new)]))
     yield from added
 
 
@@ -130,14 +130,14 @@ BRIEF = 200  # characters of what was expected, and held, that stand in its line
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckView:
     """An expectation; both texts are numbered by line where they have several."""
 
     status: str
     place: str
     field: str
-    expected: Text | None
-    actual: Text
+    expected: FoldedText | None
+    actual: FoldedText
     brief: str
     judge: str
 
@@ -149,7 +149,7 @@ class Failed:
     agent: str
     turn: int
     status: str
-    error: Text
+    error: FoldedText
     remedy: str
 
 
@@ -166,7 +166,7 @@ class Drifted:
 
 
 @dataclass(frozen=True)
-class Link:
+class PageLink:
     """A place on the page, or only its name where the page has not got it."""
 
     text: str
@@ -180,13 +180,13 @@ class CauseView:
     """A cause of drift, the scenarios that it touches, and the advice."""
 
     told: str
-    diff: list[Row]
+    diff: list[DiffRow]
     todo: str
-    touches: list[Link]
+    touches: list[PageLink]
 
 
 @dataclass(frozen=True)
-class Step:
+class StepView:
     """A step with its expectations and its conversation."""
 
     id: str
@@ -196,10 +196,10 @@ class Step:
     status: str
     place: str
     end: str
-    error: Text | None
+    error: FoldedText | None
     tokens: str
     failures: list[Failed]
-    checks: list[Check]
+    checks: list[CheckView]
     talk: Talk | None
 
 
@@ -216,15 +216,15 @@ class ScenarioView:
     mode: str
     facts: list[str]
     reason: str
-    error: Text | None
+    error: FoldedText | None
     recording: str
     written: bool
     unkept: str
     sessions: list[str]
     warned: int
     drift: list[Drifted]
-    steps: list[Step]
-    checks: list[Check]
+    steps: list[StepView]
+    checks: list[CheckView]
 
 
 def of(run_result: RunResult, say: Words) -> list[ScenarioView]:
@@ -257,12 +257,12 @@ def _cause(cause: Cause, causes: Causes, targets: _Targets, say: Words) -> Cause
     )
 
 
-def _link(touched: Touched, targets: _Targets) -> Link:
+def _link(touched: Touched, targets: _Targets) -> PageLink:
     number, steps = targets.get((touched.scenario, touched.file), (0, set()))
     target = f"s{number}" if number else ""
     if number and touched.step in steps:
         target = f"s{number}-{touched.step}"
-    return Link(
+    return PageLink(
         text=escape_line(touched.scenario),
         target=target,
         place=escape_line(f"{touched.file}:{touched.line}"),
@@ -335,10 +335,10 @@ class _Steps:
         self._cast = Cast([*opening, *session_module.sessions(events)], avatars)
         self._lanes = self._cast.lanes(events)
 
-    def view(self, step: StepResult) -> Step:
+    def view(self, step: StepResult) -> StepView:
         """Return the view of a step."""
         file, line = step.place()
-        return Step(
+        return StepView(
             id=f"{self._id}-{step.number}",
             title=lines_module.step(step.number, step.name, self._say),
             kind=step.kind,
@@ -371,7 +371,7 @@ def _tokens(usage: Usage | None) -> str:
     return lines_module.tokens(usage) if usage else ""
 
 
-def _check(check: CheckResult) -> Check:
+def _check(check: CheckResult) -> CheckView:
     expected_lines, actual_lines = check.expected.splitlines(), check.actual.splitlines()
     numbered = max(len(expected_lines), len(actual_lines)) > 1
     # As in `report.columns`: a last line in parentheses tells of all of it.
@@ -381,7 +381,7 @@ def _check(check: CheckResult) -> Check:
     sides = [
         _numbered(rows) if numbered else "\n".join(rows) for rows in (expected_lines, actual_lines)
     ]
-    return Check(
+    return CheckView(
         status=check.status,
         place=escape_line(f"{check.file}:{check.line}"),
         field=escape_line(check.field),

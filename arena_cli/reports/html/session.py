@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from arena_cli.protocol import Message
 from arena_cli.reports import content, lines, timeline
 from arena_cli.reports.html import components
-from arena_cli.reports.html.components import Cast, Lane, Text, Who
+from arena_cli.reports.html.components import Cast, FoldedText, Lane, Who
 from arena_cli.reports.lines import Span, Words
 from arena_cli.transcript.events import (
     Candidates,
@@ -34,8 +34,8 @@ class Card:
     ts: str = ""
     clock: str = ""
     by: list[Who] = field(default_factory=list)
-    error: Text | None = None
-    text: Text | None = None
+    error: FoldedText | None = None
+    text: FoldedText | None = None
     calls: list[Who] = field(default_factory=list)
     humans: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -70,14 +70,14 @@ class SaidRow:
     author: str
     ts: str
     clock: str
-    text: Text
+    text: FoldedText
     planted: bool
     notes: list[str]
     kind = "said"
 
 
 @dataclass(frozen=True)
-class NoteRow:
+class NoteLine:
     """Something that happened, in one line."""
 
     pieces: Sequence[Span]
@@ -95,7 +95,7 @@ class EndRow:
     kind = "end"
 
 
-Row = PhaseRow | SaidRow | NoteRow | EndRow
+Row = PhaseRow | SaidRow | NoteLine | EndRow
 
 
 @dataclass(frozen=True)
@@ -157,15 +157,15 @@ class _Table:
                 self._rows.append(self._end(event))
             case Recovered():
                 problem = self._say("recovered: {what}", what=escape_line(event.what))
-                self._rows.append(NoteRow([Span(problem)]))
+                self._rows.append(NoteLine([Span(problem)]))
             case Resumed():
                 fields = {"chain": event.chain, "seq": event.after_seq}
                 text = self._say("resumed chain {chain} after event {seq}", **fields)
-                self._rows.append(NoteRow([Span(text)]))
+                self._rows.append(NoteLine([Span(text)]))
             case _:
                 line = timeline.line_of(event, self._say, lambda by: self._cast.who(by).name)
                 if line is not None:
-                    self._rows.append(NoteRow(line.spans))
+                    self._rows.append(NoteLine(line.spans))
 
     def talk(self) -> Talk:
         """The table of all that was taken."""
@@ -284,7 +284,7 @@ class _Table:
             notes=notes,
         )
 
-    def _text(self, message: Message) -> Text:
+    def _text(self, message: Message) -> FoldedText:
         return components.of_lines(content.drawn(message, self._say))
 
     def _by(self, agent: str) -> list[Who]:

@@ -32,16 +32,16 @@ from arena_cli.scenarios.expect.model import (
     PassedOverBy,
     Range,
     Replied,
-    Row,
+    ReplyRow,
 )
 from arena_cli.scenarios.expect.text_checks import Check, NoVerdict, Verdict
 from arena_cli.scenarios.result import CheckResult, Failure, Status
-from arena_cli.util import text
+from arena_cli.util.text import clean_text
 from arena_cli.yamlio import nodes
 from arena_cli.yamlio.nodes import Loc
 
 
-def among(rows: Sequence[Row], conversation: Conversation) -> Verdict:
+def among(rows: Sequence[ReplyRow], conversation: Conversation) -> Verdict:
     """These rows are there in this order; others may lie between."""
     calls = conversation.calls()
     start = 0
@@ -61,7 +61,7 @@ def among(rows: Sequence[Row], conversation: Conversation) -> Verdict:
     return _verdict(rows, calls)
 
 
-def exactly(rows: Sequence[Row], conversation: Conversation) -> Verdict:
+def exactly(rows: Sequence[ReplyRow], conversation: Conversation) -> Verdict:
     """These rows are there in this order, and no other."""
     calls = conversation.calls()
     for index, (row, call) in enumerate(zip(rows, calls, strict=False)):
@@ -76,7 +76,7 @@ def exactly(rows: Sequence[Row], conversation: Conversation) -> Verdict:
 
 
 def _verdict(
-    rows: Sequence[Row], calls: Sequence[Call], index: int | None = None, reason: str = ""
+    rows: Sequence[ReplyRow], calls: Sequence[Call], index: int | None = None, reason: str = ""
 ) -> Verdict:
     expected = "\n".join(_shown(row) for row in rows) or "no call"
     actual = "\n".join(_told(call) for call in calls) or "no call"
@@ -89,7 +89,7 @@ def _rows_at(index: int | None) -> tuple[int, ...]:
     return () if index is None else (index,)
 
 
-def _against(row: Row, call: Call, conversation: Conversation) -> str:
+def _against(row: ReplyRow, call: Call, conversation: Conversation) -> str:
     """Explain why a call is not this row; return an empty text if it is."""
     keys = row.model_fields_set
     done = call.done
@@ -115,7 +115,7 @@ def _mentions(expected: Sequence[str] | Exactly, actual: Sequence[str]) -> bool:
     return set(expected) <= set(actual) if expected else not actual
 
 
-def _nearest(row: Row, calls: Sequence[Call], conversation: Conversation) -> str:
+def _nearest(row: ReplyRow, calls: Sequence[Call], conversation: Conversation) -> str:
     """Explain why the calls of the row's agent are not that row."""
     agent_calls = [call for call in calls if call.agent == row.agent]
     return "".join(
@@ -124,7 +124,7 @@ def _nearest(row: Row, calls: Sequence[Call], conversation: Conversation) -> str
     )
 
 
-def _shown(row: Row) -> str:
+def _shown(row: ReplyRow) -> str:
     """A row as it is expected, in words."""
     keys = row.model_fields_set
     facts = []
@@ -444,8 +444,8 @@ def result(
         place=functools.partial(locate, (*loc, *below)),
         field=nodes.format_loc(below),
         status=status,
-        expected=text.clean_text(verdict.expected)[0],
-        actual=text.clean_text(verdict.actual)[0],
+        expected=clean_text(verdict.expected)[0],
+        actual=clean_text(verdict.actual)[0],
         judge=judge,
     )
 

@@ -20,7 +20,7 @@ NOTHING = "nothing was noted"
 
 
 @dataclass
-class _Item:
+class _NoteItem:
     """A note of which something is told: as it is since, and all who did something to it."""
 
     last: NoteEvent
@@ -32,12 +32,12 @@ class _Item:
         return " · ".join([*facts, text_checks.excerpt(last.title)])
 
 
-def _items(conversation: Conversation) -> list[_Item]:
-    items: dict[str, _Item] = {}
+def _items(conversation: Conversation) -> list[_NoteItem]:
+    items: dict[str, _NoteItem] = {}
     for event in conversation.noted:
         if event.act == "refused":
             continue
-        item = items.setdefault(event.note, _Item(event))
+        item = items.setdefault(event.note, _NoteItem(event))
         item.last = event
         if event.by not in item.by:
             item.by.append(event.by)
@@ -126,14 +126,14 @@ def _so_many(kind: str, expected: float | Range, conversation: Conversation) -> 
     return Verdict(model.within(expected, len(items)), text, told_of)
 
 
-def _against(row: str | NoteRow, item: _Item, conversation: Conversation) -> str:
+def _against(row: str | NoteRow, item: _NoteItem, conversation: Conversation) -> str:
     """Explain why a note is not this row; return an empty text if it is."""
     if isinstance(row, str):
         return "" if item.last.kind == row else f"kind is {item.last.kind}"
     return next(_reasons(row, item, conversation), "")
 
 
-def _reasons(row: NoteRow, item: _Item, conversation: Conversation) -> Iterator[str]:
+def _reasons(row: NoteRow, item: _NoteItem, conversation: Conversation) -> Iterator[str]:
     last, keys = item.last, row.model_fields_set
     for name in ("kind", "status"):
         if name in keys and getattr(row, name) != getattr(last, name):
@@ -168,7 +168,7 @@ def _wanted(row: str | NoteRow) -> str:
     return " · ".join(facts)
 
 
-def _listed(items: Iterable[_Item]) -> str:
+def _listed(items: Iterable[_NoteItem]) -> str:
     return "\n".join(map(str, items))
 
 

@@ -325,7 +325,7 @@ class Exactly(FileShape):
     exactly: Agents
 
 
-class Row(CheckKeys):
+class ReplyRow(CheckKeys):
     """A row of the timeline: one call of an agent. `mentions` are among those of its message."""
 
     turn: int = Field(default=0, ge=1)
@@ -335,7 +335,7 @@ class Row(CheckKeys):
     mentions: Agents | Exactly = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _is_something(self) -> Row:
+    def _is_something(self) -> ReplyRow:
         if not self.model_fields_set - {"ignore_case"}:
             raise ValueError("a row needs an agent, a turn, a status, or a check")
         return self
@@ -458,8 +458,8 @@ class Expect(Sparse):
     awaits: Agents = Field(default_factory=list)
     unresolved: Annotated[list[str], AfterValidator(_distinct)] = Field(default_factory=list)
     system: list[TextCheck] = Field(default_factory=list)
-    timeline: list[Row] = Field(default_factory=list, min_length=1)
-    timeline_exact: list[Row] = Field(default_factory=list)
+    timeline: list[ReplyRow] = Field(default_factory=list, min_length=1)
+    timeline_exact: list[ReplyRow] = Field(default_factory=list)
     replies: ByAgent[list[TextCheck] | Which] = Field(default_factory=dict, min_length=1)
     structured: list[Structured | CarriedPart] | dict[Structured, list[TextCheck]] = Field(
         default_factory=list
@@ -492,7 +492,7 @@ def wanted(expected: float | Range) -> str:
     return f"at most {most:g}" if least is None else f"at least {least:g}"
 
 
-class Given(NamedTuple):
+class GivenCheck(NamedTuple):
     """A check: its place below `expect`, its field, and what stands there."""
 
     loc: Loc
@@ -500,16 +500,16 @@ class Given(NamedTuple):
     value: Any
 
 
-def given(expect: Expect) -> Iterator[Given]:
+def given(expect: Expect) -> Iterator[GivenCheck]:
     """Every check, those within `not` and `any_of` too."""
     yield from _in(expect, ())
 
 
-def _in(value: Any, loc: Loc) -> Iterator[Given]:
+def _in(value: Any, loc: Loc) -> Iterator[GivenCheck]:
     if isinstance(value, CheckKeys):
         for kind in value.kinds:
             here, options = (*loc, key_of(kind)), value.given(kind)
-            yield Given(here, kind, options)
+            yield GivenCheck(here, kind, options)
             yield from _in(options, here)
     elif isinstance(value, FileShape):
         for name in type(value).model_fields:

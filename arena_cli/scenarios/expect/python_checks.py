@@ -59,7 +59,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Said:
+class ReplyView:
     """A message of anybody: `kind` is `human`, `agent` or `system`."""
 
     author: str
@@ -68,7 +68,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Run:
+class CheckedRun:
     """The result of the step, or, in a `check` and over a whole scenario, of all steps so far.
 
     `replies` are in order of call, `messages` are all that was said, humans and system included.
@@ -76,7 +76,7 @@ class Run:
     """
 
     replies: tuple[Reply, ...]
-    messages: tuple[Said, ...]
+    messages: tuple[ReplyView, ...]
     turns: int
     end: str
     awaits: tuple[str, ...]
@@ -84,7 +84,10 @@ class Run:
 
 
 def verdict(
-    subject: Subject, check: Callable[[Reply, Run], Any], expected: str, file: Path | None = None
+    subject: Subject,
+    check: Callable[[Reply, CheckedRun], Any],
+    expected: str,
+    file: Path | None = None,
 ) -> Verdict:
     """Call a check on a subject; `file` is where the check stands. Raises OwnCheckError."""
     talk = subject.told
@@ -171,8 +174,8 @@ def _of_call(call: Call, conversation: Conversation, text: str) -> Reply:
     )
 
 
-def _run(conversation: Conversation) -> Run:
-    return Run(
+def _run(conversation: Conversation) -> CheckedRun:
+    return CheckedRun(
         replies=tuple(_of_call(call, conversation, call.text) for call in conversation.replies()),
         messages=tuple(_said(message) for message in conversation.messages()),
         turns=len(conversation.turns),
@@ -182,8 +185,8 @@ def _run(conversation: Conversation) -> Run:
     )
 
 
-def _said(message: Message) -> Said:
-    return Said(message.author_id, message.author_type, message.content)
+def _said(message: Message) -> ReplyView:
+    return ReplyView(message.author_id, message.author_type, message.content)
 
 
 _TARGET = re.compile(r"(?P<file>.+\.py):(?P<name>[^\W\d]\w*)", re.IGNORECASE)
@@ -211,7 +214,7 @@ def judge(subject: Subject, target: str, **_: bool) -> Verdict:
     if path is None:
         raise OwnCheckError(asks(target), f"there is no file `{name}`")
 
-    def check(reply: Reply, run: Run) -> Any:
+    def check(reply: Reply, run: CheckedRun) -> Any:
         return _function(path, function)(reply, run)
 
     return verdict(subject, check, asks(target), path)
@@ -298,7 +301,7 @@ def _wrong_form(
         yield f"{location}: `{node.name}` does not take a reply and a run", mend
 
 
-def _function(path: Path, name: str) -> Callable[[Reply, Run], Any]:
+def _function(path: Path, name: str) -> Callable[[Reply, CheckedRun], Any]:
     """The function; its file is run at its first use. Raises what that raises."""
     stat = path.stat()
     function = getattr(_module(path, stat.st_mtime_ns, stat.st_size), name, None)

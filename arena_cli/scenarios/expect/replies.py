@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from arena_cli.scenarios.expect import check_kinds, text_checks
+from arena_cli.scenarios.expect import check_kinds
 from arena_cli.scenarios.expect.conversation import Call, Conversation, Subject
 from arena_cli.scenarios.expect.model import (
     EVERYBODY,
@@ -19,7 +19,7 @@ from arena_cli.scenarios.expect.model import (
     Which,
     key_of,
 )
-from arena_cli.scenarios.expect.text_checks import Check, Verdict
+from arena_cli.scenarios.expect.text_checks import Check, Verdict, excerpt, form
 from arena_cli.yamlio.nodes import Loc
 
 
@@ -127,7 +127,7 @@ def _one_passes(
         verdicts = [check_kinds.one(subject, check.kind, check) for check in text_checks_given]
         failed = next((verdict for verdict in verdicts if not verdict.holds), None)
         if failed is None:
-            actual = verdicts[-1].actual if verdicts else text_checks.excerpt(subject.text)
+            actual = verdicts[-1].actual if verdicts else excerpt(subject.text)
             return Verdict(True, expected, f"{name}: {actual}")
         reasons.append(f"{name}: {failed.actual}")
     return Verdict(False, expected, "; ".join(reasons) or nothing)
@@ -178,7 +178,7 @@ def system(expected: Sequence[TextCheck]) -> Iterable[Check]:
 
 def _system_says(expected: Sequence[TextCheck], conversation: Conversation) -> Verdict:
     if not expected:
-        texts = "; ".join(map(text_checks.excerpt, conversation.system))
+        texts = "; ".join(map(excerpt, conversation.system))
         return Verdict(not texts, "no system message", texts or "no system message")
     subjects = [
         (Subject(text, conversation, part=("system", number)), "a system message")
@@ -261,9 +261,7 @@ def _carried(
     expected = f"{problem} {name}{by}{f' that {that}' if that else ''}{often}"
     carried = list(items(conversation))
     matching = [
-        item
-        for item in carried
-        if text_checks.form(item.name) == text_checks.form(name) and agent in ("", item.agent)
+        item for item in carried if form(item.name) == form(name) and agent in ("", item.agent)
     ]
     reasons = []
     passed = 0
@@ -274,8 +272,8 @@ def _carried(
         failed = next((verdict for verdict in verdicts if not verdict.holds), None)
         passed += failed is None
         if passed == times:
-            return Verdict(True, expected, f"{item.agent}: {text_checks.excerpt(text)}")
-        reasons.append(f"{item.agent}: {failed.actual if failed else text_checks.excerpt(text)}")
+            return Verdict(True, expected, f"{item.agent}: {excerpt(text)}")
+        reasons.append(f"{item.agent}: {failed.actual if failed else excerpt(text)}")
     listed = ", ".join(f"{item.name} of {item.agent}" for item in carried)
     return Verdict(False, expected, "; ".join(reasons) or listed or "nothing was carried")
 

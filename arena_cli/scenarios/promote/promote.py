@@ -16,20 +16,18 @@ from typing import Any, Literal, NamedTuple
 
 from arena_cli.errors import UsageError
 from arena_cli.scenarios import loader, select
-from arena_cli.scenarios.expect import conversation
-from arena_cli.scenarios.expect.conversation import Conversation
-from arena_cli.scenarios.promote import selection
+from arena_cli.scenarios.expect.conversation import Conversation, of
 from arena_cli.scenarios.promote.recording import Taper
-from arena_cli.scenarios.promote.scenario_file import Writer, Written
-from arena_cli.scenarios.promote.selection import Piece, Taken
+from arena_cli.scenarios.promote.scenario_file import Writer, WrittenFiles
+from arena_cli.scenarios.promote.selection import Piece, SessionPart, take
 from arena_cli.scenarios.recording import file
-from arena_cli.scenarios.recording.store import Shelf
+from arena_cli.scenarios.recording.store import RecordingStore
 from arena_cli.scenarios.result import ScenarioResult
 from arena_cli.scenarios.runner import Runner
 from arena_cli.scenarios.select import Selected
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session.outgoing import USER
-from arena_cli.session.session import Place, redactor_of
+from arena_cli.session.session import SessionConfig, make_redactor
 from arena_cli.session.store import Stored
 from arena_cli.transcript.events import MessageEvent, ReplyFinished
 from arena_cli.util.redaction import Redactor
@@ -62,7 +60,7 @@ def found(pieces: Sequence[Piece], result: ScenarioResult, root: Path) -> Partin
     for number, (piece, step) in enumerate(zip(pieces, result.steps, strict=True), 1):
         if not piece.is_chain or step.status == "not_run":
             continue
-        earlier, later = (conversation.of(events, root) for events in (piece.events, step.events))
+        earlier, later = (of(events, root) for events in (piece.events, step.events))
         for parting in _partings(number, earlier, later):
             return parting
     return None
@@ -135,22 +133,22 @@ class Promotion:
         self._stored = stored
         self._workspace = workspace
         self._path = path
-        self._taken = selection.take(stored, until)
+        self._taken = take(stored, until)
         playing, self._team = _who_plays(self._taken, workspace)
         _refuse_gone(self._taken, self._team, stored.name)
         writer = Writer(stored, self._taken, self._team, playing, path, workspace.root)
-        self._written: Written = writer.written()
+        self._written: WrittenFiles = writer.written()
         self.notes = [*self._taken.notes, *self._written.notes]
         self._refuse_taken(force=force)
 
-    async def make(self, config: Place, *, sync: bool = False) -> Promoted:
+    async def make(self, config: SessionConfig, *, sync: bool = False) -> Promoted:
         """Write the scenario and its recording, and play it once; with `sync` they are on the disk.
 
         Raises UsageError before anything is written, DiskRefused, FileFaults where today's files do
         not take the scenario.
         """
         team, root = self._team, self._workspace.root
-        redactor = redactor_of(config, [member.profile for member in team.members])
+        redactor = make_redactor(config, [member.profile for member in team.members])
         taper = Taper(self._stored, self._taken, team, root, redactor)
         lines = taper.lines(self._written.pieces)
         recording = file.path_of(self._path)
@@ -165,7 +163,7 @@ class Promotion:
         (scenario,) = loader.load(selected, self._workspace)
         scenario_results: list[ScenarioResult] = []
         # Names may be other ones by now, and agents are shown those.
-        shelf = Shelf([scenario], "update", drift="ignore", sync=sync)
+        shelf = RecordingStore([scenario], "update", drift="ignore", sync=sync)
         runner = Runner(
             [scenario], config, scenario_results.append, keep="none", detail=True, shelf=shelf
         )
@@ -244,7 +242,7 @@ def path_for(stored: Stored, to: Path | None, root: Path, start: Path) -> Path:
     return path
 
 
-def _who_plays(selection: Taken, workspace: Workspace) -> tuple[dict[str, Any], Team]:
+def _who_plays(selection: SessionPart, workspace: Workspace) -> tuple[dict[str, Any], Team]:
     """The keys of the scenario that say who plays, and the team that they make.
 
     A human who is no longer one of the team's is added. Raises UsageError where the team is gone.
@@ -273,7 +271,7 @@ def _who_plays(selection: Taken, workspace: Workspace) -> tuple[dict[str, Any], 
     return keys, team
 
 
-def _humans(selection: Taken) -> Iterator[Human]:
+def _humans(selection: SessionPart) -> Iterator[Human]:
     """Yield the humans that spoke, then those that were mentioned, whose names are not known."""
     for piece in selection.pieces:
         message = piece.opening.message
@@ -288,7 +286,7 @@ def _humans(selection: Taken) -> Iterator[Human]:
                 )
 
 
-def _refuse_gone(selection: Taken, team: Team, name: str) -> None:
+def _refuse_gone(selection: SessionPart, team: Team, name: str) -> None:
     called = dict.fromkeys(agent for piece in selection.pieces for agent in piece.called())
     messages = (piece.opening.message for piece in selection.pieces if not piece.is_chain)
     called |= dict.fromkeys(

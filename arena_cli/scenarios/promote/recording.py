@@ -14,10 +14,10 @@ from arena_cli.engine.state import Scene
 from arena_cli.errors import AgentError, AgentProtocolError, AgentTimeout, UsageError
 from arena_cli.protocol import AgentOutput, Attachment, CallNote, Message, TextDelta
 from arena_cli.scenarios import given
-from arena_cli.scenarios.promote.selection import Piece, Taken
+from arena_cli.scenarios.promote.selection import Piece, SessionPart
 from arena_cli.scenarios.recording import recorder, serialize
-from arena_cli.scenarios.recording.model import Key
-from arena_cli.scenarios.recording.recorder import FAILURE, OUTPUT, Call, Tape
+from arena_cli.scenarios.recording.model import CallKey
+from arena_cli.scenarios.recording.recorder import FAILURE, OUTPUT, Tape, TapedCall
 from arena_cli.session.store import Stored
 from arena_cli.transcript.events import MessageEvent, ReplyFinished, ReplyStarted
 from arena_cli.transcript.state import Fold
@@ -34,7 +34,7 @@ class Taper:
     """
 
     def __init__(
-        self, stored: Stored, selection: Taken, team: Team, root: Path, redactor: Redactor
+        self, stored: Stored, selection: SessionPart, team: Team, root: Path, redactor: Redactor
     ) -> None:
         self._stored = stored
         self._taken = selection
@@ -42,7 +42,7 @@ class Taper:
         self._team = team
         self._redactor = redactor
         self._roster = mentions.build_roster(team)
-        history = window.history_of(team)
+        history = window.make_history(team)
         self._fold = Fold(history.append)
         self._scene = Scene(stored.name, team, self._fold, history)
 
@@ -79,15 +79,15 @@ class Taper:
             if isinstance(event, ReplyFinished) and event.status != "cancelled":
                 tape.calls.append(self._call(event, planned[event.reply], step, opener))
 
-    def _call(self, done: ReplyFinished, planned: Planned, step: int, opener: str) -> Call:
+    def _call(self, done: ReplyFinished, planned: Planned, step: int, opener: str) -> TapedCall:
         heard = _heard(done, self._redactor)
         if done.status in ("success", "declined"):
             answer = Answer(self._output(done, opener), declined=done.status == "declined")
             outcome = {OUTPUT: recorder.output(answer, heard)}
         else:
             outcome = {FAILURE: recorder.failure(_error(done), heard)}
-        return Call(
-            key=Key(step, done.agent, planned.input.invocation),
+        return TapedCall(
+            key=CallKey(step, done.agent, planned.input.invocation),
             session=None,
             input=planned.input,
             input_hash=planned.input_hash,

@@ -11,7 +11,7 @@ from arena_cli.errors import UsageError
 from arena_cli.protocol import Attachment, Message
 from arena_cli.scenarios.expect import conversation
 from arena_cli.scenarios.given import messages, summary, with_content
-from arena_cli.scenarios.promote.selection import Piece, Taken
+from arena_cli.scenarios.promote.selection import Piece, SessionPart
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing, store
 from arena_cli.session.outgoing import USER
@@ -33,7 +33,7 @@ _MOST_MESSAGES = 12
 
 
 @dataclass
-class Written:
+class WrittenFiles:
     """A scenario as it is to be written: its title and text, the contents of the files beside it by
     path, and the pieces that its steps play, each as it is played.
     """
@@ -51,7 +51,7 @@ class Writer:
     def __init__(
         self,
         stored: Stored,
-        selection: Taken,
+        selection: SessionPart,
         team: Team,
         name: Mapping[str, Any],
         path: Path,
@@ -68,7 +68,7 @@ class Writer:
         self._files: dict[Path, bytes] = {}
         self._notes: list[str] = []
 
-    def written(self) -> Written:
+    def written(self) -> WrittenFiles:
         """All of it. Raises UsageError where something of the session is gone."""
         title, past_keys = self._title(), self._given()
         pieces = [self._routed(piece, n) for n, piece in enumerate(self._taken.pieces, 1)]
@@ -79,7 +79,7 @@ class Writer:
             "steps": [self._step(piece) for piece in pieces],
         }
         text = self._head() + dump.dump_yaml(data)
-        return Written(title, text, self._files, pieces, self._notes)
+        return WrittenFiles(title, text, self._files, pieces, self._notes)
 
     def _head(self) -> str:
         """Return the lines above it: the schema for an editor, if there is one, and a comment."""
@@ -115,12 +115,12 @@ class Writer:
                 name = Path(attachment.path or "").name
                 with_data = self._whole(attachment, message.id)
                 if with_data.data is not None:  # else agents are told that it is gone
-                    content = log.content_of(with_data)
+                    content = log.decode_content(with_data)
                     self._add(Path("attachments", message.id, name), content)
         transcript_events = [
             _bare(event) for event in self._taken.before if not isinstance(event, StatusReported)
         ]
-        target = self._add(Path(PAST), b"".join(map(events.line_of, transcript_events)))
+        target = self._add(Path(PAST), b"".join(map(events.encode_line, transcript_events)))
         return {"transcript": self._named(target)}
 
     def _is_plain(self, message: Message) -> bool:
@@ -232,7 +232,7 @@ class Writer:
                 f"it lay at {escape_line(attachment.path or '')}; "
                 "without it nothing can be promoted",
             )
-        return log.content_of(with_data)
+        return log.decode_content(with_data)
 
     def _whole(self, attachment: Attachment, message_id: str) -> Attachment:
         return with_content(attachment, message_id, (self._stored.folder, self._root))

@@ -68,7 +68,7 @@ class Piece(NamedTuple):
 
 
 @dataclass
-class Taken:
+class SessionPart:
     """`session` says who talked; `before` are the events of what is past when the `pieces` begin.
 
     `notes` tell what is otherwise than one might think.
@@ -80,7 +80,7 @@ class Taken:
     notes: list[str] = field(default_factory=list)
 
 
-def take(stored: Stored, until: int | None) -> Taken:
+def take(stored: Stored, until: int | None) -> SessionPart:
     """The part of a session up to the end of a chain, that of event `until` or the last.
 
     What cannot be played again (a chain that was interrupted, what was said in another team or by
@@ -124,7 +124,7 @@ def take(stored: Stored, until: int | None) -> Taken:
         notes.append(
             f"it was played by the scenario `{title}`, whose profiles and rules do not count"
         )
-    return Taken(session, [event for event in events if event.seq <= cut], pieces, notes)
+    return SessionPart(session, [event for event in events if event.seq <= cut], pieces, notes)
 
 
 def _end(events: Sequence[Event], until: int | None, name: str, notes: list[str]) -> int:

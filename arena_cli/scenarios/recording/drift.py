@@ -13,10 +13,11 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from arena_cli.scenarios.expect import judge_checks
-from arena_cli.scenarios.recording import facts, recorder, settings
+from arena_cli.scenarios.recording import facts as facts_module
+from arena_cli.scenarios.recording import recorder, settings
 from arena_cli.scenarios.recording.facts import MEMORY, MESSAGE, Fact
 from arena_cli.scenarios.recording.model import CaseRecord, Recorded
-from arena_cli.scenarios.recording.recorder import MARK, Call, Ignoring, Tape
+from arena_cli.scenarios.recording.recorder import MARK, Ignoring, Tape, TapedCall
 from arena_cli.scenarios.result import Drift
 from arena_cli.transcript.events import NoteEvent, SessionEvent
 from arena_cli.workspace.models import Member, MemoryRules, TeamConfig
@@ -212,7 +213,7 @@ def _opening(case: CaseRecord, tape: Tape) -> tuple[Mapping[str, Any] | None, Se
     )
 
 
-class _Difference(NamedTuple):
+class _InputDifference(NamedTuple):
     """The first field of an input that differs, and its texts."""
 
     field: str
@@ -223,7 +224,7 @@ class _Difference(NamedTuple):
 
 def _inputs(case: CaseRecord, tape: Tape) -> Iterator[tuple[Drift, bool]]:
     """Yield changed inputs of agents, and whether each has no other cause."""
-    by_difference: dict[tuple[str, _Difference], list[Call]] = {}
+    by_difference: dict[tuple[str, _InputDifference], list[TapedCall]] = {}
     pairs = [(call, call.record) for call in tape.calls if call.record and call.drifted]
     pairs += [(call, record) for call, record in tape.judged_otherwise if call.missed]
     for call, record in pairs:
@@ -247,8 +248,8 @@ _FOLLOWING = ("prefer_concise", "max_output_tokens", "mentioned_by", "turn")
 
 
 def _differences(
-    record: Recorded, case: CaseRecord, call: Call, tape: Tape
-) -> Iterator[_Difference]:
+    record: Recorded, case: CaseRecord, call: TapedCall, tape: Tape
+) -> Iterator[_InputDifference]:
     """The fields that follow from nothing else, else the first messages or fields that do."""
     recorded = tape.normal_input(record)
     current = recorder.normalize_input(call.input, tape.ignoring, tape.redactor)
@@ -258,10 +259,10 @@ def _differences(
         if old_value != new_value and name == MEMORY_CONTEXT:
             own_notes = _made(case, tape)
             for piece in differences(old_value, new_value, record.notes, call.notes):
-                differing.append(_Difference(*piece, is_root=is_given(piece[0], own_notes)))
+                differing.append(_InputDifference(*piece, is_root=is_given(piece[0], own_notes)))
         elif old_value != new_value:
             differing.append(
-                _Difference(
+                _InputDifference(
                     name, _told(name, old_value), _told(name, new_value), name not in _FOLLOWING
                 )
             )
@@ -270,20 +271,20 @@ def _differences(
     roots = [one for one in differing if one.is_root]
     if not roots:
         differing = [*_messages(recorded["messages"], current["messages"], tape), *differing]
-    difference = _Difference("input", record.input_hash, call.input_hash)
+    difference = _InputDifference("input", record.input_hash, call.input_hash)
     yield from roots or differing[:1] or [difference]
 
 
 def _rubric(
     recorded: Sequence[Mapping[str, Any]], current: Sequence[Mapping[str, Any]]
-) -> Iterator[_Difference]:
+) -> Iterator[_InputDifference]:
     """Yield the rubric of a judge, where it is another one."""
     old_rubric, new_rubric = (
         "\n\n".join(judge_checks.rubric_of(message["content"]) for message in messages)
         for messages in (recorded, current)
     )
     if old_rubric != new_rubric:
-        yield _Difference(RUBRIC, old_rubric, new_rubric)
+        yield _InputDifference(RUBRIC, old_rubric, new_rubric)
 
 
 def _made(case: CaseRecord, tape: Tape) -> set[str]:
@@ -295,7 +296,7 @@ def _made(case: CaseRecord, tape: Tape) -> set[str]:
 
 def _messages(
     recorded: Sequence[Mapping[str, Any]], current: Sequence[Mapping[str, Any]], tape: Tape
-) -> Iterator[_Difference]:
+) -> Iterator[_InputDifference]:
     """The first messages that differ; what a human says follows from nothing else."""
     then, new_texts = (
         [recorder.message_text(message, tape.ignoring) for message in messages]
@@ -305,7 +306,7 @@ def _messages(
     for kind, start, end, new_start, new_end in matcher.get_opcodes():
         if kind != "equal":
             changed_messages = [*recorded[start:end], *current[new_start:new_end]]
-            yield _Difference(
+            yield _InputDifference(
                 f"messages[{new_start}]",
                 "\n".join(then[start:end]),
                 "\n".join(new_texts[new_start:new_end]),
@@ -337,8 +338,8 @@ def _compared(case: CaseRecord, tape: Tape, apart: set[int | None]) -> list[_Bot
     """Return the facts of each session, then and now, without those of some steps."""
     return [
         (
-            [fact for fact in facts.recorded(case, tape, session) if fact.step not in apart],
-            [fact for fact in facts.played(tape, session) if fact.step not in apart],
+            [fact for fact in facts_module.recorded(case, tape, session) if fact.step not in apart],
+            [fact for fact in facts_module.played(tape, session) if fact.step not in apart],
         )
         for session in dict.fromkeys(stretch.session for stretch in tape.stretches)
     ]
@@ -460,7 +461,7 @@ def _value(fact: Fact | None, place_fact: Fact, *, same: bool) -> str:
 def _misses(tape: Tape) -> Iterator[Drift]:
     recorded = [step for step in (tape.recorded.steps() if tape.recorded else ()) if step]
     last = max(recorded, default=0)
-    by_agent: dict[str, list[Call]] = {}
+    by_agent: dict[str, list[TapedCall]] = {}
     for call in tape.calls:
         if call.missed:
             by_agent.setdefault(call.key.agent, []).append(call)

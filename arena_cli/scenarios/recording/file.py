@@ -21,7 +21,7 @@ from arena_cli.adapters.runtime import Heard
 from arena_cli.errors import DiskRefused, Fault, FileFaults, UsageError
 from arena_cli.scenarios import select
 from arena_cli.scenarios.recording import recorder, serialize
-from arena_cli.scenarios.recording.model import ASIDE, CaseRecord, Key, Recorded, Recording
+from arena_cli.scenarios.recording.model import ASIDE, CallKey, CaseRecord, Recorded, Recording
 from arena_cli.transcript import events
 from arena_cli.util import files
 from arena_cli.util.redaction import Redactor
@@ -147,7 +147,7 @@ def read(path: Path, label: str, *, strict: bool = True) -> Recording:
         raise FileFaults([_fault(label, 1, "is not UTF-8")]) from error
     # A record ends at a line feed only; git may have put a carriage return before it.
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
-    return _Reader(label, strict=strict).read(lines)
+    return _RecordingReader(label, strict=strict).read(lines)
 
 
 def lines_of(case: CaseRecord) -> list[dict[str, Any]]:
@@ -201,7 +201,7 @@ def _why(error: Exception) -> str:
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 
-class _Reader:
+class _RecordingReader:
     """Reads one file, line by line."""
 
     def __init__(self, label: str, *, strict: bool) -> None:
@@ -299,7 +299,7 @@ class _Reader:
             raise ValueError("a call has one of `output` and `failure`")
         return Recorded(
             number=count,
-            key=Key(self._step, record["agent"], record["invocation"]),
+            key=CallKey(self._step, record["agent"], record["invocation"]),
             session=self._session,
             input_hash=record["input_hash"],
             input=record["input"],

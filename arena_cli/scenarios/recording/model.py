@@ -10,7 +10,7 @@ ASIDE = ("judge", "memory")
 """The types of lines that are a call and no event."""
 
 
-class Key(NamedTuple):
+class CallKey(NamedTuple):
     """The key that matches calls: their step (from 1, None: of the whole scenario), agent and kind.
 
     `invocation` is `memory` for the work of the team's memory.
@@ -29,7 +29,7 @@ class Recorded(NamedTuple):
     """
 
     number: int
-    key: Key
+    key: CallKey
     session: str | None
     input_hash: str
     input: Mapping[str, Any]
@@ -55,9 +55,9 @@ class CaseRecord:
     lines: list[dict[str, Any]] = field(default_factory=list)
     calls: list[Recorded] = field(default_factory=list)
 
-    def unused(self) -> dict[Key, list[Recorded]]:
+    def unused(self) -> dict[CallKey, list[Recorded]]:
         """All calls by key, in order."""
-        by_key: dict[Key, list[Recorded]] = {}
+        by_key: dict[CallKey, list[Recorded]] = {}
         for call in self.calls:
             by_key.setdefault(call.key, []).append(call)
         return by_key

@@ -12,7 +12,7 @@ from arena_cli.scenarios.recording.guard import Guard
 from arena_cli.scenarios.recording.model import CaseRecord
 from arena_cli.scenarios.recording.recorder import Tape
 from arena_cli.scenarios.recording.settings import Surroundings
-from arena_cli.scenarios.recording.store import Shelf, WhatOfDrift
+from arena_cli.scenarios.recording.store import RecordingStore, WhatOfDrift
 from arena_cli.scenarios.result import (
     DRIFTED,
     DRIFTED_AND_NEW,
@@ -21,7 +21,7 @@ from arena_cli.scenarios.result import (
     Mode,
     StepResult,
 )
-from arena_cli.session.session import Place, as_it_is
+from arena_cli.session.session import SessionConfig, as_it_is
 from arena_cli.transcript.events import Event
 
 
@@ -35,8 +35,8 @@ class Take:
     def __init__(
         self,
         scenario: Scenario,
-        shelf: Shelf | None = None,
-        config: Place | None = None,
+        shelf: RecordingStore | None = None,
+        config: SessionConfig | None = None,
     ) -> None:
         self.recording: str | None = None
         self.before: CaseRecord | None = None
@@ -45,7 +45,7 @@ class Take:
         self._mode: Mode = "live"
         self._tape: Tape | None = None
         self._guard: Guard | None = None
-        self._place: Place | None = None
+        self._place: SessionConfig | None = None
         self._what_of_drift: WhatOfDrift = "fail"
         if shelf is None or scenario.skip is not None:
             return

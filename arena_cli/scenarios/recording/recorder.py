@@ -34,7 +34,7 @@ from arena_cli.protocol import (
     Usage,
 )
 from arena_cli.scenarios.recording import settings
-from arena_cli.scenarios.recording.model import CaseRecord, Key, Recorded
+from arena_cli.scenarios.recording.model import CallKey, CaseRecord, Recorded
 from arena_cli.scenarios.recording.settings import Surroundings
 from arena_cli.transcript import log
 from arena_cli.transcript.events import Compacted, Event, Extracted, ReplyStarted
@@ -287,7 +287,7 @@ def _attachment_text(attachment: Mapping[str, Any]) -> str:
     record = attachment
     if "size" not in attachment:
         with_data = Attachment.model_validate(encode_data(attachment))
-        content = log.content_of(with_data)
+        content = log.decode_content(with_data)
         record = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     name = f"{attachment['type']}: {attachment['name']}"
     return f"{name}, {record['size']} bytes, sha256 {record['sha256']}"
@@ -299,7 +299,7 @@ MEMORY = "memory"
 
 
 @dataclass
-class Call:
+class TapedCall:
     """A call that was made, of an agent or of a judge, and its result.
 
     `notes` are the ids of those that a reply's agent was shown. `record` is what it was answered
@@ -307,7 +307,7 @@ class Call:
     record, apart from what cannot matter (`shown`).
     """
 
-    key: Key
+    key: CallKey
     session: str | None
     input: AgentInput
     input_hash: str
@@ -339,8 +339,8 @@ class Stretch(NamedTuple):
     step: int | None
     session: str | None
     events: list[Event]
-    judged: list[Call]
-    remembering: list[tuple[Call, Event | None]]
+    judged: list[TapedCall]
+    remembering: list[tuple[TapedCall, Event | None]]
 
 
 class Tape:
@@ -364,7 +364,7 @@ class Tape:
     ) -> None:
         self.recorded = recorded
         self.ignoring = Ignoring(ignore)
-        self.calls: list[Call] = []
+        self.calls: list[TapedCall] = []
         self.stretches: list[Stretch] = [Stretch(0, None, [], [], [])]
         self.members: dict[str, Member] = {}
         self.called_agents = False
@@ -410,7 +410,7 @@ class Tape:
         )
 
     @property
-    def judged_otherwise(self) -> list[tuple[Call, Recorded]]:
+    def judged_otherwise(self) -> list[tuple[TapedCall, Recorded]]:
         """The questions to judges without a record, each with the recorded one in its place."""
         unmatched = [call for call in self.calls if call.is_judge and call.record is None]
         remaining = {call.key: iter(self._unused.get(call.key, ())) for call in unmatched}
@@ -448,12 +448,12 @@ class Tape:
 
     def opened(
         self, member: Member, input: AgentInput, session: str | None, *, is_judge: bool
-    ) -> Call:
+    ) -> TapedCall:
         """A call begins: its record is taken at once, so that the order of calls decides."""
         stretch = self.stretches[-1]
         is_aside = input.turn_id == ASIDE
-        key = Key(stretch.step, member.id, MEMORY if is_aside else input.invocation)
-        call = Call(key, session, input, self.ignoring.hash_of(input), is_judge)
+        key = CallKey(stretch.step, member.id, MEMORY if is_aside else input.invocation)
+        call = TapedCall(key, session, input, self.ignoring.hash_of(input), is_judge)
         if is_judge:
             stretch.judged.append(call)
         elif is_aside:
@@ -472,7 +472,7 @@ class Tape:
                 )
         return call
 
-    def _take_record(self, call: Call) -> Recorded | None:
+    def _take_record(self, call: TapedCall) -> Recorded | None:
         """Return the record that answers a call, and note whether it has the same input."""
         records = self._unused.get(call.key, [])
         same = next(
@@ -486,7 +486,7 @@ class Tape:
             return None
         return records.pop(same or 0)
 
-    def _find_same(self, call: Call, records: Sequence[Recorded]) -> int | None:
+    def _find_same(self, call: TapedCall, records: Sequence[Recorded]) -> int | None:
         """Return the first record whose input differs in nothing that matters."""
         current = normalize_input(call.input, self.ignoring, self.redactor)
         for index, record in enumerate(records):
@@ -508,7 +508,7 @@ class Tape:
             return False
         return self._live
 
-    def miss(self, key: Key) -> AgentError:
+    def miss(self, key: CallKey) -> AgentError:
         """Return the exception of a call without a record."""
         scope = "over the whole scenario" if key.step is None else f"in step {key.step}"
         problem = f"its recording has no answer left for it {scope} ({key.invocation})"

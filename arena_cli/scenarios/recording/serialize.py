@@ -16,7 +16,7 @@ from typing import Any
 
 from arena_cli.protocol import AgentInput, ShownMessage
 from arena_cli.scenarios.recording import model, settings
-from arena_cli.scenarios.recording.recorder import MEMORY, Call, Stretch, Tape
+from arena_cli.scenarios.recording.recorder import MEMORY, Stretch, Tape, TapedCall
 from arena_cli.transcript import canonical
 from arena_cli.transcript.events import Event, MessageEvent, ReplyStarted
 from arena_cli.workspace.models import Member
@@ -46,7 +46,7 @@ def lines(tape: Tape, case: str | None, members: Sequence[Member]) -> list[dict[
         line[settings.ROLE_PROMPT] = tape.ignoring.text(line[settings.ROLE_PROMPT])
         records.append(line)
     ids: dict[str | None, dict[str, str]] = {}
-    by_reply: dict[tuple[str | None, int | None], list[Call]] = {}
+    by_reply: dict[tuple[str | None, int | None], list[TapedCall]] = {}
     for call in tape.calls:
         by_reply.setdefault((call.session, call.reply), []).append(call)
     shown_ids = {message.id for call in tape.calls for message in call.input.messages}
@@ -75,7 +75,7 @@ def _called_with(member: Member, tape: Tape) -> dict[str, Any]:
 
 def _events(
     stretch: Stretch,
-    by_reply: Mapping[tuple[str | None, int | None], list[Call]],
+    by_reply: Mapping[tuple[str | None, int | None], list[TapedCall]],
     ids: dict[str, str],
     shown_ids: Container[str],
     tape: Tape,
@@ -111,7 +111,7 @@ def _events(
 
 def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
     """An event as it stands in a recording; `ids` as in `canonical.record`."""
-    line = canonical.record(event, ids)
+    line = canonical.canonicalize_event(event, ids)
     for name in _AGAIN.get(event.type, ()):
         line.pop(name, None)
     if event.type == "reply_finished" and line.get("message"):
@@ -121,7 +121,7 @@ def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
     return line
 
 
-def _aside(kind: str, call: Call, tape: Tape) -> dict[str, Any]:
+def _aside(kind: str, call: TapedCall, tape: Tape) -> dict[str, Any]:
     """The line of a call that is no reply."""
     return {
         "type": kind,

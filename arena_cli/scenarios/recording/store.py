@@ -20,7 +20,7 @@ from arena_cli.scenarios.recording import steps
 from arena_cli.scenarios.recording.agent_files import Hashes
 from arena_cli.scenarios.recording.guard import Guard
 from arena_cli.scenarios.recording.model import CaseRecord, Recording
-from arena_cli.scenarios.recording.recorder import FAILURE, Call, Ignoring, Tape
+from arena_cli.scenarios.recording.recorder import FAILURE, Ignoring, Tape, TapedCall
 from arena_cli.scenarios.result import Drift, Mode
 from arena_cli.scenarios.select import FIXTURES, Selected
 from arena_cli.scenarios.variables import Reader
@@ -50,7 +50,7 @@ class _Volume:
     left: int = 0
 
 
-class Shelf:
+class RecordingStore:
     """The recordings that a run of these scenarios needs, read before it begins.
 
     `hashes` are those of agents' files, by profile (`settings.Surroundings`).
@@ -324,12 +324,12 @@ def _is_scripted(scenario: Scenario) -> bool:
     return all(profile_agent.profile.adapter.get("type") == SCRIPTED for profile_agent in everyone)
 
 
-def of_calls(calls: Iterable[Call], *, but_replies: bool = False) -> set[str]:
+def of_calls(calls: Iterable[TapedCall], *, but_replies: bool = False) -> set[str]:
     """Return the agents that failed; of several attempts the last one counts.
 
     With `but_replies` only those that failed at work for the team's memory.
     """
-    last: dict[object, Call] = {}
+    last: dict[object, TapedCall] = {}
     for call in calls:
         if call.reply is not None:
             last[call.session, call.reply] = call
@@ -376,7 +376,7 @@ def orphan_files(selected: Selected, root: Path) -> Iterator[Fault]:
                 yield Fault(reader.shown(path), 0, "", problem, hint)
 
 
-def orphan_cases(scenarios: Iterable[Scenario], shelf: Shelf) -> Iterator[Fault]:
+def orphan_cases(scenarios: Iterable[Scenario], shelf: RecordingStore) -> Iterator[Fault]:
     """Yield a warning for each recorded case that its scenario does not have.
 
     Where a recording is replayed these are drift, and where it is made anew they go.
