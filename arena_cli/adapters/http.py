@@ -318,6 +318,7 @@ def failure(
     mend: str,
     metadata: dict[str, Any],
 ) -> AgentError:
+    """Return a failure of that kind for a request."""
     return kind(asked.agent_id, problem, asked=asked.url, came=came, mend=mend, metadata=metadata)
 
 

@@ -153,7 +153,6 @@ def find(
     as_json: ListAsJson = False,
 ) -> None:
     """Find agents by skill, keyword, name or role prompt, best first. Exits 1 if there is none."""
-
     matches = relevance.find_agents(common.load_workspace(context).loaded.values(), keywords)
     if as_json:
         common.print_json(
@@ -186,7 +185,6 @@ def check(context: typer.Context, connect: Connect = False) -> None:
 
     Without --connect it starts and contacts nothing.
     """
-
     outside = context.obj.allow_outside
     files = select.everything(common.find_root(context), anywhere=outside)
     loaded, (scenarios, broken) = common.load_scenarios(context, files)
@@ -207,7 +205,6 @@ def check(context: typer.Context, connect: Connect = False) -> None:
 
 def _tell_folders(loaded: Workspace) -> None:
     """Print a warning per agent whose program runs where keys or sessions are."""
-
     for agent_id, names in approvals.exposed(loaded).items():
         agent = escape_line(agent_id)
         common.warn(
@@ -218,7 +215,6 @@ def _tell_folders(loaded: Workspace) -> None:
 
 def _tell_models(loaded: Workspace) -> None:
     """A line per agent behind an API: what is known of its model, and from where."""
-
     for agent_id, profile in loaded.profiles.items():
         model_facts = pricing.known(profile.adapter, loaded.file.models)
         if model_facts is None:
@@ -236,7 +232,6 @@ def _tell_models(loaded: Workspace) -> None:
 
 def _tell_windows(loaded: Workspace) -> None:
     """A warning per agent whose role leaves no room for messages."""
-
     for agent_id, agent in loaded.loaded.items():
         takes, reserved = sizes(agent.profile.context)
         room = takes - reserved
@@ -263,7 +258,6 @@ def print_health(loaded: Workspace, *agents: str, connect: bool) -> bool:
 
     To `connect`, the workspace must be trusted.
     """
-
     sound = True
     config = common.make_config(loaded, wait_s=0, connects=connect)
     checks = one_shot.check_health(
@@ -292,14 +286,13 @@ def add(
     settings: Setting = None,
     team: NewTeam = None,
 ) -> None:
-    """Write the profile of a new agent, and say what it still needs. Nothing is overwritten.
+    r"""Write the profile of a new agent, and say what it still needs. Nothing is overwritten.
 
     \b
     arena agents add reviewer --adapter claude_code --set 'tools=[Read, Grep]' --cwd ../shop
     arena agents add local --adapter openai --preset ollama --model qwen3
     arena agents add clerk --adapter cli -- python3 bots/clerk.py
     """
-
     adapter: dict[str, object] = {"type": kind}
     for key, value in (
         ("preset", preset),
@@ -334,7 +327,6 @@ def add(
 
 def _root_for_another(context: typer.Context) -> tuple[Path, bool]:
     """The workspace, or the current folder where nobody named one and none is found; if so."""
-
     options: common.Options = context.obj
     try:
         return common.find_root(context), False
@@ -346,7 +338,6 @@ def _root_for_another(context: typer.Context) -> tuple[Path, bool]:
 
 def _tell_added(new: Newcomer, *, connect: bool) -> None:
     """Print the files that were written, what is missing, and how to send a message."""
-
     common.say(escape_line(new.path))
     for line in below(new.shown.rstrip()):
         common.say(line)
@@ -378,7 +369,6 @@ def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = F
 
     Exits 3 if it failed.
     """
-
     loaded = common.load_workspace(context)
     member = find_member(loaded, agent_id)
     trust.require_agents(loaded, member.id)

@@ -82,7 +82,6 @@ def _root_of(options: Options) -> Path:
 
 def _warn_of_left(root: Path) -> bool:
     """Warn of the processes that a killed arena left running; return whether there are any."""
-
     strays = approvals.behind(root)
     for stray in strays:
         agent = f" of agent {escape_line(stray.agent)}" if stray.agent else ""
@@ -121,7 +120,6 @@ def _load(root: Path, options: Options) -> Workspace:
 
 def make_redactor(options: Options) -> Redactor:
     """Return the workspace's redactor; without a sound workspace, that of the environment."""
-
     try:
         return session_module.make_redactor(
             make_config(_load(_root_of(options), options), wait_s=0)
@@ -164,14 +162,12 @@ def warn_of_faults(faults: Iterable[Fault]) -> None:
 
 def find_session(context: typer.Context, session: str | None) -> Stored:
     """The session of that name; without one, the last. Raises UsageError."""
-
     root = find_root(context)
     return store.find(root, session) if session is not None else store.last(root)
 
 
 def find_team(loaded: Workspace, stored: Stored | None, name: str | None = None) -> Team:
     """The team of that name, else the session's, else the workspace's, else every agent."""
-
     opening = queries.read_session_event(stored.transcript) if stored and name is None else None
     return loaded.team(opening.team if opening else name or loaded.file.team)
 
@@ -181,7 +177,6 @@ def make_config(loaded: Workspace, *, wait_s: float, connects: bool = False) -> 
 
     Unless it `connects` it serves commands that only read; `trust` decides about all others.
     """
-
     return SessionConfig(
         workspace=loaded.root,
         durability=loaded.file.durability or "fsync",

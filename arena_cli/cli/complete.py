@@ -68,7 +68,6 @@ def complete_scenarios(context: typer.Context, incomplete: str) -> list[str]:
 
 def complete_kinds(incomplete: str) -> list[str]:
     """Kinds of adapters, with or without a workspace."""
-
     return [kind for kind in base.known() if kind.startswith(incomplete) and _is_plain(kind)]
 
 
@@ -76,7 +75,6 @@ def _offered(
     names: Callable[[Path], Iterable[str]], context: typer.Context, incomplete: str
 ) -> list[str]:
     """The names in a workspace that begin with what is typed; none where anything goes wrong."""
-
     try:
         folder = context.find_root().params.get("workspace")
         root = workspace.find_workspace(Path.cwd(), Path(folder) if folder else None, os.environ)

@@ -41,7 +41,6 @@ def context(
 
     A server that makes embeddings is asked only with --connect.
     """
-
     loaded = common.load_workspace(context)
     stored = common.find_session(context, session)
     team = common.find_team(loaded, stored)
@@ -98,7 +97,6 @@ def context_document(explained: Explained) -> dict[str, Any]:
 
 def context_lines(explained: Explained, say: Words) -> Iterator[str]:
     """It as text: each layer with its tokens and the reason for it, then the input as it reads."""
-
     yield say(
         "{who} would be shown {tokens} of {room} tokens (a window of {window}, {reserved} of it"
         " for the answer)",

@@ -314,7 +314,6 @@ def _difference(ours: DiffSide, theirs: DiffSide) -> Difference | RunDifference:
 
 def _conversations(side: DiffSide, *, single: bool) -> list[ComparedConversation]:
     """Its conversations; `single`: the one that a session is compared with."""
-
     if side.kind == "session":
         return [model.of_session(_events(side))]
 

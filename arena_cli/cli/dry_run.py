@@ -5,9 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from arena_cli.reports.lines import INDENT, Words
-from arena_cli.session.preview import Judged, PlannedCall, Preview
+from arena_cli.cli import common
+from arena_cli.reports.lines import INDENT, Words, here
+from arena_cli.session.outgoing import Outgoing
+from arena_cli.session.preview import Judged, PlannedCall, Preview, preview_send
+from arena_cli.session.session import SessionConfig
 from arena_cli.util.text import escape_line, escape_text
+from arena_cli.workspace.models import Team
+
+
+def print_preview(
+    config: SessionConfig, name: str | None, team: Team, message: Outgoing, *, as_json: bool
+) -> None:
+    """Print what sending the message would do, as text or as JSON."""
+    previewed = preview_send(config, name, team, message)
+    if as_json:
+        common.print_json(preview_document(previewed))
+        return
+    for line in preview_lines(previewed, here()):
+        common.say(line)
 
 
 def preview_document(preview: Preview) -> dict[str, Any]:

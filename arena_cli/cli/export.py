@@ -123,7 +123,6 @@ def _record(
 
 def _redacted(event: Event, redactor: Redactor) -> Event:
     """Return the event without secrets: what became one later is in the transcript."""
-
     record = event.model_dump(mode="json")
     changed = redactor.value(record)
     if changed == record:
@@ -192,9 +191,10 @@ def _fill(file: IO[str], pieces: Iterable[str]) -> None:
 
 
 def attachment(stored: Stored, most_tokens: int) -> Attachment:
-    """The audit of a session as a file that goes with a message: the newest whole entries of it, if
-    all were more than an agent is sent, or than so many tokens by arena's estimate.
-    """
+    """Return the audit of a session as a file of a message.
 
+    Where it is longer than an agent is sent, or has more than that many tokens by arena's estimate,
+    it holds the newest whole entries.
+    """
     content = render.newest(_record(stored, audit=True), MOST_TEXT_BYTES, most_tokens)
     return Attachment(type="file", name=f"audit-{stored.name}.md", data=content)

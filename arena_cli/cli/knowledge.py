@@ -75,7 +75,6 @@ def add(
     wait: Wait = 600,
 ) -> None:
     """Write a note; one that says the same already is counted as seen again."""
-
     if session is None and not last and not shared:
         raise UsageError(
             "where is the note to go?", "Say --session NAME, -c for the last session, or --shared."
@@ -113,7 +112,6 @@ def list_notes(
     as_json: AsJson = False,
 ) -> None:
     """List notes: without an option those of the last session, and the shared ones."""
-
     asked_kind = notes.check_kind(kind) if kind is not None else None
     asked_status = notes.check_status(status) if status is not None else None
     listed: list[Note] = []
@@ -144,7 +142,6 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print a note: what it says, and what is known of it."""
-
     among = notes.shelves(context, session, last=last, shared=shared)
     reference = notes.find(context, note, among)
     shown_note = shelves.find_note(reference.shelf, reference.id)
@@ -191,7 +188,6 @@ def approve(
     wait: Wait = 600,
 ) -> None:
     """Approve notes, drafts too; from then on they are superseded, not changed."""
-
     references = _named(context, note, session, last=last, shared=shared)
     if share:
         _check_shareable(references)
@@ -238,7 +234,6 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Print what was done to notes: when, by whom, why."""
-
     among = notes.shelves(context, session, last=last, shared=shared)
     if note is not None:
         reference = notes.find_told(context, note, among)
@@ -290,7 +285,6 @@ def _step(
 
     `skip`: those that are approved stay as they are.
     """
-
     done = ("approved",) if skip else ()
     for reference in references:
         check(reference.shelf, reference.id, step, done=done)

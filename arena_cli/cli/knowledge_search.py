@@ -59,7 +59,6 @@ def search(
 
     Without --session in every session and among the shared ones; with it in this one and those.
     """
-
     kinds = [notes.check_kind(name) for name in kind or ()]
     root = common.find_root(context)
     loaded = common.load_workspace(context)
@@ -126,7 +125,6 @@ def inspect(
 
     Without an option those of the last session and the shared ones are looked through.
     """
-
     say = lines.here()
     documents: list[dict[str, Any]] = []
     for shelf in notes.shelves(context, session, last=last, shared=shared):
@@ -150,7 +148,6 @@ def _inspected(shelf: Shelf, language: str) -> Inspected:
 
 def _apply(context: typer.Context, shelf: Shelf, by: str | None, wait: float) -> list[NoteFinding]:
     """Do what is proposed, once nobody else writes there; each act is told on stderr."""
-
     language = common.load_workspace(context).file.language
     if not any(finding.can_be_applied for finding in _inspected(shelf, language).findings):
         return []

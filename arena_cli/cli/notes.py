@@ -68,13 +68,11 @@ def _shelves(
 
 def find(context: typer.Context, name: str, among: Sequence[Shelf]) -> NoteReference:
     """The note of that name, or the one at that path. Raises UsageError."""
-
     return shelves_module.find(name, among, common.find_root(context), common.current_folder())
 
 
 def find_told(context: typer.Context, name: str, among: Sequence[Shelf]) -> NoteReference:
     """The same, and notes whose files are gone but of which the trail tells."""
-
     try:
         return find(context, name, among)
     except UsageError:
@@ -86,7 +84,6 @@ def find_told(context: typer.Context, name: str, among: Sequence[Shelf]) -> Note
 
 def check_kind(name: str) -> Kind:
     """The kind of that name. Raises UsageError."""
-
     if name not in KINDS:
         raise UsageError(
             f"--kind: there is no kind {escape_line(name)}", errors.suggest_nearest(name, KINDS)
@@ -96,7 +93,6 @@ def check_kind(name: str) -> Kind:
 
 def check_status(name: str) -> Status:
     """The status of that name. Raises UsageError."""
-
     if name not in STATUSES:
         mend = errors.suggest_nearest(name, STATUSES)
         raise UsageError(f"--status: there is no status {escape_line(name)}", mend)
@@ -108,7 +104,6 @@ def open_keeper(
     context: typer.Context, shelf: Shelf, by: str | None, wait: float
 ) -> Iterator[Keeper]:
     """The notes of a shelf, held for acting on them."""
-
     loaded = common.load_workspace(context)
     config = common.make_config(loaded, wait_s=wait)
     keeper = Keeper(

@@ -95,7 +95,6 @@ def promote(
 
 def _differences(promoted: Promoted, say: Words) -> Iterator[Line]:
     """Yield the differences from the session: in full, then the first in one line."""
-
     width = shutil.get_terminal_size((results.WIDTH, 0)).columns
     faces = {member.id: member.profile.avatar for member in promoted.result.team.members}
     avatars = streams.encodable(faces, sys.stdout)
@@ -113,7 +112,6 @@ def _differences(promoted: Promoted, say: Words) -> Iterator[Line]:
 
 def _first(parting: Parting, say: Words) -> str:
     """Describe in one line where a session first differs."""
-
     nobody = say("nobody")
     earlier, later = (escape_line(value) or nobody for value in (parting.before, parting.after))
     agent = escape_line(parting.agent or "")

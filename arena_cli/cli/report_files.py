@@ -62,7 +62,6 @@ class Reports:
 
         Raises DiskRefused, when all that could be written were.
         """
-
         say = lines.here()
         refused: list[str] = []
         for write in (self._write_junit, self._write_html, self._tell_github):

@@ -179,16 +179,11 @@ def run(
     strict: Strict = False,
 ) -> None:
     """Play scenarios and check what they expect. Exits 1 where an expectation failed."""
-
     context.obj.allow_outside |= allow_outside
     mode = _wanted(replay=replay, live=live, record=record, update=update)
     chosen = select.select(context, scenarios or [], tag or [], words)
     if as_list:
-        common.warn_of_faults(chosen.warnings)
-        _list(chosen.scenarios, as_json=as_json)
-        if chosen.broken:
-            raise FileFaults(chosen.faults)
-        chosen.refuse_faults(strict=strict)
+        _list_chosen(chosen, as_json=as_json, strict=strict)
         return
 
     sync = chosen.workspace.file.durability == "fsync"
@@ -205,14 +200,7 @@ def run(
         explain=explain,
         warnings=chosen.warnings,
     )
-    try:
-        chosen.refuse_faults(strict=strict)
-    except FileFaults:
-        teller.refuse(chosen.broken)
-        raise
-    common.warn_of_faults(chosen.warnings)
-    for file in chosen.broken:
-        teller.unplayed(file)
+    _report_faults(chosen, teller, strict=strict)
     if chosen.broken and fail_fast:
         selected = []
 
@@ -227,6 +215,31 @@ def run(
         detail=explain or reports.detail,
         shelf=shelf,
     )
+    _play(runner, teller, config)
+
+
+def _list_chosen(chosen: select.ScenarioSelection, *, as_json: bool, strict: bool) -> None:
+    common.warn_of_faults(chosen.warnings)
+    _list(chosen.scenarios, as_json=as_json)
+    if chosen.broken:
+        raise FileFaults(chosen.faults)
+    chosen.refuse_faults(strict=strict)
+
+
+def _report_faults(chosen: select.ScenarioSelection, teller: Teller, *, strict: bool) -> None:
+    """Report warnings and broken files. Raises FileFaults where nothing is to be played."""
+    try:
+        chosen.refuse_faults(strict=strict)
+    except FileFaults:
+        teller.refuse(chosen.broken)
+        raise
+    common.warn_of_faults(chosen.warnings)
+    for file in chosen.broken:
+        teller.unplayed(file)
+
+
+def _play(runner: Runner, teller: Teller, config: SessionConfig) -> None:
+    """Play the scenarios and print the end; exit with the code of the run."""
     try:
         common.run(runner.run(), hint="")
     except Interrupted:
@@ -270,7 +283,6 @@ def _place(loaded: Workspace, selected: list[Scenario], shelf: RecordingStore) -
     A replay calls nothing. In a CI job, which plays what it was told to check, its own functions
     in checks need no further consent.
     """
-
     played = [scenario for scenario in selected if scenario.skip is None]
     live = [scenario for scenario in played if shelf.calls_agents(scenario)]
     unguarded = [scenario for scenario in live if shelf.guard_of(scenario) is None]
@@ -360,7 +372,6 @@ class Teller:
 
     def unplayed(self, broken: Broken) -> None:
         """Tell of a file whose scenarios cannot be played."""
-
         if self._progress:
             self._progress.begins(id(broken), broken.title)
             self._progress.ends(id(broken), wrong=True)

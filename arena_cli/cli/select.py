@@ -55,7 +55,6 @@ def select(
     context: typer.Context, names: list[str], tags: list[str], words: str | None
 ) -> ScenarioSelection:
     """Return what is meant. Raises UsageError, FileFaults where the workspace has faults."""
-
     matcher = by_words(words) if words is not None else None
     anywhere = context.obj.allow_outside
     files = select_module.select(
@@ -107,7 +106,6 @@ def with_recordings(
 
     Raises UsageError.
     """
-
     shelf = RecordingStore(
         selection.scenarios, mode, in_ci=in_ci, drift=drift, sync=sync, lenient=True
     )
@@ -144,7 +142,6 @@ def _check_tags(
 
 def _outside(files: Selected, root: Path) -> list[Fault]:
     """Return a warning for each link that is not followed."""
-
     relative: Callable[[Path], str] = Reader(root).shown
     problem = "leads out of the workspace, so it is not played"
     hint = "copy what it leads to into the workspace, allow it with `--allow-outside`, or delete it"

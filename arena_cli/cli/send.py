@@ -13,8 +13,7 @@ from arena_cli import errors
 from arena_cli.cli import common, complete, trust
 from arena_cli.cli.streams import Printer
 from arena_cli.errors import UsageError
-from arena_cli.reports import lines
-from arena_cli.session import outgoing, store
+from arena_cli.session import outgoing, secret_files, store
 from arena_cli.session.session import Session, smallest_room
 from arena_cli.util import files
 from arena_cli.workspace import mentions
@@ -125,11 +124,8 @@ def send(
     wait: Wait = 600,
 ) -> None:
     """Send a message to the team and run the conversation until nobody is left to speak."""
-
     _one_output(as_json=as_json, quiet=quiet)
     if not force and (attach or file):
-        from arena_cli.session import secret_files
-
         secret_files.refuse(attach or (), "--attach")
         secret_files.refuse([file] if file else (), "--file")
     loaded = common.load_workspace(context)
@@ -151,7 +147,9 @@ def send(
         if audited:
             sent = _with_audit(config, members, sent, audited)
         if not quiet:
-            _preview(config, name, members, sent, as_json=as_json)
+            from arena_cli.cli.dry_run import print_preview
+
+            print_preview(config, name, members, sent, as_json=as_json)
         return
     config = trust.live_place(loaded, _profiles(members), wait_s=wait)
     with _opened(config, name, members, as_json=as_json, quiet=quiet) as (opened, printer):
@@ -206,7 +204,6 @@ def _stored(
     loaded: Workspace, session: str | None, go_on: bool, *, must_exist: bool = False
 ) -> Stored | None:
     """The session that is to go on; None for a new one."""
-
     if session is not None and go_on:
         raise UsageError("--session and --continue were given", "Give one of them.")
     if go_on:
@@ -221,7 +218,6 @@ def _stored(
 
 def _audited(loaded: Workspace, name: str, stored: Stored | None) -> Stored:
     """The session whose audit is attached; an empty name is the one that is gone on with."""
-
     if name:
         return store.find(loaded.root, name)
     if stored is None:
@@ -254,7 +250,6 @@ def _opened(
 
     Raises DiskRefused at the end if stdout did not take them.
     """
-
     avatars = {member.id: member.profile.avatar for member in members.members}
     printer = Printer(as_json=as_json, quiet=quiet, avatars=avatars, live=True)
     wait = f"{config.wait_s:g} s"
@@ -272,20 +267,6 @@ def _opened(
         common.warn_of_problems(opened.folder / store.TRANSCRIPT, opened.problems)
         yield opened, printer
     printer.out.check()
-
-
-def _preview(
-    config: SessionConfig, name: str | None, members: Team, sent: Outgoing, *, as_json: bool
-) -> None:
-    from arena_cli.cli import dry_run
-    from arena_cli.session import preview
-
-    previewed = preview.preview_send(config, name, members, sent)
-    if as_json:
-        common.print_json(dry_run.preview_document(previewed))
-        return
-    for line in dry_run.preview_lines(previewed, lines.here()):
-        common.say(line)
 
 
 def _resume_hint(name: str) -> str:

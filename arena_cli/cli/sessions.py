@@ -58,7 +58,6 @@ def _filled_in(args: Sequence[str]) -> list[str]:
 
 def refuse_session(context: typer.Context, file: str) -> None:
     """Raises UsageError for `--html NAME` without a SESSION, where NAME is that of one."""
-
     if any(session.name == file for session in store.stored(common.find_root(context))):
         raise UsageError(
             f"--html {file}: this is the name of a session, and would be that of the file",
@@ -73,7 +72,6 @@ def write_page(
     file: str,
 ) -> None:
     """Write the page of what is chosen of a session."""
-
     target = report_files.opened("--html", Path(file)) if file != STDOUT else None
 
     heading: list[Event] = []
@@ -179,7 +177,6 @@ def show(
     html: AsPage = None,
 ) -> None:
     """Print a session's timeline from its transcript."""
-
     turn_number = parse_turn(turn) if turn is not None else None
     _check_together(
         turn=turn_number,
@@ -275,7 +272,6 @@ def _show_context(
 
 def _print_context(recalled: Recalled, *, as_json: bool) -> None:
     """Print an agent's input: the system text and the prompt, or the input as JSON."""
-
     planned = recalled.planned
     if not recalled.same:
         common.warn(
@@ -299,7 +295,6 @@ def sessions(
     as_json: SessionsAsJson = False,
 ) -> None:
     """List the sessions, the last written first."""
-
     rows = store.summaries(common.find_root(context))
     if as_json:
         common.print_json(rows)
@@ -316,7 +311,6 @@ def path(
     session: ItsTranscript = None,
 ) -> None:
     """Print the workspace's folder, or where a session's transcript lies."""
-
     root = common.find_root(context)
     common.say(str(root if session is None else store.find(root, session).transcript))
 

@@ -45,7 +45,7 @@ def prepare() -> None:
 
 
 def speak_utf8() -> None:
-    """JSON is UTF-8 with `\\n`, whatever the locale and the platform write."""
+    r"""JSON is UTF-8 with `\\n`, whatever the locale and the platform write."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
 
@@ -76,7 +76,7 @@ class Stdout:
         self.failed: OSError | None = None
 
     def write(self, text: str) -> None:
-        """Print lines, `\\n` included, at once."""
+        r"""Print lines, `\\n` included, at once."""
         if not self._open:
             return
         try:
@@ -194,7 +194,6 @@ class Printer:
 
     def event(self, event: Event) -> None:
         """Print one event, which is on disk."""
-
         if self._as_json:
             self.out.write(escape_json(events.encode_line(event).decode("utf-8")))
         elif self._screen:

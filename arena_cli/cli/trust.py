@@ -79,7 +79,6 @@ def live_place(
     The agents that work for the team's memory, and its embedding server, belong to it. Raises
     UsageError where the workspace is not trusted.
     """
-
     helpers = [member.profile for member in (loaded.summarizer, loaded.extractor) if member]
     embedding = loaded.file.memory.embedding
     require(loaded, lambda env: of([*profiles, *helpers], embedding, dotenv=env))
@@ -88,7 +87,6 @@ def live_place(
 
 def require_agents(loaded: Workspace, *agents: str) -> None:
     """Ask about these agents, else all of the workspace. Raises UsageError if not trusted."""
-
     profiles = [loaded.profiles[agent] for agent in agents or loaded.profiles]
     require(loaded, lambda env: of(profiles, dotenv=env))
 
@@ -136,7 +134,6 @@ def add_written(loaded: Workspace, agent_id: str, written: AgentProfile) -> bool
 
     What the workspace's own files add to it (`defaults`, `.env`) is not trusted by that.
     """
-
     if is_given():
         return True
     added = of([written])
@@ -177,7 +174,6 @@ def _trust(context: typer.Context) -> None:
 
 def _keep(loaded: Workspace, contacts: list[Contact]) -> None:
     """Trust these contacts from now on; where that cannot be written, the user is told."""
-
     try:
         trust_store.add(loaded.root, contacts, os.environ)
     except DiskRefused as error:
@@ -210,7 +206,6 @@ def _revoke(context: typer.Context, folder: Path | None) -> None:
 
 def _of_agents(loaded: Workspace, dotenv: Mapping[str, str]) -> list[Contact]:
     """Return what the agents and the memory of the whole workspace would contact."""
-
     embedding = loaded.file.memory.embedding
     return of(loaded.profiles.values(), embedding, dotenv=dotenv)
 

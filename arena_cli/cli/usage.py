@@ -48,7 +48,6 @@ def usage(
 
     Days are in UTC. Failed calls count too, as does work for the team's memory.
     """
-
     root = common.find_root(context)
     ledger = Ledger(by)
     if session is not None:
@@ -71,7 +70,6 @@ def usage(
 
 def _read(stored: Stored, ledger: Ledger) -> None:
     """Add a session up; lines that cannot be read are told. Raises OSError."""
-
     ledger.session()
     spent = doctor.spending(
         stored.transcript, lambda problem: common.warn_of_problems(stored.transcript, [problem])

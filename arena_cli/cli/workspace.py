@@ -29,7 +29,6 @@ def init(
     ] = "software",
 ) -> None:
     """Write a small team that works offline, and two scenarios; nothing is overwritten."""
-
     if not folder.is_absolute():
         common.current_folder()
     written = scaffold.write_workspace(folder, _schemas(), template)
@@ -44,7 +43,6 @@ def init(
 
 def teams(context: typer.Context, as_json: ListAsJson = False) -> None:
     """List the teams of the workspace."""
-
     loaded = common.load_workspace(context)
     found = [loaded.team(name) for name in loaded.teams]
     if as_json:
@@ -81,7 +79,6 @@ def schema(
 
 def _schemas() -> dict[str, dict[str, Any]]:
     """The JSON Schema of every kind of file."""
-
     kinds = {kind: base.settings_type(kind) for kind in base.known()}
     return {
         "agent": build_agent_schema({kind: shape for kind, shape in kinds.items() if shape}),

@@ -96,8 +96,10 @@ def chat(input: AgentInput, *, pass_tool: str = "") -> Chat:
 
 
 def system_text(agent_id: str, role_prompt: str, members: Sequence[MemberInfo]) -> str:
-    """Return the system prompt: the agent's role, the others and how to call them, how to write a
-    note for all, and how messages are framed.
+    """Return the system prompt of an agent.
+
+    It holds the agent's role, the others and how to call them, how to write a note for all, and how
+    messages are framed.
     """
     member_info = next((member for member in members if member.id == agent_id), None)
     paragraphs = [

@@ -77,8 +77,10 @@ _ORDERS = re.compile(
 
 
 def parse_summary(answer: str) -> Sections:
-    """The sections of an answer in markdown or JSON, each item made harmless; none where it has
-    no such headings."""
+    """Return the sections of an answer in markdown or JSON, each item made harmless.
+
+    An answer without such headings has none.
+    """
     items = _of_json(answer)
     if items is None:
         items = _of_markdown(answer)
@@ -253,8 +255,10 @@ def now_asked(opening: Message, language: Language) -> str:
 
 
 def opened(sections: Mapping[str, Sequence[str]], goal_now: str) -> Sections:
-    """The sections with what is asked now (`now_asked`) last in the core goal; what was asked in a
-    chain before is no goal any more."""
+    """Return the sections with the present request (`now_asked`) last in the core goal.
+
+    The request of an earlier chain is no goal any more.
+    """
     completed: Sections = {name: list(items) for name, items in sections.items()}
     prefixes = tuple(_NOW_ASKED.values())
     goal = [item for item in completed.pop(GOAL, []) if not item.startswith(prefixes)]

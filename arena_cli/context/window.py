@@ -111,8 +111,9 @@ def _pinned(
     room: int,
     new: int,
 ) -> tuple[list[Pinned], list[Note], Selection]:
-    """The pinned messages that are shown beside the newest, those that only have a title, and
-    the messages that are shown.
+    """Choose the pinned messages to show beside the newest, and those with only a title.
+
+    The messages that are shown come third.
 
     The newest pinned ones stay, if there is no room for all.
     """

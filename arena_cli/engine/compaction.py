@@ -268,7 +268,6 @@ def _checked(answer: str, old: _Old | None, room: Room) -> tuple[str, str]:
 
 async def _extracted(room: Room, old: _Old) -> _Attempt:
     """The summary that is put together of sentences, outside of the event loop."""
-
     sections: Sections = await asyncio.to_thread(
         extractive.summarize,
         old.messages,

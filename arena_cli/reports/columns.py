@@ -100,7 +100,6 @@ def _row(
 
 def _rows(text: str, width: int) -> list[str]:
     """The text in rows of so many columns."""
-
     hang, rows = wrap_rows(text, width)
     first, *further = (text[start:end] for start, end in rows)
     return [first, *(" " * hang + row_text for row_text in further)]

@@ -49,8 +49,10 @@ class MentionReason:
 
 @dataclass(frozen=True)
 class Naming:
-    """A message and whom it names. `calls` are the agents whom a reply calls after all limits,
-    `refused` those whom it may not call, with the reason; None: it is no reply.
+    """A message and the names in it.
+
+    `calls` are the agents that a reply calls after all limits, `refused` those
+    that it may not call, with the reason; None: it is no reply.
 
     `added` are whom only the `next_mentions` of a reply's output name; an id, or as it is written
     there where nobody has that name.

@@ -190,7 +190,6 @@ def _model(event: ReplyFinished | Compacted | Extracted, kind: str) -> str:
 
 def drawn(ledger: Ledger, say: Words, width: int) -> Iterator[Line]:
     """The table, in `width` columns; each row below its name where it is too narrow for that."""
-
     rows = ledger.rows()
     total = ledger.total
     names = [*(_name(row, ledger.by, say) for row in rows), say("total")]

@@ -44,8 +44,9 @@ class Past(NamedTuple):
 
 
 def of(path: Path, until: int | None = None) -> Past:
-    """Read a transcript, as far as that event. Raises UsageError where it is none, or one of a
-    later arena.
+    """Read a transcript as far as that event.
+
+    Raises UsageError where it is none, or one of a later arena.
     """
     events: list[Event] = []
     unread: list[Unread] = []
@@ -81,10 +82,10 @@ def of(path: Path, until: int | None = None) -> Past:
 
 
 def upto(past: Past, seq: int | None) -> list[Event]:
-    """Its events up to one's number, that one included; all where None.
+    """Return its events up to that number, that one included; all where it is None.
 
     Raises UsageError where it has none of that number, or where a line up to there cannot be read:
-    what stood in it would be missing in what agents are shown.
+    its text would be missing in what agents are shown.
     """
     last = max(event.seq for event in past.events)
     if seq is not None and seq > last:
@@ -116,8 +117,9 @@ def messages(events: Iterable[Event]) -> list[Message]:
 
 
 def planted(past: Past, until: int | None, root: Path) -> list[PastPart]:
-    """Its messages, to be put into another session of the workspace `root`, and the last summary
-    where it was made: the next is made after so many messages more.
+    """Return its messages for another session of the workspace `root`, and the last summary.
+
+    The summary stands where it was made: the next is made after that many messages more.
 
     An attachment has its content with it if that is still there: beside the transcript, as in a
     session's folder, or where it lay. Raises UsageError.

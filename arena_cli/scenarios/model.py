@@ -113,8 +113,10 @@ class SaidMessage(FileShape):
 
 
 class Step(FileShape):
-    """A step: a human's message (`send`) with its expectations, a planted message
-    (`say`, `system`), or expectations over all steps so far (`check`).
+    """A step of a scenario.
+
+    It is a human's message (`send`) with its expectations, a planted message (`say`, `system`), or
+    expectations over all steps so far (`check`).
     """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
@@ -161,8 +163,10 @@ class Fill(FileShape):
 
 
 class Given(FileShape):
-    """The past that a scenario starts from: `fill`, then what was said in a session up to event
-    `until` (`transcript`), then `messages` (author: text); and the files of `notes`.
+    """The past that a scenario starts from.
+
+    It is `fill`, then the messages of a session up to event `until` (`transcript`), then
+    `messages` (author: text); and the files of `notes`.
     """
 
     messages: list[Annotated[dict[str, str], Field(min_length=1, max_length=1)]] = []

@@ -72,8 +72,9 @@ KIND = "scripted"
 
 
 def unused(scenario: Scenario, used: Sequence[Mapping[str, set[int]]]) -> list[CheckResult]:
-    """A failed result for each entry that no session of the scenario used, of members and judges;
-    `used` has a session's entries (from 0) by agent.
+    """Return a failed result for each script entry that no session of the scenario used.
+
+    It covers members and judges; `used` has a session's entries (from 0) by agent.
     """
     judges = {member.id: member for member in scenario.judges.values()}
     return [

@@ -121,8 +121,9 @@ class Touched(Shape):
 
 
 class Cause(Shape):
-    """A cause of drift, reported once for all scenarios that it touches. Fields as in `Drift`;
-    `agents` are all agents concerned, `changed` all places of the change.
+    """A cause of drift, reported once for all scenarios that it touches.
+
+    Fields as in `Drift`; `agents` are all agents concerned, `changed` all places of the change.
     """
 
     kind: DriftKind

@@ -80,32 +80,33 @@ def open_recollection(config: SessionConfig, session: Path, team: Team) -> Recol
     for folder in folders:
         folder.sync = config.durability == "fsync"
 
-    def make_index() -> Index:
-        from arena_cli.notes.index import Index  # noqa: PLC0415 - most sessions have no notes
-
-        index = store.sessions_folder(config.workspace) / INDEX if config.shared_notes else None
-        if index is not None and files.is_link(index):
-            problem = "is a link, and arena writes through none: notes are indexed in memory"
-            label = index.relative_to(config.workspace).as_posix()
-            config.on_problem(Fault(label, 0, "", problem, files.LINK_HINT))
-            index = None
-        return Index(
-            index,
-            folders,
-            embedding=config.memory.embedding,
-            environ=config.environ,
-            follow_trail=approvals.read_approvals,
-            connects=config.connects,
-        )
-
     return Recollection(
         session.name,
         session / store.TRANSCRIPT,
         folders,
         team.config.memory,
-        make_index,
+        partial(_make_index, config, folders),
         waits=config.memory.embedding is not None,
         on_problem=config.on_problem,
+    )
+
+
+def _make_index(config: SessionConfig, folders: list[Folder]) -> Index:
+    from arena_cli.notes.index import Index  # noqa: PLC0415 - most sessions have no notes
+
+    index = store.sessions_folder(config.workspace) / INDEX if config.shared_notes else None
+    if index is not None and files.is_link(index):
+        problem = "is a link, and arena writes through none: notes are indexed in memory"
+        label = index.relative_to(config.workspace).as_posix()
+        config.on_problem(Fault(label, 0, "", problem, files.LINK_HINT))
+        index = None
+    return Index(
+        index,
+        folders,
+        embedding=config.memory.embedding,
+        environ=config.environ,
+        follow_trail=approvals.read_approvals,
+        connects=config.connects,
     )
 
 

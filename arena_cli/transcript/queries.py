@@ -45,8 +45,11 @@ _LONGEST_BEGINNING = 128
 
 
 class Passage(NamedTuple):
-    """Events in their order; `end` is the byte behind the transcript's last whole line when it was
-    read, `skipped` the number of lines in it that could not be read."""
+    """A part of a transcript: its events in order.
+
+    `end` is the byte behind the transcript's last whole line when it was
+    read, `skipped` the number of lines in it that could not be read.
+    """
 
     events: list[Event]
     end: int

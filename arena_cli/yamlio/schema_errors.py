@@ -179,8 +179,10 @@ class _Explainer:
         self._origin = origin
 
     def keep_causes(self, errors: Sequence[_Error]) -> list[_Error]:
-        """Return the errors without those that another one explains: a required key that is
-        misspelt, a value that reading reported, an empty key whose values are less indented.
+        """Return the errors without those that another one explains.
+
+        Such are a required key that is misspelt, a value that reading reported, an empty key whose
+        values are less indented.
         """
         misspelt, left_out = self._find_meant(errors)
         is_reported = self._origin.is_reported

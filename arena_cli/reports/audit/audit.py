@@ -289,8 +289,11 @@ class Totals:
 
 
 def _told(sums: Counter[str], cost: float | None) -> dict[str, Any]:
-    """`cost_usd` is the sum of what is known, None where nothing is; `cost_unknown` is the number
-    of calls whose cost is not."""
+    """Return the figures of a sum.
+
+    `cost_usd` is the sum of the known costs, None where none is known; `cost_unknown` is the number
+    of calls whose cost is not.
+    """
     figures: dict[str, Any] = {name: count for name, count in sums.items() if name not in _SUMS}
     unknown = figures.pop("cost_unknown", 0)
     figures |= {name: sums[name] for name in _SUMS}

@@ -136,8 +136,9 @@ def written(record: AuditRecord) -> Iterator[str]:
 
 
 def newest(record: AuditRecord, most_bytes: int, most_tokens: int) -> str:
-    """The record within so many bytes and tokens: the newest whole entries, and how many are left
-    out.
+    """Return the newest whole entries within that many bytes and tokens.
+
+    A line says how many are left out.
 
     Tokens are estimated. A text that is longer than about a quarter of that is cut, and says so.
     """

@@ -52,8 +52,7 @@ class Part(NamedTuple):
 
 
 class DiffRow(NamedTuple):
-    """A line of one of the texts, or of both; `left_out`: so many lines that
-    are the same."""
+    """A line of one of the texts, or of both; `left_out`: that many equal lines."""
 
     kind: Kind
     parts: list[Part]
@@ -155,8 +154,9 @@ class Failed:
 
 @dataclass(frozen=True)
 class Drifted:
-    """A difference in one scenario; `cause` is the number of the cause with the details, None
-    where it `follows` from another one.
+    """A difference in one scenario.
+
+    `cause` is the number of the cause with the details, None where it `follows` from another one.
     """
 
     told: str

@@ -47,8 +47,9 @@ def path_of(scenario: Path) -> Path:
 
 
 class Snapshots:
-    """The snapshots of one case of a scenario. With `update` each reply replaces its snapshot, with
-    `sync` each write is flushed to the disk.
+    """The snapshots of one case of a scenario.
+
+    With `update` each reply replaces its snapshot, with `sync` each write is flushed to the disk.
 
     `cases` are all that its file has; `case` is None, and they are None alone, where it has none.
     Its snapshots are read when the first is asked for.

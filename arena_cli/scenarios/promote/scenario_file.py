@@ -34,8 +34,10 @@ _MOST_MESSAGES = 12
 
 @dataclass
 class WrittenFiles:
-    """A scenario as it is to be written: its title and text, the contents of the files beside it by
-    path, and the pieces that its steps play, each as it is played.
+    """A scenario as it is to be written.
+
+    It has a title and a text, the contents of the files beside it by path, and the pieces that its
+    steps play, each as it is played.
     """
 
     title: str

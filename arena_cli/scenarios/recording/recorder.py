@@ -1,5 +1,4 @@
-"""Stands around the agents of a scenario, at the edge of their adapters, and records or replays
-them.
+"""Record or replay the calls of a scenario's agents, at the edge of their adapters.
 
 The key of a call is step, agent and invocation (and the repeat, of which there is one so far); that
 of an agent that works for the team's memory has `memory` instead of an invocation. A call gets the

@@ -38,8 +38,10 @@ SCRIPTED = "scripted"
 
 @dataclass
 class _Volume:
-    """A recording file: its cases (None: none that count) and bytes when read, the cases recorded
-    since, and how many of its scenarios are still to be played.
+    """A recording file of a run.
+
+    It holds its cases (None: none that count) and bytes when read, the cases recorded since, and
+    how many of its scenarios are still to be played.
     """
 
     path: Path
