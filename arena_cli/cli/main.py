@@ -21,9 +21,9 @@ from arena_cli.util import process_signals
 # Each command's module, its function or group there, and the class of a command that needs its own.
 _COMMANDS = {
     "init": ("arena_cli.cli.workspace", "init", ""),
-    "send": ("arena_cli.cli.send", "send", "Command"),
+    "send": ("arena_cli.cli.send", "send", "SendCommand"),
     "resume": ("arena_cli.cli.send", "resume", ""),
-    "run": ("arena_cli.cli.run", "run", "Command"),
+    "run": ("arena_cli.cli.run", "run", "RunCommand"),
     "promote": ("arena_cli.cli.promote", "promote", ""),
     "show": ("arena_cli.cli.sessions", "show", "ShowCommand"),
     "context": ("arena_cli.cli.context", "context", ""),
