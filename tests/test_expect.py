@@ -555,7 +555,7 @@ def test_a_failure_is_named_by_a_row_with_its_status() -> None:
     def unnamed(step: dict[str, Any], whole: dict[str, Any]) -> list[str]:
         expects = (Expect.model_validate(step), Expect.model_validate(whole))
         rows = evaluate.Rows(expects[1])
-        return [failure.agent for failure in evaluate.unnamed(told, *expects, rows, before=3)]
+        return [failure.agent for failure in evaluate.unnamed(told, *expects, rows, turns_before=3)]
 
     row = {"agent": "pm", "status": "timeout"}
     assert unnamed({}, {}) == ["pm"]
@@ -576,7 +576,7 @@ def test_a_row_names_one_failure() -> None:
     def unnamed(rows: list[dict[str, Any]]) -> list[int]:
         step = Expect.model_validate({"timeline": rows})
         whole = Expect()
-        found = evaluate.unnamed(told, step, whole, evaluate.Rows(whole), before=0)
+        found = evaluate.unnamed(told, step, whole, evaluate.Rows(whole), turns_before=0)
         return [failure.turn for failure in found]
 
     assert unnamed([row]) == [2]

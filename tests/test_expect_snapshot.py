@@ -55,7 +55,7 @@ def judged(
         one.snapshots = snapshots
         shape = Expect.model_validate(expect)
         results += evaluate.checked(shape, one, lambda _: (str(HERE), 1), ("expect",))
-    snapshots.save(whole=whole)
+    snapshots.save(is_whole=whole)
     return results
 
 
@@ -183,7 +183,7 @@ def test_every_reply_has_its_own(stage: Stage) -> None:
     whole = conversation.of([event for step in told.steps for event in step.events], stage.folder)
     whole.snapshots = Snapshots(stage.folder / HERE, None, cases=[None], update=True)
     evaluate.checked(Expect.model_validate(expect), whole, lambda _: ("x", 1), ("expect",))
-    whole.snapshots.save(whole=True)
+    whole.snapshots.save(is_whole=True)
     entries = json.loads(kept(stage))["snapshots"]
     assert [(one["step"], one["reply"], one["text"]) for one in entries] == [
         (None, 1, ["a"]),

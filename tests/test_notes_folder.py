@@ -345,7 +345,7 @@ def test_the_same_again_is_counted_once_a_message(own: Folder) -> None:
     seen = take(again._replace(source="m9"), own)
     assert (seen.act, seen.note.occurrences, seen.note.source) == ("seen", 2, "m3")
     told = {(seen.note.id, "m9")}
-    assert take(again._replace(source="m9"), own, told=told).act is None
+    assert take(again._replace(source="m9"), own, noted=told).act is None
     assert own.read("decision-use-oauth").occurrences == 2
     assert take(again._replace(kind="task", source="m9"), own).act == "added"
 

@@ -76,7 +76,7 @@ def test_short_texts_stand_one_above_the_other() -> None:
 def test_several_lines_stand_in_columns_with_the_row_that_differs_marked() -> None:
     expected = "turn 1 A · dev\nturn 2 · 测试"
     actual = "turn 1 A · dev · success\nturn 2 A · 测试 · error\n(row 2: status is error)"
-    assert beside(expected, actual, at=1) == [
+    assert beside(expected, actual, index=1) == [
         "    expected                             | actual",
         "    1. turn 1 A · dev                    | 1. turn 1 A · dev · success",
         "  > 2. turn 2 · 测试                     | 2. turn 2 A · 测试 · error",
@@ -86,8 +86,8 @@ def test_several_lines_stand_in_columns_with_the_row_that_differs_marked() -> No
 
 def test_a_narrow_terminal_and_very_long_rows_stack() -> None:
     stacked = ["  expected:", "  > 1. dev", "    2. ops", "  actual:", "  > 1. dev"]
-    assert beside("dev\nops", "dev", width=20, at=0) == stacked
-    assert beside("dev\nops", "dev" * 200, at=0)[:4] == stacked[:4]
+    assert beside("dev\nops", "dev", width=20, index=0) == stacked
+    assert beside("dev\nops", "dev" * 200, index=0)[:4] == stacked[:4]
 
 
 @given(ROWS, ROWS, st.integers(60, 200))

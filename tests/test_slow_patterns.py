@@ -152,7 +152,7 @@ def test_a_slow_pattern_for_notes_is_skipped_and_told_once(
     crew = team(puppet("dev"), memory={"patterns": patterns})
     talk = Talk(tmp_path, crew, adapter_type=Puppets({"dev": lambda _: f"we agree. {TEXT}"}))
     monkeypatch.setattr(
-        "support.Place",
+        "support.SessionConfig",
         lambda **keys: SessionConfig(**keys, on_problem=lambda fault: told.append(str(fault))),
     )
     talk.send(f"{TEXT} @dev")

@@ -174,9 +174,9 @@ def find(
 
 
 def _told(match: KeywordMatch) -> str:
-    if match.field == "role_prompt":
+    if match.place == "role_prompt":
         return f"{match.keyword} in its role prompt"
-    return f"{match.field} {match.text}"
+    return f"{match.place} {match.text}"
 
 
 @agents_app.command("check")
@@ -286,7 +286,7 @@ def add(
     settings: Setting = None,
     team: NewTeam = None,
 ) -> None:
-    r"""Write the profile of a new agent, and say what it still needs. Nothing is overwritten.
+    """Write the profile of a new agent, and say what it still needs. Nothing is overwritten.
 
     \b
     arena agents add reviewer --adapter claude_code --set 'tools=[Read, Grep]' --cwd ../shop

@@ -45,7 +45,7 @@ def prepare() -> None:
 
 
 def speak_utf8() -> None:
-    r"""JSON is UTF-8 with `\\n`, whatever the locale and the platform write."""
+    r"""JSON is UTF-8 with `\n`, whatever the locale and the platform write."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
 
@@ -76,7 +76,7 @@ class Stdout:
         self.failed: OSError | None = None
 
     def write(self, text: str) -> None:
-        r"""Print lines, `\\n` included, at once."""
+        r"""Print lines, `\n` included, at once."""
         if not self._open:
             return
         try:

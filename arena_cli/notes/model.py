@@ -208,5 +208,5 @@ def short(title: str) -> str:
 
 
 def valid(text: str) -> str:
-    r"""A text that can be written, with `\\n` as its line ends."""
+    r"""A text that can be written, with `\n` as its line ends."""
     return clean_text(text)[0].replace("\r\n", "\n").replace("\r", "\n")

@@ -177,7 +177,7 @@ def planted_event(
 
 
 def read_text_file(path: Path) -> str:
-    r"""The text of a file that is sent, in UTF-8, its last line end apart; lines end in `\\n`.
+    r"""The text of a file that is sent, in UTF-8, its last line end apart; lines end in `\n`.
 
     Raises UsageError.
     """

@@ -345,5 +345,5 @@ def parse_own(raw: bytes) -> Event | None:
 
 
 def encode_line(event: Event) -> bytes:
-    r"""The event as its line in the transcript, `\\n` included."""
+    r"""The event as its line in the transcript, `\n` included."""
     return event.model_dump_json().encode("utf-8") + b"\n"

@@ -123,7 +123,7 @@ class KeywordMatch(NamedTuple):
     """A keyword that was found, the kind of field, and its text ("" for the role prompt)."""
 
     keyword: str
-    field: MatchField
+    place: MatchField
     text: str
 
 

@@ -500,7 +500,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
 
 
 def explain(error: yaml.YAMLError, text: str) -> YamlProblem:
-    r"""Return the cause of a syntax error in `text`, whose lines end in `\\n`."""
+    r"""Return the cause of a syntax error in `text`, whose lines end in `\n`."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     start: Any = getattr(error, "context_mark", None) or mark
     if mark is None:

@@ -108,7 +108,7 @@ def _explain_value(loc: Loc, value: yaml.ScalarNode, line: str, text: str) -> Ya
 
 
 def _find_control(loc: Loc, value: yaml.ScalarNode, line: str) -> YamlProblem | None:
-    r"""Find `regex: "\\bfoo\\b"`, where each `\\b` is a backspace."""
+    r"""Find `regex: "\bfoo\b"`, where each `\b` is a backspace."""
     if _CONTROLS.search(value.value) is None:
         return None
     start, end = value.start_mark, value.end_mark

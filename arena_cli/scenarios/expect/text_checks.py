@@ -295,7 +295,7 @@ def shortened(text: str, most: int = EXCERPT) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""A text in double quotes, line ends written as `\\n`."""
+    r"""A text in double quotes, line ends written as `\n`."""
     return json.dumps(text, ensure_ascii=False)
 
 
