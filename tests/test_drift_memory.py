@@ -12,6 +12,7 @@ from past_sessions import loaded, talk
 from stage import Stage, printed
 
 from arena_cli.cli import common
+from arena_cli.context import extractive
 from arena_cli.scenarios.promote import selection
 from arena_cli.scenarios.recording import drift, file
 from arena_cli.scenarios.recording.store import RecordingStore, Wanted
@@ -183,6 +184,19 @@ def test_what_an_agent_does_for_the_memory_is_recorded_and_replayed(stage: Stage
     again = reader.read_lines(path / session / "transcript.jsonl")
     told = [event for line in again for event in line.events if isinstance(event, Compacted)]
     assert [(one.by, one.summary) for one in told] == kept
+
+
+def test_a_summary_without_an_agent_replays_from_a_recording_of_an_earlier_version(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = summarised(stage)
+    (stage.folder / "arena.yaml").write_text('{"team": "crew"}', encoding="utf-8")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(extractive, "BY", "extractive (networkx LexRank)")
+        assert play(stage, "record", text).status == "passed"
+    assert any(line.get("by") == "extractive (networkx LexRank)" for line in lines(stage))
+    replayed = play(stage, "replay", text)
+    assert (replayed.status, replayed.drift) == ("passed", []), printed(replayed)
 
 
 def test_the_work_for_the_memory_that_changed_takes_the_next_answer_and_is_drift(

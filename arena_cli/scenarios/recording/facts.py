@@ -116,7 +116,9 @@ def _remembered(kind: str, get: Callable[[str], Any]) -> tuple[str, str | None, 
             return kind, None, f"{get('note')} {get('act')} by {get('by')}: {problem}".strip()
         case "compacted":
             outcome = f"rolled back: {get('rolled_back')}" if get("rolled_back") else "kept"
-            return kind, None, f"{get('messages')} messages by {get('by')}, {outcome}"
+            # How a summary without an agent is made may be called otherwise in a later version.
+            author = str(get("by")).partition(" (")[0]
+            return kind, None, f"{get('messages')} messages by {author}, {outcome}"
         case "deviation":
             return kind, get("agent"), f"{get('note')}, {get('level')}"
         case _:
