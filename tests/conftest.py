@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from typing import Any
 
+import hypothesis
 import pytest
 
 from arena_cli.engine import call
 
 pytest.register_assert_rewrite("program")
+
+# HYPOTHESIS_PROFILE=nightly looks longer than a run that somebody waits for.
+hypothesis.settings.register_profile("ci", max_examples=25)
+hypothesis.settings.register_profile("nightly", max_examples=500)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 @pytest.fixture(autouse=True)
