@@ -81,9 +81,9 @@ class Setup:
 
     `settings` are filled (`${env:...}` replaced); `workspace` is the folder that relative paths
     start from; `scratch` is a folder of the session for files that a call needs; `records` one of
-    the workspace for the records of running programs (`strays`); `render` turns an input into
-    (system text, prompt text), `chat` into turns; `used` tells which scripted entries this agent's
-    earlier replies of the session used up; `environ` is the process environment with `.env` below;
+    the workspace for the records of running programs (`process.cleanup`); `render` turns an input
+    into (system text, prompt text), `chat` into turns; `used` holds the scripted entries that this
+    agent's earlier replies of the session used up; `environ` is the process environment with `.env` below;
     `models` is what `arena.yaml` knows of models, by name. Unless it `connects`, `health` only
     looks at files, and settings that the environment fills are not filled.
     """

@@ -62,7 +62,7 @@ class Note(Shape):
     of the note that stands in its place, `supersedes` that of the note in whose place it comes once
     it is approved. `body` is the text after the front matter, as it stands.
     `file` is the path of the file within the workspace, with `/`. `approval` says what is wrong
-    with the approval that the file claims (`memory.approval`); `status` is then what counts.
+    with the approval that the file claims (`notes.staging`); `status` is then what counts.
     """
 
     id: str

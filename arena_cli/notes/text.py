@@ -1,6 +1,6 @@
 """A text as sentences: of what is visible in it, with the words as they were written.
 
-Fenced code, code spans, quoted lines and addresses hold no sentence (`team.visible`).
+Fenced code, code spans, quoted lines and addresses hold no sentence (`workspace.visible_text`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The timeline: who spoke, when, why, at what cost; who was passed over.
 
 A reader of events, whether they come live or from a file. It makes lines of pieces
-(`report.spans`), which a pipe gets as text (`lines`) and a terminal in colour
-(`report.terminal`). Text of agents is escaped.
+(`reports.lines`), which a pipe gets as text (`lines`) and a terminal in colour
+(`reports.terminal`). Text of agents is escaped.
 """
 
 from __future__ import annotations

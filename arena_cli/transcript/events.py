@@ -177,7 +177,7 @@ NoteAct = Literal[
 class NoteEvent(Event):
     """Something was done to a note: by whom, and as what it stands since.
 
-    `note` is its id (see `memory.note`), `by` the id of an agent or a human, or `rules`; `status`
+    `note` is its id (see `notes.model`), `by` the id of an agent or a human, or `rules`; `status`
     is that after it. `message` is the id of the message that it comes from, if one. What an agent
     wrote and is no note is `refused`, for a `reason`; it has no `note`. `sha256` is the hash of the
     text that was `approved`; a text that was changed since is `changed` before anything else is
@@ -325,13 +325,13 @@ _OWN_LINE = re.compile(rb'\{"seq":\d+,"ts":"[^"\\]*","type":"(\w+)",')
 
 
 def read_type(raw: bytes) -> str | None:
-    """The type of the event in a line as `line_of` writes it; None for every other line."""
+    """The type of the event in a line as `encode_line` writes it; None for every other line."""
     match = _OWN_LINE.match(raw)
     return match[1].decode() if match else None
 
 
 def parse_own(raw: bytes) -> Event | None:
-    """The event in a line as `line_of` writes it; None for every other line.
+    """The event in a line as `encode_line` writes it; None for every other line.
 
     About half the time of decoding the line first, for what nearly every line is.
     """

@@ -115,15 +115,15 @@ def escape_text(text: str) -> str:
 
 
 def escape_line(text: str) -> str:
-    r"""Return `shown` in one line: line ends and tabs are written as `\n` and `\t`."""
+    r"""Return an escaped text in one line, with line ends and tabs as `\n` and `\t`."""
     return escape_text(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def escape_json(text: str) -> str:
     r"""Return JSON safe to print: the same data, safe on a terminal and in a CI log.
 
-    C1 controls, bidi controls and others that `shown` escapes become `\uXXXX`; `##` is broken up,
-    so that no CI runner finds a command (`##[...]`).
+    C1 controls, bidi controls and others that `escape_text` escapes become `\uXXXX`; `##` is
+    broken up, so that no CI runner finds a command (`##[...]`).
     """
     if _SPOT.search(text):
         text = _ESCAPED.sub(_escape_json_match, text)

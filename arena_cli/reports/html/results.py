@@ -374,7 +374,7 @@ def _tokens(usage: Usage | None) -> str:
 def _check(check: CheckResult) -> CheckView:
     expected_lines, actual_lines = check.expected.splitlines(), check.actual.splitlines()
     numbered = max(len(expected_lines), len(actual_lines)) > 1
-    # As in `report.columns`: a last line in parentheses tells of all of it.
+    # As in `reports.columns`: a last line in parentheses tells of all of it.
     note = (
         actual_lines.pop() if numbered and actual_lines and actual_lines[-1].startswith("(") else ""
     )

@@ -2,7 +2,7 @@
 
 One JSON object a line. The first says whose recording it is, the last has the checksum of all lines
 before (SHA-256 of their texts, without line ends, joined by newlines), by which a file that was
-cut, merged or edited by hand is known. Between them stand the cases (`taking`).
+cut, merged or edited by hand is known. Between them stand the cases (`serialize`).
 """
 
 from __future__ import annotations

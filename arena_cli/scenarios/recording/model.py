@@ -43,7 +43,7 @@ class Recorded(NamedTuple):
 class CaseRecord:
     """A case of a scenario, or the scenario that has none.
 
-    `lines` are its records in order, without the agents' (see `files`), each with all that was
+    `lines` are its records in order, without the agents' (see `file`), each with all that was
     said: a reply's text stands in its message. `calls` are those of agents, of judges, and of those
     that work for the team's memory. `workspace` are the settings of the workspace and the scenario
     that shape what agents are shown (`settings.record_workspace`), None where it has none yet.

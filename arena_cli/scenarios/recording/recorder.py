@@ -3,10 +3,10 @@
 The key of a call is step, agent and invocation (and the repeat, of which there is one so far); that
 of an agent that works for the team's memory has `memory` instead of an invocation. A call gets the
 first unused record of its key whose input has the same hash, or differs in nothing that matters
-(`shown`); else the next unused one of its key, which is drift; where none is left it is a miss. A
+(`is_same`); else the next unused one of its key, which is drift; where none is left it is a miss. A
 judge's is a miss as soon as it is asked something else: a verdict is about what was judged. Routing
 is never read from a recording. Steps are those of the scenario: a recording is numbered by them
-before (`step_matching`).
+before (`steps`).
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ class TapedCall:
 
     `notes` are the ids of those that a reply's agent was shown. `record` is what it was answered
     from, None where the agent was called or there was none. `is_same`: its input is that of the
-    record, apart from what cannot matter (`shown`).
+    record, apart from what cannot matter (`is_same`).
     """
 
     key: CallKey
