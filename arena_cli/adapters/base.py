@@ -83,9 +83,9 @@ class Setup:
     start from; `scratch` is a folder of the session for files that a call needs; `records` one of
     the workspace for the records of running programs (`process.cleanup`); `render` turns an input
     into (system text, prompt text), `chat` into turns; `used` holds the scripted entries that this
-    agent's earlier replies of the session used up; `environ` is the process environment with `.env` below;
-    `models` is what `arena.yaml` knows of models, by name. Unless it `connects`, `health` only
-    looks at files, and settings that the environment fills are not filled.
+    agent's earlier replies of the session used up; `environ` is the process environment with
+    `.env` below; `models` is what `arena.yaml` knows of models, by name. Unless it `connects`,
+    `health` only looks at files, and settings that the environment fills are not filled.
     """
 
     agent_id: str
