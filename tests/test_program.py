@@ -155,6 +155,8 @@ def test_the_program_tells_what_it_can_do(tmp_path: Path) -> None:
     unknown = program.run("frobnicate")
     assert unknown.code == 2
     assert "No such command 'frobnicate'" in unknown.stderr
+    misspelt = program.run("sendd", "hello")
+    assert "No such command 'sendd'. Did you mean 'send'?" in misspelt.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -6,6 +6,7 @@ import gc
 import importlib
 import sys
 import traceback
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,31 +42,47 @@ _COMMANDS = {
 }
 
 
-class Commands(TyperGroup):
-    """The commands of arena; each is imported when it is called, so that it pays for no other.
+class _ImportedCommands(MutableMapping[str, Any]):
+    """The commands by name; each is imported when it is looked up, so that it pays for no other.
 
     Click documents the pattern: "Lazily Loading Subcommands".
     """
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names, in the order of the help."""
-        return list(_COMMANDS)
+    def __init__(self) -> None:
+        self._places = dict(_COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
-        """Import a command and return it; None where there is none of that name."""
-        if cmd_name not in _COMMANDS:
-            return None
-        module_name, attribute, class_name = _COMMANDS[cmd_name]
+    def __getitem__(self, name: str) -> Any:
+        module_name, attribute, class_name = self._places[name]
         module = importlib.import_module(module_name)
         command = getattr(module, attribute)
         if not isinstance(command, typer.Typer):
             function = command
             command = typer.Typer(rich_markup_mode=None, add_completion=False)
             options = {"cls": getattr(module, class_name)} if class_name else {}
-            command.command(cmd_name, **options)(function)
+            command.command(name, **options)(function)
         loaded = typer.main.get_command(command)
-        loaded.name = cmd_name
+        loaded.name = name
         return loaded
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        raise TypeError("commands are listed in _COMMANDS")
+
+    def __delitem__(self, name: str) -> None:
+        del self._places[name]
+
+
+class Commands(TyperGroup):
+    """The group of all commands."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = _ImportedCommands()
 
 
 app = typer.Typer(
