@@ -234,7 +234,7 @@ def test_what_another_program_left_is_not_touched(tmp_path: Path) -> None:
 
 @LINUX_ONLY
 def test_what_ended_as_an_orphan_is_reaped_while_its_program_runs(tmp_path: Path) -> None:
-    code = "import os, sys; os.system('sleep 0.01 & sleep 0.02 &'); sys.stdin.read()"
+    code = "import os, sys; os.system('sleep 0.4 & sleep 0.5 &'); sys.stdin.read()"
     before = children()
 
     async def call() -> None:
