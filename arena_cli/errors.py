@@ -1,4 +1,4 @@
-"""The tree of errors. Only `arena_cli.cli` turns them into text and an exit code.
+"""Define the tree of errors. Only `arena_cli.cli` turns them into text and an exit code.
 
 ArenaError
 ├── UsageError            2   wrong use, reported before anything ran

@@ -86,7 +86,7 @@ def many(workspace: Path, count: int, server: Embedding) -> None:
         kind = chance.choice(KINDS)
         name = f"{kind}-{number}"
         note = Note(id=name, file="", title=text(chance, 6), kind=kind, body=text(chance, 80))
-        (folder.path / f"{name}.md").write_text(markdown.written(note), encoding="utf-8")
+        (folder.path / f"{name}.md").write_text(markdown.write_note(note), encoding="utf-8")
     file = workspace / "sessions" / ".knowledge.sqlite"
     index = Index(file, [folder])
     line(f"word index of {count} notes made", f"{took_ms(index.sync) / 1000:.2f} s", "20 s")
@@ -139,7 +139,7 @@ def judged(workspace: Path, settings: Embedding | None) -> None:
     folder.path.mkdir(parents=True, exist_ok=True)
     for name, question in questions["notes"].items():
         note = Note(id=name, file="", kind=name.partition("-")[0], **question)
-        (folder.path / f"{name}.md").write_text(markdown.written(note), encoding="utf-8")
+        (folder.path / f"{name}.md").write_text(markdown.write_note(note), encoding="utf-8")
     index = Index(None, [folder], embedding=settings)
     ranks = []
     for question in questions["questions"]:

@@ -99,4 +99,4 @@ def broken(result: ScenarioResult) -> list[CheckResult]:
 
 def printed(result: ScenarioResult) -> str:
     """The result as text."""
-    return "\n".join(line.text for line in results.drawn(result))
+    return "\n".join(line.text for line in results.draw_result(result))

@@ -309,13 +309,13 @@ def test_the_file_of_the_team_is_put_in_its_place_whole(
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(errors.UsageError, match="No space left"):
-        scaffold.write_newcomer(new)
+        scaffold.write_new_agent(new)
     assert files(program) == before
 
 
 def test_every_kind_and_preset_is_named_in_its_help(program: Program) -> None:
     words = program.run("agents", "add", "--help").check(stdout=None).stdout
-    names = [*base.known(), *PRESETS, *presets.PRESETS]
+    names = [*base.list_kinds(), *PRESETS, *presets.PRESETS]
     assert {*names} <= {*re.findall(r"\w+", words)}
 
 
@@ -323,7 +323,7 @@ def test_kinds_are_offered_at_tab(program: Program) -> None:
     words = ("arena", "agents", "add", "x", "--adapter", "")
     program.env |= {"COMP_WORDS": " ".join(words), "COMP_CWORD": "5"}
     program.env["_ARENA_COMPLETE"] = "complete_bash"
-    assert program.run().stdout.split() == base.known()
+    assert program.run().stdout.split() == base.list_kinds()
 
 
 TRICKY = ["no", "~", "", "1e3", "0o7", "1:30", "2026-11-28", "@x", "`ls`", "a: b", "a #b", "- a"]
@@ -380,7 +380,7 @@ def test_any_name_and_role_is_refused_or_loads_again(
     except errors.UsageError:
         assert name.startswith(("@", "＠")) or name.casefold() in {"all", "user", "everyone"}
         return
-    scaffold.write_newcomer(new)
+    scaffold.write_new_agent(new)
     (loaded,) = workspace.load_workspace(folder, kinds=base.KINDS).loaded.values()
     said = (loaded.profile.name, loaded.role_prompt, loaded.profile.adapter["command"])
     assert said == (data.get("name", ""), data.get("role_prompt", ""), ["x", model])

@@ -42,11 +42,11 @@ def talked(folder: Path, crew: Team, *messages: str, name: str = "talk") -> list
 
 def compared(a: Sequence[Event], b: Sequence[Event]) -> Difference:
     sides = [[model.of_session(events)] for events in (a, b)]
-    return render.between(A, B, *sides)
+    return compare.between(A, B, *sides)
 
 
 def told(difference: Difference, say: Words = SAY) -> str:
-    return "\n".join(line.text for line in compare.drawn(difference, say))
+    return "\n".join(line.text for line in render.draw_difference(difference, say))
 
 
 def with_reply(agent: str, *replies: Any, **profile: Any) -> Team:
@@ -67,7 +67,7 @@ def with_reply(agent: str, *replies: Any, **profile: Any) -> Team:
 
 
 def between(before: str, after: str) -> list[str]:
-    return [line.text for line in text.drawn(before, after, SAY, indent="")]
+    return [line.text for line in text.draw_text_diff(before, after, SAY, indent="")]
 
 
 # texts
@@ -390,7 +390,7 @@ def test_whatever_differs_in_canonical_form_is_told(tmp_path: Path) -> None:
                 place = place[key]
             place[path[-1]] = other_than(path[-1], place[path[-1]])
             other = built([*lines[:number], changed, *lines[number + 1 :]])
-            difference = render.between(A, B, [unchanged], [other])
+            difference = compare.between(A, B, [unchanged], [other])
             assert not difference.same, (line["type"], path)
             assert len(told(difference).split("\n")) > 2
             tried += 1
@@ -405,7 +405,7 @@ def test_what_only_a_recording_has_is_told(tmp_path: Path) -> None:
     del overloaded["output"]
     one = [*lines[:at], call, *lines[at + 1 :]]
     other = [*lines[:at], overloaded, {**call, "input": {"messages": ["m1"]}}, *lines[at + 1 :]]
-    difference = render.between(A, B, [built(one)], [built(other)])
+    difference = compare.between(A, B, [built(one)], [built(other)])
     (reply,) = difference.conversations[0].entries[0].turns[0].replies
     assert {field.field: (field.a, field.b) for field in reply.fields} == {
         "input.messages": (6, 1),
@@ -427,7 +427,7 @@ def test_replies_that_are_gone_differ(tmp_path: Path) -> None:
         told = line["type"] in ("reply_finished", "chain_finished", "message") or line.get("asked")
         if told:
             other = built([*lines[:number], *lines[number + 1 :]])
-            assert not render.between(A, B, [built(lines)], [other]).same
+            assert not compare.between(A, B, [built(lines)], [other]).same
 
 
 class Stream(io.StringIO):
@@ -450,7 +450,9 @@ def test_in_a_terminal_every_row_fits(
     stream = Stream()
     screen = Screen(400)
     difference = compared(one, other)
-    Terminal(screen.write, stream, colour=colour).show(compare.drawn(difference, Words("zh")))
+    Terminal(screen.write, stream, colour=colour).show(
+        render.draw_difference(difference, Words("zh"))
+    )
     rows = screen.text.split("\n")
     assert max(columns.width_of(row) for row in rows) <= width
     plain = "".join(told(difference, Words("zh")).split())

@@ -582,7 +582,7 @@ def test_the_protocol_names_every_field(shape: type[Shape]) -> None:
     assert set(shape.model_fields) <= set(spans(told))
 
 
-@pytest.mark.parametrize("kind", base.known())
+@pytest.mark.parametrize("kind", base.list_kinds())
 def test_every_key_of_an_adapter_is_explained(kind: str) -> None:
     settings = base.adapter_type(kind).settings_type
     text = text_of(_page("adapters.md")) + text_of(_page("kinds.md"))

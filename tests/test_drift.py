@@ -19,7 +19,7 @@ from arena_cli.errors import FileFaults
 from arena_cli.reports.drift import Causes
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios.recording import steps as steps_module
-from arena_cli.scenarios.recording.file import written
+from arena_cli.scenarios.recording.file import encode_recording
 from arena_cli.scenarios.recording.steps import StepMessage
 from arena_cli.scenarios.recording.store import RecordingStore, Wanted
 from arena_cli.scenarios.result import RunResult, ScenarioResult, of_run
@@ -191,7 +191,7 @@ def test_a_recording_without_hashes_is_no_drift_by_that(stage: Stage) -> None:
     texts[1] = {"type": "case", "case": None}
     texts.insert(2, old)
 
-    path.write_bytes(written("S", [texts[1:]]))
+    path.write_bytes(encode_recording("S", [texts[1:]]))
     write(stage, "bots/echo.py", "print('changed')\n")
     assert play(stage, "replay").drift == []
 

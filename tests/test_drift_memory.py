@@ -134,7 +134,7 @@ def test_a_note_that_nobody_is_shown_and_that_is_no_longer_taken_is_told(stage: 
     # A recording from before notes were taken stays good.
     bare = [line for line in old[:-1] if not line.startswith('{"type":"note"')]
     records = [json.loads(line) for line in bare[1:]]
-    path.write_bytes(file.written("memory", [records]))
+    path.write_bytes(file.encode_recording("memory", [records]))
     assert play(stage, "replay").status == "passed"
 
 
@@ -311,12 +311,12 @@ def test_two_sessions_that_noted_the_same_have_one_canonical_form() -> None:
 
 def test_a_promoted_session_says_which_notes_it_lacks(stage: Stage) -> None:
     talk(stage, "@architect where is the index?", "@dev the index in SQLite, is it built?")
-    found = selection.take(find(stage.folder, "s"), None)
+    found = selection.select_part(find(stage.folder, "s"), None)
     assert found.notes == []
     knowledge = stage.folder / "sessions" / "s" / "knowledge" / "decision-auth.md"
     knowledge.write_text(NOTE, encoding="utf-8")
     talk(stage, "@dev how do we log in by OIDC?")
-    found = selection.take(find(stage.folder, "s"), None)
+    found = selection.select_part(find(stage.folder, "s"), None)
     assert found.notes == [
         "notes that were there before are left out (decision-auth): "
         "`given: {notes: [FILE]}` gives them to the scenario"

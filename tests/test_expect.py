@@ -108,7 +108,7 @@ class Script:
         return self._put(ChainFinished, chain=1, end=end, awaits=list(awaits), **counts)
 
     def told(self) -> Conversation:
-        return conversation.of(self.events, Path())
+        return conversation.read_conversation(self.events, Path())
 
 
 def worked() -> Script:
@@ -428,7 +428,7 @@ def test_each_further_key_holds_or_not(
             Expect.model_validate(expected)
         return
     (tmp_path / "plan.md").write_text("# Plan\n好", encoding="utf-8")
-    told = conversation.of(rich().events, tmp_path)
+    told = conversation.read_conversation(rich().events, tmp_path)
     shape = Expect.model_validate(expected)
     results = evaluate.checked(shape, told, lambda _: ("x.yaml", 1), ("expect",))
     assert results

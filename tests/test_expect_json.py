@@ -47,7 +47,7 @@ def stage(tmp_path: Path) -> Stage:
     ],
 )
 def test_the_whole_value_is_read(text: str, value: Any) -> None:
-    assert json_checks.found(text) == value
+    assert json_checks.find_json(text) == value
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,15 @@ def test_the_whole_value_is_read(text: str, value: Any) -> None:
 )
 def test_what_is_no_json_says_where(text: str, why: str) -> None:
     with pytest.raises(json_checks.NotJson, match=why):
-        json_checks.found(text)
+        json_checks.find_json(text)
 
 
 @given(st.recursive(st.text() | st.integers(-9, 9) | st.none(), st.lists, max_leaves=8))
 def test_any_value_is_read_out_of_a_fence(value: Any) -> None:
     whole = {"value": value}
-    assert json_checks.found(f"x ` y\n```json\n{json.dumps(whole, indent=1)}\n```\n`z`") == whole
+    assert (
+        json_checks.find_json(f"x ` y\n```json\n{json.dumps(whole, indent=1)}\n```\n`z`") == whole
+    )
 
 
 @pytest.mark.parametrize(

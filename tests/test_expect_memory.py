@@ -263,7 +263,7 @@ def test_deviations_and_compactions_are_counted_and_named(tmp_path: Path) -> Non
         tokens_after=3,
     )
     undone = summary.model_copy(update={"seq": 11, "rolled_back": "it is no shorter"})
-    told = conversation.of([ignored, summary, undone], tmp_path)
+    told = conversation.read_conversation([ignored, summary, undone], tmp_path)
     holds = {
         "deviations": [
             {"agent": "dev", "note": "blocker-*", "level": "replan_required", "kind": "blocker"}

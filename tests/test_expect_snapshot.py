@@ -50,7 +50,7 @@ def judged(
     snapshots = Snapshots(stage.folder / HERE, case, cases=cases if case else [None], update=update)
     results: list[CheckResult] = []
     for step in told.steps:
-        one = conversation.of(step.events, stage.folder)
+        one = conversation.read_conversation(step.events, stage.folder)
         one.step = step.number
         one.snapshots = snapshots
         shape = Expect.model_validate(expect)
@@ -180,7 +180,9 @@ def test_every_reply_has_its_own(stage: Stage) -> None:
         "replies": {"*": {"all": [{"snapshot": True}]}, "dev": {"last": [{"snapshot": True}]}}
     }
     (told,) = stage.play_all(text_of(["a", "b"], {}, sends=2), detail=True)
-    whole = conversation.of([event for step in told.steps for event in step.events], stage.folder)
+    whole = conversation.read_conversation(
+        [event for step in told.steps for event in step.events], stage.folder
+    )
     whole.snapshots = Snapshots(stage.folder / HERE, None, cases=[None], update=True)
     evaluate.checked(Expect.model_validate(expect), whole, lambda _: ("x", 1), ("expect",))
     whole.snapshots.save(is_whole=True)

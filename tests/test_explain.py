@@ -133,7 +133,7 @@ def played(tmp_path: Path) -> ScenarioResult:
 
 def told_of(played: ScenarioResult, kind: type[Any]) -> list[Any]:
     (step,) = played.steps
-    return [one for one in explain.of(step, played.team) if isinstance(one, kind)]
+    return [one for one in explain.explain_step(step, played.team) if isinstance(one, kind)]
 
 
 def test_each_at_of_a_message_is_told(played: ScenarioResult) -> None:
@@ -197,13 +197,13 @@ def test_whom_only_next_mentions_name_is_told(tmp_path: Path) -> None:
         ("", ["maya"], "named in next_mentions", ""),
         ("nob\x1b", [], "named in next_mentions", "no member has this name"),
     ]
-    text = "\n".join(line.text for line in explain.drawn(told, Words()))
+    text = "\n".join(line.text for line in explain.draw_explanation(told, Words()))
     assert (
         "      → c (named in next_mentions)\n"
         "      → maya (named in next_mentions)\n"
         "      nob\\x1b → nobody: no member has this name (named in next_mentions)\n"
     ) in text
-    chinese = "\n".join(line.text for line in explain.drawn(told, Words("zh")))
+    chinese = "\n".join(line.text for line in explain.draw_explanation(told, Words("zh")))
     assert "      → c (在 next_mentions 里点名)\n" in chinese
 
 
@@ -212,7 +212,7 @@ def test_a_call_that_the_text_does_not_make_needs_no_other_word(tmp_path: Path) 
     stage.agent("a", {"say": "done", "next_mentions": ["c", "d"]}, may_mention=["c"])
     stage.agent("c", {"say": "ok"}).agent("d", {"say": "ok"}).team(selection="none")
     (told,) = stage.play_all("scenario: x\nsteps: [{send: '@a hi'}]", detail=True)
-    text = "\n".join(line.text for line in explain.drawn(told, Words()))
+    text = "\n".join(line.text for line in explain.draw_explanation(told, Words()))
     assert (
         "a: done\n"
         "      → c (named in next_mentions)\n"
@@ -231,7 +231,7 @@ def test_who_had_to_reply_is_told_with_who_named_it(played: ScenarioResult) -> N
 
 
 def test_the_text_tells_the_same(played: ScenarioResult) -> None:
-    text = "\n".join(line.text for line in explain.drawn(played, Words()))
+    text = "\n".join(line.text for line in explain.draw_explanation(played, Words()))
     assert "next_mentions" not in text
     for part in (
         "  why, in step 1: ask\n",
@@ -252,7 +252,7 @@ def test_a_chinese_reader_gets_chinese_reasons(played: ScenarioResult) -> None:
     told = [*explain.HIDDEN.values(), explain.NOBODY, explain.OWN_NAME, "no place left", "keyword"]
     told += ["deferred to the next turn", "called in this chain already", "asked", "passed over"]
     assert [text for text in told if say(text) == text] == []
-    text = "\n".join(line.text for line in explain.drawn(played, say))
+    text = "\n".join(line.text for line in explain.draw_explanation(played, say))
     assert "      @tester → 无人：在代码里\n" in text
     assert "      dev：被询问 · 2 处命中：1 - 0.6^2 = 0.64 >= 0.6\n" in text
 
@@ -300,7 +300,7 @@ steps:
         detail=True,
     )
     assert told.status == "passed"
-    planted, sent, check = (explain.of(step, told.team) for step in told.steps)
+    planted, sent, check = (explain.explain_step(step, told.team) for step in told.steps)
     assert isinstance(planted[0], Naming)
     assert planted[0].planted
     assert [one.ids for one in planted[0].names] == [[], ["maya"]]
@@ -314,7 +314,7 @@ def test_nothing_of_a_message_draws(tmp_path: Path) -> None:
     (told,) = stage.play_all(
         "scenario: x\nsteps: [{send: '@dev hi', step: \"\\e[2J\"}]", detail=True
     )
-    assert "\x1b" not in "".join(line.text for line in explain.drawn(told, Words()))
+    assert "\x1b" not in "".join(line.text for line in explain.draw_explanation(told, Words()))
 
 
 WORDS = ["deploy", "认证", "dev", "ops", "@dev", "@ops", "@all", " ", "，", "`", "\n> "]
@@ -336,7 +336,7 @@ def test_it_agrees_with_what_the_engine_decided(
     stage.team(selection=selection, default_responders=["dev"], max_responders=2)
     (told,) = stage.play_all(f"scenario: x\nsteps: [{{send: {second + ' x'!r}}}]", detail=True)
     (step,) = told.steps
-    explained = explain.of(step, told.team)
+    explained = explain.explain_step(step, told.team)
     judged = [one for one in explained if isinstance(one, Others)]
     decided = [event for event in step.events if isinstance(event, Candidates)]
     for ours, event in zip(judged, decided, strict=True):

@@ -23,9 +23,8 @@ from support import Puppets, Talk, puppet, team
 
 from arena_cli.context.tokens import estimate
 from arena_cli.protocol import AgentInput, MemberInfo, Message, Usage
-from arena_cli.reports.audit import audit as audit_module
 from arena_cli.reports.audit import render
-from arena_cli.reports.audit.audit import AuditRecord
+from arena_cli.reports.audit.audit import AuditRecord, write_json
 from arena_cli.transcript import events
 from arena_cli.transcript.events import (
     ChainFinished,
@@ -166,7 +165,7 @@ def record(found: list[Event], *, audit: bool = True) -> AuditRecord:
 
 
 def as_json(found: list[Event], *, audit: bool = True) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads("".join(audit_module.written(record(found, audit=audit))))
+    told: dict[str, Any] = json.loads("".join(write_json(record(found, audit=audit))))
     return told
 
 
@@ -273,7 +272,7 @@ def test_a_cost_that_is_not_known_is_said_to_be_unknown_and_never_free() -> None
     assert told["agents"]["scribe"]["input_tokens"] == 900
     rows = {one["agent"]: one for one in as_csv(a_session()) if one["entry"] == "call"}
     assert (rows["dev"]["cost_usd"], rows["architect"]["cost_usd"]) == ("unknown", "0.25")
-    text = "".join(render.written(record(a_session())))
+    text = "".join(render.write_markdown(record(a_session())))
     assert text.count("- cost_usd: unknown") == 4
     assert "- dev: calls 1, success 1" in text
     assert "cost_unknown 1, cost_usd unknown" in text
@@ -307,7 +306,7 @@ def test_what_the_team_noted_and_ignored_stands_in_the_audit() -> None:
     details = {one["entry"]: one["detail"] for one in as_csv(a_session()) if one["detail"]}
     assert json.loads(details["note"])["note"] == "decision-db"
     assert json.loads(details["deviation"])["reason"] == "it says MD5"
-    text = "".join(render.written(record(a_session())))
+    text = "".join(render.write_markdown(record(a_session())))
     assert "- note: decision-auth\n- kind: blocker\n- level: replan_required" in text
     assert "summary:\n```text\nThey looked.\n```" in text
 
@@ -342,7 +341,7 @@ def test_without_audit_it_is_what_was_said() -> None:
         ("dev", "", "fine"),
     ]
     assert (
-        "".join(render.written(record(a_session(), audit=False)))
+        "".join(render.write_markdown(record(a_session(), audit=False)))
         == f"""\
 # Conversation of session s
 
@@ -393,7 +392,7 @@ def test_no_text_leaves_its_place_in_any_format(text: str) -> None:
     cell = next(one for one in rows if one["agent"] == "architect")["text"]
     assert cell.removeprefix("'") == escape_text(text).removeprefix("'")
     assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t"))
-    md = "".join(render.written(record(found)))
+    md = "".join(render.write_markdown(record(found)))
     tokens = MarkdownIt("commonmark").parse(md)
     fences = [token.content for token in tokens if token.type == "fence"]
     if text:
@@ -413,13 +412,15 @@ def test_names_and_errors_are_no_markup() -> None:
         finished(3, 1, nasty, None, error=nasty),
     ]
     for audit in (True, False):
-        tokens = MarkdownIt("commonmark").parse("".join(render.written(record(found, audit=audit))))
+        tokens = MarkdownIt("commonmark").parse(
+            "".join(render.write_markdown(record(found, audit=audit)))
+        )
         kinds = {one.type for token in tokens for one in (token, *(token.children or ()))}
         wrong = {"html_inline", "html_block", "em_open", "strong_open", "code_inline", "link_open"}
         assert not kinds & wrong
 
 
-@pytest.mark.parametrize("write", [audit_module.written, render.written_table, render.written])
+@pytest.mark.parametrize("write", [write_json, render.written_table, render.write_markdown])
 def test_it_is_written_as_it_is_read_however_long_it_is(write: Any) -> None:
     read: list[int] = []
 
@@ -449,7 +450,7 @@ def test_an_audit_for_an_agent_keeps_the_newest_whole_calls_within_its_size() ->
     assert "- all: calls 197, success 197" in text
     whole = render.newest(record(found), 10**6, 10**6)
     assert "Left out" not in whole
-    assert whole == "".join(render.written(record(found)))
+    assert whole == "".join(render.write_markdown(record(found)))
     fewer = render.newest(record(found), 10**6, 2_000)
     assert 1_800 < estimate(fewer) <= 2_000
     alone = record([*a_session()[:2], finished(3, 1, "dev", "ab" * 50_000)])
@@ -465,13 +466,13 @@ def test_the_command_writes_to_stdout_or_a_file_in_the_format_of_its_ending(
 ) -> None:
     written(arena, a_session(HOSTILE))
     out = arena.run("export", "s", "--audit", "--format", "json").check()
-    assert out.stdout == "".join(audit_module.written(record(a_session(HOSTILE))))
+    assert out.stdout == "".join(write_json(record(a_session(HOSTILE))))
     assert "\x1b" not in out.stdout
     for name, written_by in (
         ("out/a.csv", render.written_table),
-        ("a.JSON", audit_module.written),
-        ("a.md", render.written),
-        ("审计", render.written),
+        ("a.JSON", write_json),
+        ("a.md", render.write_markdown),
+        ("审计", render.write_markdown),
     ):
         arena.run("export", "--audit", "-o", name).check(stdout="")
         text = (arena.folder / name).read_bytes().decode()

@@ -518,7 +518,7 @@ def test_any_text_is_shown_and_only_shown(said: str, other: str) -> None:
     assert "".join(piece.text for block in kept.first for piece in block.pieces) == escape_text(
         said
     )
-    rows = results.of_diffs(said, other)
+    rows = results.diff_rows(said, other)
     for kind, text in (("removed", said), ("added", other)):
         told = ["".join(part.text for part in row.parts) for row in rows if row.kind == kind]
         lines_of = escape_text(text).split("\n") if text else []
@@ -543,7 +543,7 @@ def test_a_long_text_is_folded_and_kept_whole(rows: list[str], code: bool) -> No
 
 
 def test_what_differs_within_a_long_line_is_found_in_it() -> None:
-    rows = results.of_diffs(
+    rows = results.diff_rows(
         "begin " * 200 + "old" + " end" * 200, "begin " * 200 + "new" + " end" * 200
     )
     assert [row.kind for row in rows] == ["removed", "added"]

@@ -160,7 +160,7 @@ def test_questions_come_in_one_order_in_every_process() -> None:
         "timeline": [{"agent": "a", "judge": "x"}],
         "system": [{"judge": "x"}],
     }
-    places = [one.loc[0] for one in model.given(Expect.model_validate(given))]
+    places = [one.loc[0] for one in model.iter_checks(Expect.model_validate(given))]
     assert list(dict.fromkeys(places)) == list(reversed(given))
 
 

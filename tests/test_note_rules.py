@@ -20,7 +20,7 @@ PRECISION, RECALL = 0.9, 0.7
 
 
 def found(text: str, **options: Any) -> list[Draft]:
-    return extraction.drafts_of(text, by="rules", source="m1", **options)
+    return extraction.extract_by_rules(text, by="rules", source="m1", **options)
 
 
 def kinds(text: str, **options: Any) -> list[str]:
@@ -330,4 +330,6 @@ def test_it_does_not_matter_how_it_is_spelled(case: Any) -> None:
     ],
 )
 def test_what_stands_after_a_number_and_what_is_nobodys(text: str, titles: list[str]) -> None:
-    assert [one.title for one in extraction.drafts_of(text, by="rules", source="m1")] == titles
+    assert [
+        one.title for one in extraction.extract_by_rules(text, by="rules", source="m1")
+    ] == titles

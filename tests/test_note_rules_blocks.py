@@ -14,7 +14,7 @@ from arena_cli.protocol import StructuredContent
 
 def written(content: str = "", *parts: tuple[str, Any]) -> ExtractedDrafts:
     structured = [StructuredContent(type=kind, data=data) for kind, data in parts]  # type: ignore[arg-type]  # ours
-    return extraction.drafts_of_blocks(content, structured, by="dev", source="m7")
+    return extraction.extract_from_blocks(content, structured, by="dev", source="m7")
 
 
 def draft(kind: Any, title: str, **fields: Any) -> Draft:

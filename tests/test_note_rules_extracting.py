@@ -22,7 +22,7 @@ CHINESE = {"kind": "requirement", "title": "备份至少保留九十天", "sourc
 
 def read(answer: Any) -> ExtractedDrafts:
     text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-    return extraction.drafts_of_extracting(text, MESSAGES, by="scribe")
+    return extraction.read_extraction(text, MESSAGES, by="scribe")
 
 
 def note(number: int) -> Note:

@@ -53,7 +53,7 @@ def take(draft: Draft, folder: Folder, session: str = "s", **options: Any) -> Ta
     shared = options.get("shared")
     if isinstance(shared, Folder):
         known += [shared.read(entry.id) for entry in shared.entries()]
-    return lifecycle.take_taking(draft, known, folder, session=session, now=NOW, **options)
+    return lifecycle.take_note(draft, known, folder, session=session, now=NOW, **options)
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def take(draft: Draft, folder: Folder, session: str = "s", **options: Any) -> Ta
     ],
 )
 def test_a_slug_is_of_any_script(title: str, slug: str) -> None:
-    assert model.of_slugs(title) == slug
+    assert model.slugify(title) == slug
 
 
 def test_a_slug_is_cut_between_characters() -> None:
-    slug = model.of_slugs("करना" * 100)
+    slug = model.slugify("करना" * 100)
     assert len(slug.encode()) <= model.MOST_BYTES
-    assert model.of_slugs("字" * 300) == "字" * 40
+    assert model.slugify("字" * 300) == "字" * 40
 
 
 def test_a_missing_folder_has_no_notes_and_reading_makes_none(own: Folder) -> None:
@@ -274,7 +274,7 @@ def test_what_somebody_saves_meanwhile_is_not_overwritten(own: Folder) -> None:
     ],
 )
 def test_the_same_thing(one: str, other: str) -> None:
-    assert lifecycle.same_likeness(one, other)
+    assert lifecycle.match_titles(one, other)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_the_same_thing(one: str, other: str) -> None:
 )
 def test_nearly_the_same_thing(one: str, other: str) -> None:
     assert lifecycle.words(one) != lifecycle.words(other)
-    assert lifecycle.same_likeness(one, other)
+    assert lifecycle.match_titles(one, other)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_nearly_the_same_thing(one: str, other: str) -> None:
     ],
 )
 def test_not_the_same_thing(one: str, other: str) -> None:
-    assert not lifecycle.same_likeness(one, other)
+    assert not lifecycle.match_titles(one, other)
 
 
 def test_the_same_again_is_counted_once_a_message(own: Folder) -> None:
@@ -375,7 +375,7 @@ def test_text_of_an_agent_is_added_under_a_date_and_hand_edits_stay(own: Folder)
 
 def test_an_approved_note_is_only_counted(own: Folder) -> None:
     add(own, "Use OAuth", body="Because.")
-    lifecycle.take(own, "decision-use-oauth", "approve", by="ann", now=NOW)
+    lifecycle.change_status(own, "decision-use-oauth", "approve", by="ann", now=NOW)
     before = own.read("decision-use-oauth")
     taken = take(Draft("decision", "Use OAuth", "Other.", by="dev", source="m9"), own, "t")
     assert taken.act == "seen"
@@ -404,10 +404,10 @@ def test_a_note_that_is_gone_or_broken_meanwhile_stops_nothing(own: Folder) -> N
     path = own.path / "decision-use-oauth.md"
     draft = Draft("decision", "Use OAuth", source="m9")
     path.write_text("---\nstatus: [", encoding="utf-8")
-    taken = lifecycle.take_taking(draft, [note], own, session="s", now=NOW)
+    taken = lifecycle.take_note(draft, [note], own, session="s", now=NOW)
     assert (taken.act, path.read_text(encoding="utf-8")) == (None, "---\nstatus: [")
     path.unlink()
-    assert lifecycle.take_taking(draft, [note], own, session="s", now=NOW).act == "added"
+    assert lifecycle.take_note(draft, [note], own, session="s", now=NOW).act == "added"
 
 
 def test_a_draft_without_a_title_is_called_by_its_text(own: Folder) -> None:
@@ -432,12 +432,12 @@ def test_only_legal_steps_are_taken(own: Folder, status: Status, step: lifecycle
     own.change("decision-x", status=status)
     before = text(own, "decision-x")
     if step in LEGAL[status]:
-        stepped = lifecycle.take(own, "decision-x", step, by="ann", now=NOW)
+        stepped = lifecycle.change_status(own, "decision-x", step, by="ann", now=NOW)
         assert stepped.status == LEGAL[status][step]
         assert (stepped.approved_by == "ann") is (step == "approve")
         return
     with pytest.raises(UsageError) as told:
-        lifecycle.take(own, "decision-x", step, by="ann", now=NOW)
+        lifecycle.change_status(own, "decision-x", step, by="ann", now=NOW)
     assert f"is {status}" in told.value.what
     assert all(legal in told.value.mend for legal in LEGAL[status])
     assert text(own, "decision-x") == before

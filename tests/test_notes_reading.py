@@ -165,7 +165,7 @@ def test_what_is_written_is_read_back(
         tags=list(map(model.line, tags)),
         occurrences=3,
     )
-    text = markdown.written(note)
+    text = markdown.write_note(note)
     assert parse(text, note.id) == note
     changed = markdown.changed(text, owner=model.line(body), tags=["a"], approved_by=note.title)
     assert parse(changed, note.id) == note.model_copy(

@@ -38,7 +38,7 @@ ROWS = st.lists(
 
 
 def beside(expected: str, actual: str, width: int = 80, **more: Any) -> list[str]:
-    drawn = columns.drawn(expected, actual, SAY, width=width, indent="  ", **more)
+    drawn = columns.draw_columns(expected, actual, SAY, width=width, indent="  ", **more)
     return [line.text for line in drawn]
 
 
@@ -58,7 +58,7 @@ def scenario(status: str = "failed", *steps: StepResult, **more: Any) -> Scenari
 
 
 def printed(told: ScenarioResult, say: Words = SAY, **more: Any) -> str:
-    return "\n".join(line.text for line in results.drawn(told, say, **more))
+    return "\n".join(line.text for line in results.draw_result(told, say, **more))
 
 
 def closed(*told: ScenarioResult, say: Words = SAY, **more: Any) -> list[str]:
@@ -147,7 +147,7 @@ steps:
     assert "@dev second" in text
     assert "@dev first" not in text
     assert rest[-1] == f"  its session is kept: arena show {told.sessions[0]}"
-    assert [*results.drawn(told, SAY)][-1].whole  # a command is never broken
+    assert [*results.draw_result(told, SAY)][-1].whole  # a command is never broken
 
 
 def test_a_failed_check_shows_the_steps_that_it_covers_once(tmp_path: Path) -> None:

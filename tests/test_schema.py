@@ -15,7 +15,7 @@ from arena_cli.yamlio import loader
 
 @cache
 def schemas() -> dict[str, dict[str, Any]]:
-    kinds = {kind: base.adapter_type(kind).settings_type for kind in base.known()}
+    kinds = {kind: base.adapter_type(kind).settings_type for kind in base.list_kinds()}
     return {
         "agent": schema.build_agent_schema(kinds),
         "team": schema.build_team_schema(),

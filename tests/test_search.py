@@ -40,7 +40,7 @@ class Shelf:
         kind = facts.pop("kind", id.partition("-")[0] if "/" not in id else "decision")
         file = path.relative_to(self.root).as_posix()
         note = Note(id=id, file=file, title=title or id, kind=kind, body=body, **facts)
-        path.write_text(markdown.written(note), encoding="utf-8")
+        path.write_text(markdown.write_note(note), encoding="utf-8")
         return note
 
     def folders(self, *sessions: str) -> list[Folder]:

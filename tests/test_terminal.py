@@ -340,8 +340,10 @@ def test_no_row_begins_with_what_commands_a_ci_runner(size: dict[str, int], widt
     for text in said:
         shown = seen(size, width)
         shown.show(session(), finished("dev", text))
-        told = columns.drawn(text, f"{text}\n(all)", Words(), width=width, indent="    ")
-        shown.terminal.show([*told, *columns.drawn(text, "x", Words(), width=width, indent="  ")])
+        told = columns.draw_columns(text, f"{text}\n(all)", Words(), width=width, indent="    ")
+        shown.terminal.show(
+            [*told, *columns.draw_columns(text, "x", Words(), width=width, indent="  ")]
+        )
         no_row_commands_or_overflows(shown, width)
 
 

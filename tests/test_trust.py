@@ -317,7 +317,7 @@ def test_what_init_writes_needs_no_trust(
     monkeypatch.chdir(tmp_path)
     assert invoke("init", "--template", template).code == 0
     loaded = workspace.load_workspace(tmp_path, kinds=base.KINDS)
-    assert contacts.of(loaded.profiles.values(), loaded.file.memory.embedding) == []
+    assert contacts.find_contacts(loaded.profiles.values(), loaded.file.memory.embedding) == []
     assert invoke("run").code == 0
     assert "it needs no trust" in invoke("trust").output
 
@@ -434,7 +434,7 @@ def test_where_trust_is_kept(
 
 def found(program: Program, dotenv: dict[str, str] | None = None) -> list[tuple[str, list[str]]]:
     loaded = workspace.load_workspace(program.folder, kinds=base.KINDS)
-    some: Sequence[Contact] = contacts.of(
+    some: Sequence[Contact] = contacts.find_contacts(
         loaded.profiles.values(), loaded.file.memory.embedding, dotenv=dotenv
     )
     return [(one.key, sorted(one.variables)) for one in some]

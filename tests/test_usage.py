@@ -317,16 +317,16 @@ def test_the_window_of_a_model(adapter: dict[str, Any], window: int | None) -> N
     ],
 )
 def test_from_where_it_is_known(adapter: dict[str, Any], known: tuple[Any, ...] | None) -> None:
-    assert pricing.known(adapter, OWN) == known
+    assert pricing.find_model_facts(adapter, OWN) == known
 
 
 def test_a_profile_prices_before_arena_yaml_and_that_before_the_list() -> None:
     rates = pricing.Rates(input_per_m=2, output_per_m=2)
-    assert pricing.given(rates, OWN["own"]) == rates
-    assert pricing.given("free", OWN["own"]) == "free"
-    assert pricing.given(None, OWN["own"]) == pricing.Rates(input_per_m=1, output_per_m=10)
-    assert pricing.given(None, ModelFacts(window_tokens=9)) is None
-    assert pricing.given(None, None) is None
+    assert pricing.given_pricing(rates, OWN["own"]) == rates
+    assert pricing.given_pricing("free", OWN["own"]) == "free"
+    assert pricing.given_pricing(None, OWN["own"]) == pricing.Rates(input_per_m=1, output_per_m=10)
+    assert pricing.given_pricing(None, ModelFacts(window_tokens=9)) is None
+    assert pricing.given_pricing(None, None) is None
 
 
 def test_check_says_what_is_known_and_warns_of_a_window_too_wide(talk: Program) -> None:

@@ -48,7 +48,7 @@ def written(program: Program, agent_id: str) -> dict[str, Any]:
 
 
 def test_every_kind_is_known_here() -> None:
-    kinds = {kind for kind in base.known() if "cwd" in fields(kind)}
+    kinds = {kind for kind in base.list_kinds() if "cwd" in fields(kind)}
     assert kinds == PROGRAM_KINDS.keys()
 
 

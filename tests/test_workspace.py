@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from arena_cli.adapters.base import adapter_type, known, settings_type
+from arena_cli.adapters.base import adapter_type, list_kinds, settings_type
 from arena_cli.errors import AgentUnavailable, FileFaults, UsageError
 from arena_cli.workspace import agents, models, workspace
 from arena_cli.workspace.agents import AdapterKinds
@@ -537,7 +537,7 @@ def test_dotenv_faults_have_lines_and_show_no_value(tmp_path: Path) -> None:
 
 
 def test_the_registry_imports_a_kind_when_it_is_used() -> None:
-    assert known()[:3] == ["scripted", "cli", "python"]
+    assert list_kinds()[:3] == ["scripted", "cli", "python"]
     assert settings_type("scripted") is adapter_type("scripted").settings_type
     assert settings_type("none") is None
     with pytest.raises(UsageError, match="unknown kind of adapter `none`"):
@@ -559,7 +559,7 @@ def test_a_new_kind_is_one_class_and_one_entry_point(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     assert adapter_type("echo").__name__ == "Echo"
-    assert {"echo", "broken"} < set(known())
+    assert {"echo", "broken"} < set(list_kinds())
     with pytest.raises(UsageError, match="`broken` cannot be imported"):
         settings_type("broken")
 

@@ -1,4 +1,4 @@
-"""`adapter: {type: anthropic}`: a model behind Anthropic's Messages API, by the official SDK."""
+"""Call a model behind Anthropic's Messages API by the official SDK (kind `anthropic`)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from arena_cli.adapters import http
-from arena_cli.adapters import pricing as pricing_module
 from arena_cli.adapters.base import Endpoint, Health, Settings, Setup
 from arena_cli.adapters.http import HttpRequest
-from arena_cli.adapters.pricing import Pricing, cost_usd
+from arena_cli.adapters.pricing import Pricing, cost_usd, given_pricing, load_ahead
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused, AgentUnavailable
 from arena_cli.protocol import (
     AgentInput,
@@ -135,7 +134,9 @@ class AnthropicSettings(Settings):
         return None if self.thinking is None else {"type": self.thinking}
 
 
-def of(settings: AnthropicSettings, chat: Chat, workspace: Path, *, answer: int) -> dict[str, Any]:
+def build_request(
+    settings: AnthropicSettings, chat: Chat, workspace: Path, *, answer: int
+) -> dict[str, Any]:
     """The body of a request for an answer of at most `answer` tokens.
 
     Of two calls of an agent, all before the last block of the earlier is the same in the later.
@@ -432,7 +433,7 @@ class AnthropicAdapter:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         settings: AnthropicSettings = setup.settings
-        charged = pricing_module.given(settings.pricing, setup.models.get(settings.model))
+        charged = given_pricing(settings.pricing, setup.models.get(settings.model))
         self._settings = settings.model_copy(update={"pricing": charged})
         self._client: AsyncAnthropic | None = None
         url = f"POST {http.without_login(self._settings.base_url)}/v1/messages"
@@ -450,7 +451,7 @@ class AnthropicAdapter:
         """Return an answer, by more than one request only where the API pauses in its middle."""
         chat = self._setup.chat(input, pass_tool=PASS)
         request = await asyncio.to_thread(
-            of,
+            build_request,
             self._settings,
             chat,
             self._setup.workspace,
@@ -513,7 +514,7 @@ class AnthropicAdapter:
 
         settings = self._settings
         client: httpx2.AsyncClient = http.client(httpx2, self._asked, settings.base_url, {})
-        pricing_module.load_ahead(settings.pricing)
+        load_ahead(settings.pricing)
         return AsyncAnthropic(
             # Without one, the SDK would look for a key of its own, and send it.
             api_key=settings.api_key.strip() or "none",

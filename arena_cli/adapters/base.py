@@ -155,15 +155,15 @@ _BUILT_IN = {
 
 def adapter_type(kind: str) -> type[Adapter]:
     """The class of a kind; raises UsageError where there is none, or it cannot be imported."""
-    found = _found(kind)
+    found = _find_type(kind)
     if found is None:
-        raise UsageError(f"unknown kind of adapter `{kind}`", f"known: {', '.join(known())}")
+        raise UsageError(f"unknown kind of adapter `{kind}`", f"known: {', '.join(list_kinds())}")
     return found
 
 
 def settings_type(kind: str) -> type[Settings] | None:
     """The shape of a kind's keys, or None where there is no such kind."""
-    found = _found(kind)
+    found = _find_type(kind)
     return None if found is None else found.settings_type
 
 
@@ -173,12 +173,12 @@ def implied(kind: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
     return {} if shape is None else shape.implied(given)
 
 
-def known() -> list[str]:
+def list_kinds() -> list[str]:
     """All kinds, the built-in ones first."""
     return [*_BUILT_IN, *sorted(set(_entry_points()) - set(_BUILT_IN))]
 
 
-def _found(kind: str) -> type[Adapter] | None:
+def _find_type(kind: str) -> type[Adapter] | None:
     if kind in _BUILT_IN:
         module, _, name = _BUILT_IN[kind].partition(":")
         return cast("type[Adapter]", getattr(import_module(module), name))
@@ -198,4 +198,4 @@ def _entry_points() -> dict[str, Any]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-KINDS = AdapterKinds(settings_type=settings_type, list_kinds=known, implied=implied)
+KINDS = AdapterKinds(settings_type=settings_type, list_kinds=list_kinds, implied=implied)

@@ -1,4 +1,4 @@
-"""The kind `cli`: any program that reads text and writes text.
+"""Call any program that reads text and writes text (kind `cli`).
 
 One process a call, or, with `keep_alive`, one for all calls of an agent in a session.
 """

@@ -41,7 +41,7 @@ class Contact(NamedTuple):
         return f"{self.endpoint.type} {self.endpoint.name}"
 
 
-def of(
+def find_contacts(
     profiles: Iterable[AgentProfile],
     embedding: Embedding | None = None,
     *,

@@ -1,4 +1,4 @@
-"""Map the errors of a call over HTTP to an agent's failure: one table for every kind.
+"""Handle calls over HTTP for every kind: failures by status, server-sent events, attachments.
 
 It reads statuses, headers and the chain of causes only, so that it serves any HTTP library.
 """

@@ -38,7 +38,7 @@ class Rates(BaseModel):
 Pricing = Literal["free"] | Rates
 
 
-def given(pricing: Pricing | None, facts: ModelFacts | None) -> Pricing | None:
+def given_pricing(pricing: Pricing | None, facts: ModelFacts | None) -> Pricing | None:
     """Return the prices of a profile's `pricing`, else of the model in `arena.yaml`.
 
     None where neither says it, so that the list does.
@@ -136,11 +136,11 @@ def window_of(adapter: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> i
     facts = models.get(model)
     if facts is not None and facts.window_tokens is not None:
         return facts.window_tokens
-    found = _listed(adapter, model)
+    found = _find_in_list(adapter, model)
     return None if found is None else found.context_window
 
 
-def known(adapter: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> Known | None:
+def find_model_facts(adapter: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> Known | None:
     """Return the known facts of the model of an agent behind an API; None for other kinds."""
     model = _model(adapter)
     if not model or adapter.get("type") not in API_KINDS:
@@ -155,11 +155,11 @@ def known(adapter: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> Known
 def _price_from(adapter: Mapping[str, Any], facts: ModelFacts | None) -> str:
     if adapter.get("pricing") is not None:
         return PROFILE
-    if given(None, facts) is not None:
+    if given_pricing(None, facts) is not None:
         return FILE
     if _is_free(adapter):
         return "its own machine"
-    return LIST if _listed(adapter, _model(adapter)) is not None else ""
+    return LIST if _find_in_list(adapter, _model(adapter)) is not None else ""
 
 
 def _model(adapter: Mapping[str, Any]) -> str:
@@ -170,11 +170,11 @@ def _model(adapter: Mapping[str, Any]) -> str:
 
 def _is_free(adapter: Mapping[str, Any]) -> bool:
     """Return True if the model runs on one's own machine, by its preset."""
-    preset = presets.of(adapter.get("preset"))
+    preset = presets.find_preset(adapter.get("preset"))
     return adapter.get("type") == "openai" and preset.local
 
 
-def _listed(adapter: Mapping[str, Any], model: str) -> Any:
+def _find_in_list(adapter: Mapping[str, Any], model: str) -> Any:
     """The model in the public list; None where it does not stand there.
 
     Nor does one of a server that is not its maker's: it has the context that it was started with,
@@ -186,7 +186,7 @@ def _listed(adapter: Mapping[str, Any], model: str) -> Any:
         preset = adapter.get("preset")
         if not presets.key_variable(preset, adapter.get("base_url")):
             return None
-        provider = presets.of(preset).provider
+        provider = presets.find_preset(preset).provider
     from genai_prices import data_snapshot  # noqa: PLC0415 - a sixth of a second; few need it
 
     try:

@@ -1,4 +1,4 @@
-"""The kind `python`: a function of the user's, in a Python process of its own.
+"""Call a function of the user's in a Python process of its own (kind `python`).
 
 One process an agent and session: what the module keeps is kept between calls. A call that is cut
 off, or that breaks the process, ends it; the next call starts another.

@@ -1,4 +1,4 @@
-"""The program that runs an agent's Python function: JSON lines in, JSON lines out.
+"""Run an agent's Python function in its own process: JSON lines in, JSON lines out.
 
 It is started with its target as argument. Each line in is an AgentInput; each line out is
 `{"output": ...}`, or `{"error": {"what", "where", "trace", "found"}}`: what was raised, in which

@@ -1,4 +1,4 @@
-"""The agents of one session: made and started at their first call, stopped at the end.
+"""Start, call and stop the agents of one session, and read their output.
 
 Everything that leaves an adapter passes here, once: it is redacted, cleaned and read before any
 of it is shown, stored or hashed.

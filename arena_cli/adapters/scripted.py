@@ -1,4 +1,4 @@
-"""The `scripted` kind: answers that stand in the profile, so that a team works offline."""
+"""Answer from the profile, so that a team works offline (kind `scripted`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agents`: who is there, whether they can be called, and a new one."""
+"""List, find, add, check and test agents: `arena agents`."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def agents(context: typer.Context, as_json: ListAsJson = False) -> None:
             "no agents yet; `arena agents add` makes one, `arena init` four that work offline"
         )
     for profile in profiles:
-        common.say(_line_of(profile))
+        common.print_line(_line_of(profile))
 
 
 def _line_of(profile: AgentProfile, *columns: str) -> str:
@@ -165,15 +165,18 @@ def find(
             ]
         )
     for agent_match in matches if not as_json else ():
-        common.say(
-            _line_of(agent_match.profile, f"found: {', '.join(map(_told, agent_match.matches))}")
+        common.print_line(
+            _line_of(
+                agent_match.profile,
+                f"found: {', '.join(map(_describe_match, agent_match.matches))}",
+            )
         )
     if not matches:
         common.warn("no agent matches; `arena agents` lists all of them with their skills")
         raise typer.Exit(errors.EXIT_NOT_HELD)
 
 
-def _told(match: KeywordMatch) -> str:
+def _describe_match(match: KeywordMatch) -> str:
     if match.place == "role_prompt":
         return f"{match.keyword} in its role prompt"
     return f"{match.place} {match.text}"
@@ -216,11 +219,11 @@ def _tell_folders(loaded: Workspace) -> None:
 def _tell_models(loaded: Workspace) -> None:
     """A line per agent behind an API: what is known of its model, and from where."""
     for agent_id, profile in loaded.profiles.items():
-        model_facts = pricing.known(profile.adapter, loaded.file.models)
+        model_facts = pricing.find_model_facts(profile.adapter, loaded.file.models)
         if model_facts is None:
             continue
         agent, model = escape_line(agent_id), escape_line(model_facts.model)
-        common.say(f"       {agent} · model {model} · {_told_of(model_facts)}")
+        common.print_line(f"       {agent} · model {model} · {_told_of(model_facts)}")
         window_tokens = profile.context.window_tokens
         if model_facts.window_tokens is not None and window_tokens > model_facts.window_tokens:
             common.warn(
@@ -268,7 +271,7 @@ def print_health(loaded: Workspace, *agents: str, connect: bool) -> bool:
         state = "ok" if health.ok else "NOT OK"
         problem = health.detail.removeprefix(f"{agent}: ")
         detail = f" · {escape_line(problem)}" if problem else ""
-        common.say(f"{state:6} {escape_line(agent)}{detail}")
+        common.print_line(f"{state:6} {escape_line(agent)}{detail}")
     return sound
 
 
@@ -318,7 +321,7 @@ def add(
         suggested=suggested,
         anywhere=context.obj.allow_outside,
     )
-    scaffold.write_newcomer(new)
+    scaffold.write_new_agent(new)
     if is_new:
         common.warn(f"{root} is a workspace now: there was none in it or above it")
     may_connect = trust.add_written(new.workspace, new.agent_id, new.written)
@@ -338,12 +341,12 @@ def _root_for_another(context: typer.Context) -> tuple[Path, bool]:
 
 def _tell_added(new: Newcomer, *, connect: bool) -> None:
     """Print the files that were written, what is missing, and how to send a message."""
-    common.say(escape_line(new.path))
+    common.print_line(escape_line(new.path))
     for line in below(new.shown.rstrip()):
-        common.say(line)
+        common.print_line(line)
     if new.team_file:
-        common.say(f"{escape_line(new.team_file[0])}: {new.agent_id} is a member")
-    common.say("")
+        common.print_line(f"{escape_line(new.team_file[0])}: {new.agent_id} is a member")
+    common.print_line("")
     print_health(new.workspace, new.agent_id, connect=connect)
     if new.shown != new.text:
         common.warn(
@@ -357,10 +360,10 @@ def _tell_added(new: Newcomer, *, connect: bool) -> None:
         )
     for warning in new.warnings:
         common.warn(f"warning: {warning}")
-    common.say("")
-    common.say(f"  arena agents test {new.agent_id}")
+    common.print_line("")
+    common.print_line(f"  arena agents test {new.agent_id}")
     team_option = f" --team {new.team}" if new.team not in (None, new.workspace.file.team) else ""
-    common.say(f'  arena send{team_option} "@{new.agent_id} hello"')
+    common.print_line(f'  arena send{team_option} "@{new.agent_id} hello"')
 
 
 @agents_app.command("test")
@@ -380,7 +383,7 @@ def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = F
     if as_json:
         common.print_json(trial_document(member, trial))
     for line in trial_lines(member, trial) if not as_json else ():
-        common.say(line)
+        common.print_line(line)
     if not trial.works:
         raise typer.Exit(errors.EXIT_FAILED)
 

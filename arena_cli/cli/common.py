@@ -202,7 +202,7 @@ def warn(text: str) -> None:
         streams.drop(sys.stderr)
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """A line on stdout. Raises DiskRefused; a reader that stopped reading is no error."""
     output = streams.Stdout()
     output.write(f"{text}\n")
@@ -213,7 +213,7 @@ def print_json(value: Any) -> None:
     """A value as JSON on stdout; see `say`."""
     streams.speak_utf8()
 
-    say(escape_json(json.dumps(value, ensure_ascii=False, indent=2)))
+    print_line(escape_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 def warn_of_problems(transcript: Path, problems: Iterable[Problem]) -> None:

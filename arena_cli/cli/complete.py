@@ -68,7 +68,7 @@ def complete_scenarios(context: typer.Context, incomplete: str) -> list[str]:
 
 def complete_kinds(incomplete: str) -> list[str]:
     """Kinds of adapters, with or without a workspace."""
-    return [kind for kind in base.known() if kind.startswith(incomplete) and _is_plain(kind)]
+    return [kind for kind in base.list_kinds() if kind.startswith(incomplete) and _is_plain(kind)]
 
 
 def _offered(

@@ -1,4 +1,4 @@
-"""`arena context`: what an agent would be shown now, layer by layer, and why."""
+"""Explain what an agent would be shown now, layer by layer: `arena context`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arena_cli.cli import common, complete, trust
 from arena_cli.cli.notes import Connect
 from arena_cli.cli.sessions import OneSession
 from arena_cli.context import render
-from arena_cli.reports.lines import here
+from arena_cli.reports.lines import user_words
 from arena_cli.session import context_report
 from arena_cli.util.text import escape_line, escape_text
 
@@ -46,14 +46,14 @@ def context(
     team = common.find_team(loaded, stored)
     if connect:
         embedding = loaded.file.memory.embedding
-        trust.require(loaded, lambda env: contacts.of((), embedding, dotenv=env))
+        trust.require(loaded, lambda env: contacts.find_contacts((), embedding, dotenv=env))
     config = common.make_config(loaded, wait_s=0, connects=connect)
     explained = context_report.explain_context(config, stored, team, agent)
     if as_json:
         common.print_json(context_document(explained))
         return
-    for line in context_lines(explained, here()):
-        common.say(line)
+    for line in context_lines(explained, user_words()):
+        common.print_line(line)
 
 
 def context_document(explained: Explained) -> dict[str, Any]:

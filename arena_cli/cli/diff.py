@@ -1,4 +1,4 @@
-"""`arena diff`: two sessions, recordings or results, side by side."""
+"""Compare two sessions, recordings or results: `arena diff`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from arena_cli.errors import UsageError
 from arena_cli.reports import lines, results
 from arena_cli.reports.diff import compare, model, render
 from arena_cli.reports.diff.model import Compared, Difference
-from arena_cli.reports.diff.runs import between, drawn, read
+from arena_cli.reports.diff.runs import between, draw_run_diff, read
 from arena_cli.scenarios import select
 from arena_cli.scenarios.recording import file as file_module
 from arena_cli.scenarios.recording.file import path_of
@@ -309,7 +309,7 @@ def _difference(ours: DiffSide, theirs: DiffSide) -> Difference | RunDifference:
         )
     single = kinds != ("recording", "recording")
     both = [_conversations(result_side, single=single) for result_side in (ours, theirs)]
-    return render.between(ours.compared(), theirs.compared(), *both)
+    return compare.between(ours.compared(), theirs.compared(), *both)
 
 
 def _conversations(side: DiffSide, *, single: bool) -> list[ComparedConversation]:
@@ -330,7 +330,7 @@ def _conversations(side: DiffSide, *, single: bool) -> list[ComparedConversation
     chosen = [
         conversation
         for conversation in available
-        if _named(conversation)[: len(side.parts)] == side.parts
+        if _name_parts(conversation)[: len(side.parts)] == side.parts
     ]
     if not chosen:
         label = escape_line(WITHIN.join(side.parts))
@@ -348,7 +348,7 @@ def _events(side: DiffSide) -> Iterator[Event]:
         yield from line.events
 
 
-def _named(conversation: ComparedConversation) -> tuple[str, ...]:
+def _name_parts(conversation: ComparedConversation) -> tuple[str, ...]:
     """Its case, if there are cases, and its session; the main one has no name."""
     return (
         *([conversation.case] if conversation.case is not None else ()),
@@ -360,14 +360,14 @@ def _which(side: DiffSide, available: Sequence[ComparedConversation]) -> str:
     ways = []
     for conversation in available:
         alone = sum(sibling.case == conversation.case for sibling in available) == 1
-        inner = _named(conversation)[:-1] if alone else _named(conversation)
+        inner = _name_parts(conversation)[:-1] if alone else _name_parts(conversation)
         ways.append(f"`{escape_line(WITHIN.join((side.given, *inner)))}`")
     return f"say which: {', '.join(ways)}"
 
 
 def _print(difference: Difference | RunDifference) -> None:
 
-    out, say = Stdout(), lines.here()
+    out, say = Stdout(), lines.user_words()
     screen = Screen(out, say)
     for line in _lines(difference, say):  # one by one: there may be many, and nobody reads on
         screen.show([line])
@@ -379,6 +379,6 @@ def _print(difference: Difference | RunDifference) -> None:
 def _lines(difference: Difference | RunDifference, say: Words) -> Iterator[Line]:
 
     if isinstance(difference, Difference):
-        return compare.drawn(difference, say)
+        return render.draw_difference(difference, say)
     width = shutil.get_terminal_size((results.WIDTH, 0)).columns
-    return drawn(difference, say, width=width)
+    return draw_run_diff(difference, say, width=width)

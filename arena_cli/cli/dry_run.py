@@ -1,4 +1,4 @@
-"""`arena send --dry-run`: what a preview says, as text or as one JSON document."""
+"""Print what a send would do, as text or as one JSON document: `arena send --dry-run`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from arena_cli.cli import common
-from arena_cli.reports.lines import INDENT, Words, here
+from arena_cli.reports.lines import INDENT, Words, user_words
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.preview import Judged, PlannedCall, Preview, preview_send
 from arena_cli.session.session import SessionConfig
@@ -22,8 +22,8 @@ def print_preview(
     if as_json:
         common.print_json(preview_document(previewed))
         return
-    for line in preview_lines(previewed, here()):
-        common.say(line)
+    for line in preview_lines(previewed, user_words()):
+        common.print_line(line)
 
 
 def preview_document(preview: Preview) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def preview_lines(preview: Preview, say: Words) -> Iterator[str]:
     yield from _message(preview, say)
     yield ""
     yield from _must(preview, say)
-    yield from _others(preview, say)
+    yield from _other_lines(preview, say)
     yield ""
     yield from _sums(preview, say)
 
@@ -106,7 +106,7 @@ def _must(preview: Preview, say: Words) -> Iterator[str]:
         yield say("deferred to the next turn: {who}", who=deferred)
 
 
-def _others(preview: Preview, say: Words) -> Iterator[str]:
+def _other_lines(preview: Preview, say: Words) -> Iterator[str]:
     if not preview.others:
         return
     if preview.must:

@@ -1,4 +1,4 @@
-"""`arena export`: a session's conversation, or the audit of every call, as md, csv or json.
+"""Write a session's conversation, or its audit, as md, csv or json: `arena export`.
 
 `arena send --attach-audit` attaches the same audit, so that an agent reports from the real record.
 """
@@ -19,7 +19,7 @@ from arena_cli.cli.sessions import OneSession
 from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.protocol import Attachment
 from arena_cli.reports.audit import render
-from arena_cli.reports.audit.audit import AuditRecord, written
+from arena_cli.reports.audit.audit import AuditRecord, write_json
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.events import parse
 from arena_cli.util import files
@@ -89,11 +89,11 @@ def _by_ending(output: Path | None) -> Format:
 
 def _writer(chosen: Format) -> Callable[[AuditRecord], Iterator[str]]:
     if chosen == "md":
-        return render.written
+        return render.write_markdown
     if chosen == "csv":
         return render.written_table
 
-    return written
+    return write_json
 
 
 def _record(

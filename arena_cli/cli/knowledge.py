@@ -1,4 +1,4 @@
-"""`knowledge`: the notes of a session and the shared ones; what people do to them."""
+"""List, show, add and change notes of a session and the shared ones: `arena knowledge`."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def show(
         common.print_json(shown_note.model_dump())
         return
     for line in notes.whole(shown_note):
-        common.say(line)
+        common.print_line(line)
     if markdown.is_cut(shown_note, reference.shelf.folder.whole(reference.id)):
         common.warn(
             f"{escape_line(shown_note.file)}: only what is shown of it is read, the rest is kept"
@@ -169,7 +169,7 @@ def take_step(
     wait: Wait = 600,
 ) -> None:
     """The command of a step that needs nothing else: its name is that of the step."""
-    references = _named(context, note, session, last=last, shared=shared)
+    references = _find_references(context, note, session, last=last, shared=shared)
     step = cast("Step", context.info_name)
     _tell(_step(context, references, step, by, reason, wait), as_json=as_json)
 
@@ -188,7 +188,7 @@ def approve(
     wait: Wait = 600,
 ) -> None:
     """Approve notes, drafts too; from then on they are superseded, not changed."""
-    references = _named(context, note, session, last=last, shared=shared)
+    references = _find_references(context, note, session, last=last, shared=shared)
     if share:
         _check_shareable(references)
     done = _step(context, references, "approve", by, reason, wait, skip=share)
@@ -215,7 +215,7 @@ def reject(
     """Send notes back to be drafts, with a reason."""
     if not reason.strip():
         raise UsageError("a rejection needs a reason", "Say --reason TEXT.")
-    references = _named(context, note, session, last=last, shared=shared)
+    references = _find_references(context, note, session, last=last, shared=shared)
     _tell(_step(context, references, "reject", by, reason, wait), as_json=as_json)
 
 
@@ -245,14 +245,14 @@ def history(
         common.print_json([event.model_dump() for event in events])
         return
     for event in events:
-        common.say(notes.describe_note(event))
+        common.print_line(notes.describe_note(event))
 
 
 knowledge_app.command("inspect")(knowledge_search.inspect)
 knowledge_app.command("search")(knowledge_search.search)
 
 
-def _named(
+def _find_references(
     context: typer.Context, names: Sequence[str], session: str | None, *, last: bool, shared: bool
 ) -> list[NoteReference]:
     """The notes of these names, each once."""
@@ -307,4 +307,4 @@ def _tell(changed: Sequence[Note], *, as_json: bool, as_list: bool = False) -> N
         common.print_json(documents if as_list or len(documents) != 1 else documents[0])
         return
     for note in changed:
-        common.say(notes.line(note))
+        common.print_line(notes.line(note))

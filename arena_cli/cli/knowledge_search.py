@@ -1,4 +1,4 @@
-"""`knowledge search`: the notes that bear on a question."""
+"""Search and inspect notes: `arena knowledge search` and `inspect`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def search(
     embedding = loaded.file.memory.embedding
     notes.finish(context, [shelves.open_shelf(root, stored) for stored in (*sessions, None)])
     if connect:
-        trust.require(loaded, lambda env: contacts.of((), embedding, dotenv=env))
+        trust.require(loaded, lambda env: contacts.find_contacts((), embedding, dotenv=env))
     index = Index(
         store.sessions_folder(root) / INDEX,
         [*folders, shared_notes(root)],
@@ -90,7 +90,7 @@ def search(
     if lack:
         common.warn(f"arena: found by words alone: {escape_line(lack)}")
     for hit in hits:
-        common.say(_line(hit))
+        common.print_line(_line(hit))
     if not hits:
         common.warn("arena: no note bears on it")
 
@@ -125,7 +125,7 @@ def inspect(
 
     Without an option those of the last session and the shared ones are looked through.
     """
-    say = lines.here()
+    say = lines.user_words()
     documents: list[dict[str, Any]] = []
     for shelf in notes.shelves(context, session, last=last, shared=shared):
         done = _apply(context, shelf, by, wait) if apply else []
@@ -168,16 +168,16 @@ def _tell(
     if not findings:
         template = "{place}: nothing left to do" if applied else "{place}: nothing found in {count}"
         how_many = say("1 note") if count == 1 else say("{count} notes", count=count)
-        common.say(say(template, place=name, count=how_many))
+        common.print_line(say(template, place=name, count=how_many))
         return
-    common.say(f"{name}:")
+    common.print_line(f"{name}:")
     for finding in findings:
         facts = (say.enum(finding.what), finding.note.id, finding.note.title, _why(finding))
-        common.say("  " + " · ".join(map(escape_line, facts)))
+        common.print_line("  " + " · ".join(map(escape_line, facts)))
         for command in _commands(finding, shelf):
-            common.say(f"    {command}")
+            common.print_line(f"    {command}")
     if any(finding.can_be_applied for finding in findings):
-        common.say(say("to do it: {command}", command=_command("inspect", shelf, "--apply")))
+        common.print_line(say("to do it: {command}", command=_command("inspect", shelf, "--apply")))
 
 
 def _why(finding: NoteFinding) -> str:

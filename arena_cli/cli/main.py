@@ -1,4 +1,4 @@
-"""The program: its commands, and the one place where errors become text and an exit code."""
+"""Define the program: its commands, and the place where errors become text and exit codes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ app = typer.Typer(
 
 def _version(context: typer.Context, asked: bool) -> None:
     if asked and not context.resilient_parsing:
-        common.say(f"arena {__version__}")
+        common.print_line(f"arena {__version__}")
         raise typer.Exit
 
 
@@ -154,14 +154,14 @@ def run() -> None:
             if options.debug:
                 trace = "".join(traceback.format_exception(error))
                 common.warn(common.make_redactor(options).text_or_nothing(trace).rstrip("\n"))
-            sys.exit(_told(error, options))
+            sys.exit(_report_error(error, options))
     except Interrupted as interrupted:
         process_signals.exit_at_once()
         common.warn(f"arena: {interrupted}")
         sys.exit(interrupted.exit_code)
 
 
-def _told(error: Exception, options: Options) -> int:
+def _report_error(error: Exception, options: Options) -> int:
     """Tell an error on stderr; the exit code that it makes."""
     if isinstance(error, ArenaError):
         common.warn(f"arena: {error}")

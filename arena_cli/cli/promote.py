@@ -1,4 +1,4 @@
-"""`arena promote`: a session that somebody had becomes a scenario with its recording."""
+"""Make a scenario and its recording of a session: `arena promote`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def promote(
     sync = config.durability == "fsync"
     making = promotion.make(replace(config, durability="flush"), sync=sync)
     promoted = common.run(making, hint="")
-    out, say = Stdout(), lines.here()
+    out, say = Stdout(), lines.user_words()
     is_same = (
         promoted.result.status == "passed"
         and promoted.parting is None
@@ -98,7 +98,7 @@ def _differences(promoted: Promoted, say: Words) -> Iterator[Line]:
     width = shutil.get_terminal_size((results.WIDTH, 0)).columns
     faces = {member.id: member.profile.avatar for member in promoted.result.team.members}
     avatars = streams.encodable(faces, sys.stdout)
-    yield from results.drawn(promoted.result, say, width=width, avatars=avatars)
+    yield from results.draw_result(promoted.result, say, width=width, avatars=avatars)
     if promoted.parting:
         text = say("not as the session was: {what}", what=_first(promoted.parting, say))
         yield line(Span(text, "failed"))

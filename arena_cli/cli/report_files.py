@@ -1,4 +1,4 @@
-"""The files that a run writes beside what it prints: known to be writable before it begins.
+"""Write the report files of a run; check that each can be written before the run begins.
 
 Each is written whole, at the end, in the place of the one that was there: after Ctrl-C, or where an
 error ends the run, with what came of the run until then.
@@ -48,7 +48,8 @@ class Reports:
         self._html = opened("--html", html) if html is not None else None
         if self._junit and self._junit == self._html:
             raise UsageError(
-                f"--junit and --html are one file: {_shown(self._junit)}", "give each its own"
+                f"--junit and --html are one file: {_relative_name(self._junit)}",
+                "give each its own",
             )
         self._summary = _summary(environ) if github else None
 
@@ -62,7 +63,7 @@ class Reports:
 
         Raises DiskRefused, when all that could be written were.
         """
-        say = lines.here()
+        say = lines.user_words()
         refused: list[str] = []
         for write in (self._write_junit, self._write_html, self._tell_github):
             try:
@@ -102,15 +103,15 @@ def opened(option: str, path: Path) -> Path:
     """The file that is to be written, links followed. Raises UsageError where it cannot be."""
     if str(path) == "-" or _is_stdout(path):
         raise UsageError(
-            f"{option} writes a file, and `{_shown(path)}` is stdout",
+            f"{option} writes a file, and `{_relative_name(path)}` is stdout",
             f"name one: {option} report{'.xml' if option == '--junit' else '.html'}",
         )
     target = Path(os.path.realpath(path))
     with _told_use(option, path):
         if path.is_fifo():
-            raise UsageError(f"{option}: {_shown(path)} is a pipe", "name a file")
+            raise UsageError(f"{option}: {_relative_name(path)} is a pipe", "name a file")
         if target.is_dir():
-            raise UsageError(f"{option}: {_shown(path)} is a folder", "name a file in it")
+            raise UsageError(f"{option}: {_relative_name(path)} is a folder", "name a file in it")
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             _part(target).unlink()
@@ -136,7 +137,7 @@ def _refuse_other(option: str, path: Path, target: Path) -> None:
         begins = file.read(64).lstrip()
     if begins and not begins.startswith(b"<"):
         raise UsageError(
-            f"{option}: {_shown(path)} is there already, and is no report",
+            f"{option}: {_relative_name(path)} is there already, and is no report",
             "name another file, or move that one away",
         )
 
@@ -180,7 +181,8 @@ def _told_use(option: str, path: Path) -> Iterator[None]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UsageError(
-            f"{option}: cannot write {_shown(path)}: {reason}", "nothing was run; name another file"
+            f"{option}: cannot write {_relative_name(path)}: {reason}",
+            "nothing was run; name another file",
         ) from error
 
 
@@ -189,8 +191,10 @@ def _told_refusal(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DiskRefused(f"{_shown(path)}: could not write: {error.strerror or error}") from error
+        raise DiskRefused(
+            f"{_relative_name(path)}: could not write: {error.strerror or error}"
+        ) from error
 
 
-def _shown(path: Path) -> str:
+def _relative_name(path: Path) -> str:
     return escape_line(str(path))

@@ -1,4 +1,4 @@
-"""`arena run`: scenarios are played, and judged by what they expect."""
+"""Play scenarios and print their results: `arena run`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from arena_cli.cli.streams import Screen, Stdout
 from arena_cli.errors import DiskRefused, FileFaults, UsageError
 from arena_cli.reports import explain as explain_module
 from arena_cli.reports import results
-from arena_cli.reports.explain import drawn
-from arena_cli.reports.lines import here
+from arena_cli.reports.explain import draw_explanation
+from arena_cli.reports.lines import user_words
 from arena_cli.reports.terminal import Progress, Ticker
 from arena_cli.scenarios import result as result_module
 from arena_cli.scenarios.result import WRONG
@@ -180,7 +180,7 @@ def run(
 ) -> None:
     """Play scenarios and check what they expect. Exits 1 where an expectation failed."""
     context.obj.allow_outside |= allow_outside
-    mode = _wanted(replay=replay, live=live, record=record, update=update)
+    mode = _choose_mode(replay=replay, live=live, record=record, update=update)
     chosen = select.select(context, scenarios or [], tag or [], words)
     if as_list:
         _list_chosen(chosen, as_json=as_json, strict=strict)
@@ -256,7 +256,7 @@ def _play(runner: Runner, teller: Teller, config: SessionConfig) -> None:
         raise typer.Exit(exit_code)
 
 
-def _wanted(*, replay: bool, live: bool, record: str | None, update: bool) -> Wanted | None:
+def _choose_mode(*, replay: bool, live: bool, record: str | None, update: bool) -> Wanted | None:
     """Return the mode that the options ask for, None without one. Raises UsageError."""
     modes: dict[str, Wanted] = {}
     if replay:
@@ -309,8 +309,8 @@ def _list(selected: list[Scenario], *, as_json: bool) -> None:
         )
         return
 
-    out, say = Stdout(), here()
-    Screen(out, say).show([results.listed(scenario, say) for scenario in selected])
+    out, say = Stdout(), user_words()
+    Screen(out, say).show([results.draw_listing(scenario, say) for scenario in selected])
     out.check()
 
 
@@ -340,7 +340,7 @@ class Teller:
         self._warnings = warnings
         self._refused = False
         self._explain = explain
-        self._say = here()
+        self._say = user_words()
         self._screen = None if as_json else Screen(self.out, self._say)
         self._progress: Progress | None = None
         self._ticker: Ticker | None = None
@@ -366,9 +366,9 @@ class Teller:
             width = shutil.get_terminal_size((width, 0)).columns
             faces = {member.id: member.profile.avatar for member in result.team.members}
             avatars = streams.encodable(faces, sys.stdout)
-        self._show(results.drawn(result, self._say, width=width, avatars=avatars))
+        self._show(results.draw_result(result, self._say, width=width, avatars=avatars))
         if self._explain:
-            self._show(drawn(result, self._say))
+            self._show(draw_explanation(result, self._say))
 
     def unplayed(self, broken: Broken) -> None:
         """Tell of a file whose scenarios cannot be played."""

@@ -1,4 +1,4 @@
-"""`arena send` and `arena resume`: a message in, a chain run to its end."""
+"""Send a message and run its chain to the end: `arena send` and `arena resume`."""
 
 from __future__ import annotations
 

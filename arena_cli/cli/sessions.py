@@ -1,4 +1,4 @@
-"""`show`, `sessions`, `doctor`, `path`: they read what there is, write nothing, take no lock."""
+"""Read sessions without a lock: `arena show`, `sessions`, `doctor` and `path`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arena_cli.cli.streams import Printer
 from arena_cli.context import render as render_module
 from arena_cli.errors import UsageError
 from arena_cli.reports.html import render
-from arena_cli.reports.lines import here
+from arena_cli.reports.lines import user_words
 from arena_cli.session import preview, store
 from arena_cli.session.doctor import examine
 from arena_cli.transcript import queries, reader
@@ -82,7 +82,7 @@ def write_page(
 
     chosen = list(choose(ShownEvents(stored, goes_on)))
     events = [*heading, *chosen]
-    page = render.session_page(stored.name, events, common.read_avatars(context), here())
+    page = render.session_page(stored.name, events, common.read_avatars(context), user_words())
     if target:
         report_files.replace(target, page.encode("utf-8"))
         return
@@ -282,12 +282,12 @@ def _print_context(recalled: Recalled, *, as_json: bool) -> None:
         common.print_json(planned.input.model_dump(mode="json"))
         return
     system, prompt = render_module.render(planned.input)
-    common.say(
+    common.print_line(
         f"{escape_line(planned.agent)} · turn {planned.turn} {planned.phase} · "
         f"~{planned.input_tokens} tokens"
     )
     for name, text in (("system", system), ("prompt", prompt)):
-        common.say(f"\n── {name}\n{escape_text(text.rstrip())}")
+        common.print_line(f"\n── {name}\n{escape_text(text.rstrip())}")
 
 
 def sessions(
@@ -303,7 +303,7 @@ def sessions(
         common.warn('no sessions yet; start one: arena send "hello"')
     for row in rows:
         facts = (row["session"], row["team"] or "every agent", row["end"], row["changed"])
-        common.say(" · ".join(escape_line(str(fact)) for fact in facts))
+        common.print_line(" · ".join(escape_line(str(fact)) for fact in facts))
 
 
 def path(
@@ -312,7 +312,7 @@ def path(
 ) -> None:
     """Print the workspace's folder, or where a session's transcript lies."""
     root = common.find_root(context)
-    common.say(str(root if session is None else store.find(root, session).transcript))
+    common.print_line(str(root if session is None else store.find(root, session).transcript))
 
 
 def doctor(
@@ -334,12 +334,14 @@ def doctor(
 def _check_workspace(context: typer.Context, connect: bool) -> bool:
     import platform
 
-    common.say(f"arena {__version__} · Python {platform.python_version()} · {platform.platform()}")
+    common.print_line(
+        f"arena {__version__} · Python {platform.python_version()} · {platform.platform()}"
+    )
     loaded = common.load_workspace(context)
     if connect:
         trust.require_agents(loaded)
-    common.say(f"workspace {loaded.root}")
-    common.say(f"sessions {len(store.stored(loaded.root))}")
+    common.print_line(f"workspace {loaded.root}")
+    common.print_line(f"sessions {len(store.stored(loaded.root))}")
     return agents.print_health(loaded, connect=connect)
 
 
@@ -347,12 +349,12 @@ def _check_session(context: typer.Context, session: str) -> bool:
 
     stored = common.find_session(context, session)
     examined = examine(stored.transcript, common.find_root(context))
-    common.say(
+    common.print_line(
         f"{stored.transcript}: {examined.lines} lines, {examined.events} events, "
         f"{examined.chains} chains, {examined.replies} replies"
     )
     for remark in examined.notes:
-        common.say(f"  {remark}")
+        common.print_line(f"  {remark}")
     for problem in examined.problems:
         common.warn(problem)
     return not examined.problems

@@ -1,4 +1,4 @@
-"""stdin, stdout and stderr that are closed, full, or no longer read."""
+"""Print to streams that may be closed, full or unread, and to live terminals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from arena_cli.errors import DiskRefused
-from arena_cli.reports.lines import here
+from arena_cli.reports.lines import user_words
 from arena_cli.reports.timeline import Timeline
 from arena_cli.transcript import events
 from arena_cli.util.text import escape_json
@@ -177,7 +177,7 @@ class Printer:
     ) -> None:
 
         self.out = Stdout()
-        say = here()
+        say = user_words()
         self._timeline = Timeline(say, encodable(avatars or {}, sys.stdout))
         self._as_json = as_json
         self._screen: Screen | None = None

@@ -1,4 +1,4 @@
-"""`arena trust`, and the question before a workspace that is not trusted starts anything."""
+"""Ask before an untrusted workspace starts anything, and keep the answer: `arena trust`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arena_cli.adapters.contacts import merged, missing, of
+from arena_cli.adapters.contacts import find_contacts, merged, missing
 from arena_cli.cli import common
 from arena_cli.errors import DiskRefused, FileFaults, UsageError
 from arena_cli.session import trust_store
@@ -81,14 +81,14 @@ def live_place(
     """
     helpers = [member.profile for member in (loaded.summarizer, loaded.extractor) if member]
     embedding = loaded.file.memory.embedding
-    require(loaded, lambda env: of([*profiles, *helpers], embedding, dotenv=env))
+    require(loaded, lambda env: find_contacts([*profiles, *helpers], embedding, dotenv=env))
     return common.make_config(loaded, wait_s=wait_s, connects=True)
 
 
 def require_agents(loaded: Workspace, *agents: str) -> None:
     """Ask about these agents, else all of the workspace. Raises UsageError if not trusted."""
     profiles = [loaded.profiles[agent] for agent in agents or loaded.profiles]
-    require(loaded, lambda env: of(profiles, dotenv=env))
+    require(loaded, lambda env: find_contacts(profiles, dotenv=env))
 
 
 def require_scenarios(
@@ -97,7 +97,7 @@ def require_scenarios(
     """Ask about the agents of `live` scenarios and the functions in checks of `checked` ones."""
     from arena_cli.scenarios import contacts
 
-    require(loaded, lambda env: contacts.of(loaded, live, checked, dotenv=env))
+    require(loaded, lambda env: contacts.list_contacts(loaded, live, checked, dotenv=env))
 
 
 def require(loaded: Workspace, contacts_with: Callable[[Mapping[str, str]], list[Contact]]) -> None:
@@ -136,10 +136,10 @@ def add_written(loaded: Workspace, agent_id: str, written: AgentProfile) -> bool
     """
     if is_given():
         return True
-    added = of([written])
+    added = find_contacts([written])
     if added:
         _keep(loaded, added)
-    needed = of([loaded.profiles[agent_id]], dotenv=read_dotenv(loaded.root))
+    needed = find_contacts([loaded.profiles[agent_id]], dotenv=read_dotenv(loaded.root))
     trusted = trust_store.load(loaded.root, os.environ).contacts if needed else {}
     return not missing(needed, trusted)
 
@@ -160,16 +160,16 @@ def _trust(context: typer.Context) -> None:
     except FileFaults as error:
         common.warn(f"warning: what the scenarios need is not trusted: {error}")
     else:
-        theirs = contacts.of(loaded, scenarios, scenarios, dotenv=dotenv)
+        theirs = contacts.list_contacts(loaded, scenarios, scenarios, dotenv=dotenv)
         needed = merged(needed, theirs)
     root = escape_line(str(loaded.root))
     if not needed:
-        common.say(f"{root} starts and contacts nothing; it needs no trust")
+        common.print_line(f"{root} starts and contacts nothing; it needs no trust")
         return
     trust_store.add(loaded.root, needed, os.environ)
-    common.say(f"{root} is trusted; it may")
+    common.print_line(f"{root} is trusted; it may")
     for line in _lines(needed):
-        common.say(line)
+        common.print_line(line)
 
 
 def _keep(loaded: Workspace, contacts: list[Contact]) -> None:
@@ -187,10 +187,10 @@ def _list(folder: Path | None) -> None:
         trusted = trust_store.load(folder, os.environ)
         records = [record for record in records if record.workspace == trusted.workspace]
     for record in records:
-        common.say(escape_line(record.workspace))
+        common.print_line(escape_line(record.workspace))
         for key, names in record.contacts.items():
             kind, _, name = key.partition(" ")
-            common.say(_line(kind, name, names, ()))
+            common.print_line(_line(kind, name, names, ()))
     if not records:
         common.warn("no workspace is trusted" if folder is None else "this folder is not trusted")
 
@@ -201,13 +201,13 @@ def _revoke(context: typer.Context, folder: Path | None) -> None:
     root = folder if folder is not None else common.find_root(context)
     was_trusted = trust_store.revoke(root, os.environ)
     state = "not trusted any more" if was_trusted else "not trusted"
-    common.say(f"{escape_line(str(root.resolve()))} is {state}")
+    common.print_line(f"{escape_line(str(root.resolve()))} is {state}")
 
 
 def _of_agents(loaded: Workspace, dotenv: Mapping[str, str]) -> list[Contact]:
     """Return what the agents and the memory of the whole workspace would contact."""
     embedding = loaded.file.memory.embedding
-    return of(loaded.profiles.values(), embedding, dotenv=dotenv)
+    return find_contacts(loaded.profiles.values(), embedding, dotenv=dotenv)
 
 
 def _agrees() -> bool:

@@ -1,4 +1,4 @@
-"""`usage`: what agents used, in tokens and money."""
+"""Print what agents used, in tokens and money: `arena usage`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from arena_cli.cli import common, complete, streams
 from arena_cli.cli.streams import Screen
 from arena_cli.reports import lines
-from arena_cli.reports.usage import Ledger, drawn
+from arena_cli.reports.usage import Ledger, draw_usage
 from arena_cli.session import doctor, store
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _read(stored: Stored, ledger: Ledger) -> None:
 def _print(ledger: Ledger) -> None:
 
     out = streams.Stdout()
-    say = lines.here()
+    say = lines.user_words()
     width = shutil.get_terminal_size((_WIDTH, 0)).columns
-    Screen(out, say).show(drawn(ledger, say, width))
+    Screen(out, say).show(draw_usage(ledger, say, width))
     out.check()

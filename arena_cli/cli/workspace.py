@@ -1,4 +1,4 @@
-"""`init`, `teams`, `schema`: the files of a workspace."""
+"""Write and list the files of a workspace: `arena init`, `teams` and `schema`."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def init(
         common.current_folder()
     written = scaffold.write_workspace(folder, _schemas(), template)
     for path in written:
-        common.say(path.as_posix())
-    common.say("")
+        common.print_line(path.as_posix())
+    common.print_line("")
     if folder != Path():
-        common.say(f'  cd "{folder}"')
-    common.say(f'  arena send "{scaffold.FIRST_MESSAGES[template]}"')
-    common.say("  arena run")
+        common.print_line(f'  cd "{folder}"')
+    common.print_line(f'  arena send "{scaffold.FIRST_MESSAGES[template]}"')
+    common.print_line("  arena run")
 
 
 def teams(context: typer.Context, as_json: ListAsJson = False) -> None:
@@ -65,7 +65,7 @@ def teams(context: typer.Context, as_json: ListAsJson = False) -> None:
         mark = " (default)" if team.name == loaded.file.team else ""
         members = ", ".join(member.id for member in team.members)
         facts = [f"{team.name}{mark}", members, team.description]
-        common.say(" · ".join(escape_line(fact) for fact in facts if fact))
+        common.print_line(" · ".join(escape_line(fact) for fact in facts if fact))
 
 
 def schema(
@@ -79,7 +79,7 @@ def schema(
 
 def _schemas() -> dict[str, dict[str, Any]]:
     """The JSON Schema of every kind of file."""
-    kinds = {kind: base.settings_type(kind) for kind in base.known()}
+    kinds = {kind: base.settings_type(kind) for kind in base.list_kinds()}
     return {
         "agent": build_agent_schema({kind: shape for kind, shape in kinds.items() if shape}),
         "team": build_team_schema(),

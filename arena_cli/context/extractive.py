@@ -259,7 +259,7 @@ def _without(content: str, pieces: Iterable[str]) -> str:
 
 def _noted(text: str, patterns: Mapping[Kind, Sequence[str]] | None) -> Mapping[str, str]:
     """Return the sentences of a text that are worth a note, with the section of each."""
-    drafts = extraction.drafts_of(text, by="", source=None, patterns=patterns)
+    drafts = extraction.extract_by_rules(text, by="", source=None, patterns=patterns)
     return {
         draft.body or draft.title: SECTION_OF.get(draft.kind, "important_facts") for draft in drafts
     }

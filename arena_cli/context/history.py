@@ -1,4 +1,4 @@
-"""The messages of a session, ready to be shown: the newest that fit, and those that always are.
+"""Keep the messages of a session ready to be shown, and the memory beside them.
 
 Everything that can be made once per message is made once: what an agent is shown costs the same
 however long the session is.
@@ -275,7 +275,7 @@ def stable(summary: str, summarised: int, titles: Sequence[Note]) -> str:
 
 def noted(note: Note) -> str:
     """A note as an agent is shown it."""
-    lines = list(_told(note.body.splitlines()))
+    lines = list(_body_lines(note.body.splitlines()))
     if [line.strip() for line in lines if not _HEADING.match(line)] == [note.title.strip()]:
         lines = []
     full_text = "\n".join(lines).strip()
@@ -284,7 +284,7 @@ def noted(note: Note) -> str:
     return f"- [{note.id}] {_headline(note)}" + (f"\n{_indented(body)}{ellipsis}" if body else "")
 
 
-def _told(lines: Sequence[str]) -> Iterator[str]:
+def _body_lines(lines: Sequence[str]) -> Iterator[str]:
     """The lines without blank ones, and without headings below which nothing stands."""
     heading = ""
     for line in lines:

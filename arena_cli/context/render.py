@@ -69,7 +69,7 @@ def render(input: AgentInput) -> tuple[str, str]:
         paragraphs.append(NOBODY)
     if notes:
         paragraphs.append(notes)
-    paragraphs.append(_asked(input, unseen, PASS_BY_TEXT))
+    paragraphs.append(_question(input, unseen, PASS_BY_TEXT))
     return _system(input), "\n\n".join(paragraphs) + "\n"
 
 
@@ -90,7 +90,7 @@ def chat(input: AgentInput, *, pass_tool: str = "") -> Chat:
     if turns[-1].role != "user":
         turns.append(ChatTurn("user", []))
     passing = PASS_BY_TOOL.format(pass_tool) if pass_tool else PASS_BY_TEXT
-    question = _asked(input, input.messages, passing)
+    question = _question(input, input.messages, passing)
     turns[-1].parts.append(f"{notes}\n\n{question}" if notes else question)
     return Chat(_system(input), turns)
 
@@ -103,7 +103,8 @@ def system_text(agent_id: str, role_prompt: str, members: Sequence[MemberInfo]) 
     """
     member_info = next((member for member in members if member.id == agent_id), None)
     paragraphs = [
-        f"You are {_who(agent_id, member_info.name if member_info else '')}, one of a team."
+        f"You are {_author_label(agent_id, member_info.name if member_info else '')}, "
+        "one of a team."
     ]
     if role_prompt.strip():
         paragraphs.append(role_prompt.strip())
@@ -126,7 +127,7 @@ def frame(message: ShownMessage) -> str:
     same.
     """
     author = "you" if message.role == "assistant" else message.author_type
-    author_label = _who(message.author_id, message.author_name)
+    author_label = _author_label(message.author_id, message.author_name)
     kind = "" if message.kind == "chat" else f", {message.kind}"
     lines = [f"{author} {author_label}{kind}"]
     lines += [f"attachment: {_part(item)}" for item in message.attachments]
@@ -141,7 +142,7 @@ def _team(agent_id: str, members: Sequence[MemberInfo]) -> str:
     lines = ["# The team"]
     for member in colleagues:
         role = f": {_json(member.role)}" if member.role else ""
-        lines.append(f"- {_who(member.id, member.name)}{role}")
+        lines.append(f"- {_author_label(member.id, member.name)}{role}")
     if colleagues:
         lines.append(
             f"To call a colleague, write @ and the id in your message, such as @{colleagues[0].id};"
@@ -182,7 +183,7 @@ def _own_parts(message: ShownMessage) -> list[ChatPart]:
     return ["\n".join(lines)]
 
 
-def _asked(input: AgentInput, messages: Sequence[ShownMessage], passing: str) -> str:
+def _question(input: AgentInput, messages: Sequence[ShownMessage], passing: str) -> str:
     """Return the question at the end of the prompt; `shown` are the messages before it."""
     lines = [
         "What is asked of you now:",
@@ -219,7 +220,7 @@ def _places_from_the_end(trigger: Sequence[str], messages: Sequence[ShownMessage
 
 
 @lru_cache(maxsize=1024)
-def _who(member_id: str, name: str) -> str:
+def _author_label(member_id: str, name: str) -> str:
     """A name in quotes, which it cannot leave, and the id."""
     shown_id = member_id if _PLAIN_ID.fullmatch(member_id) else _json(member_id)
     return f"{_json(name)} (@{shown_id})" if name else f"(@{shown_id})"
@@ -263,7 +264,7 @@ def message_digest(message: ShownMessage) -> str:
     if message.attachments:
         fields["attachments"] = _canonical([_attachment(item) for item in message.attachments])
     if message.structured:
-        fields["structured"] = _canonical([_told(item) for item in message.structured])
+        fields["structured"] = _canonical([_shape_fields(item) for item in message.structured])
     return _sha256(fields)
 
 
@@ -324,10 +325,10 @@ def input_digest(input: AgentInput) -> str:
 
 @lru_cache(maxsize=64)
 def _canonical_members(members: tuple[MemberInfo, ...]) -> str:
-    return _canonical([_told(member) for member in members])
+    return _canonical([_shape_fields(member) for member in members])
 
 
-def _told(shape: Shape, leave_out: Iterable[str] = ()) -> dict[str, Any]:
+def _shape_fields(shape: Shape, leave_out: Iterable[str] = ()) -> dict[str, Any]:
     """The fields that are not at their default."""
     fields = type(shape).model_fields
     return {
@@ -338,7 +339,7 @@ def _told(shape: Shape, leave_out: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def _attachment(attachment: Attachment) -> Mapping[str, Any]:
-    return _told(attachment, leave_out=("path",))
+    return _shape_fields(attachment, leave_out=("path",))
 
 
 def _sha256(fields: Mapping[str, str]) -> str:

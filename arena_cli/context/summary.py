@@ -1,4 +1,4 @@
-"""A summary of the older messages: which are old, what is asked, when it is good."""
+"""Ask for and check summaries of older messages."""
 
 from __future__ import annotations
 

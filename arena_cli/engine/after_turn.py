@@ -117,21 +117,21 @@ def _take_notes(room: Room, recollection: Recollection, chain: ChainState) -> No
         by_agent = message.author_type == "agent"
         drafts: list[Draft] = []
         if by_agent:
-            written = extraction.drafts_of_blocks(
+            written = extraction.extract_from_blocks(
                 message.content, message.structured, by=message.author_id, source=message.id
             )
             drafts += written.drafts
             if written.problems:
                 _tell_refused("; ".join(written.problems), message, room)
         if settings.rules:
-            drafts += extraction.drafts_of(
+            drafts += extraction.extract_by_rules(
                 message.content,
                 by=lifecycle.RULES,
                 source=message.id,
                 patterns=settings.patterns,
                 roster=room.roster,
             )
-        _take(drafts, room, recollection)
+        _make_notes(drafts, room, recollection)
     for error in extraction.slow_patterns(settings.patterns):
         team = room.scene.team.name
         file = "arena.yaml" if team is None else f"agents/teams/{team}.yaml"
@@ -150,7 +150,7 @@ def _unnoted(room: Room, chain: ChainState) -> Iterator[Message]:
             yield done.message
 
 
-def _take(drafts: Sequence[Draft], room: Room, recollection: Recollection) -> int:
+def _make_notes(drafts: Sequence[Draft], room: Room, recollection: Recollection) -> int:
     """Make notes of what is worth one; how many. What cannot be written is told, and left out."""
     if not drafts:
         return 0
@@ -161,7 +161,7 @@ def _take(drafts: Sequence[Draft], room: Room, recollection: Recollection) -> in
     for draft in drafts:
         desk.draft = draft
         try:
-            result = lifecycle.take_taking(
+            result = lifecycle.take_note(
                 draft,
                 recollection.alike(draft),
                 own_folder,
@@ -273,8 +273,8 @@ async def _extract(room: Room, recollection: Recollection) -> None:
     error, count = answer.error, 0
     if not error:
         contents = {message.id: message.content for message in messages}
-        extracted = extraction.drafts_of_extracting(answer.text, contents, by=extractor.id)
-        count = _take(extracted.drafts, room, recollection)
+        extracted = extraction.read_extraction(answer.text, contents, by=extractor.id)
+        count = _make_notes(extracted.drafts, room, recollection)
         error = "; ".join(extracted.problems)
     upto = max(messages, key=lambda message: message.seq).id
     room.journal.write(

@@ -1,4 +1,4 @@
-"""Older messages are summarised at a turn's end: where a window is full, or after so many messages.
+"""Summarise older messages at a turn's end: where a window is full, or at an interval.
 
 What is summarised stays in the transcript; agents are shown the summary in its place. A summary
 that is no good counts for nothing, and another is tried only when there is more to summarise.
@@ -173,7 +173,7 @@ def _old(room: Room, chain: ChainState) -> _Old | None:
     ]
     opening = chain.opening.message
     is_old = opening.seq <= upto
-    rooms = [_shown(room, member) for member in room.scene.team.members]
+    rooms = [_summary_room(room, member) for member in room.scene.team.members]
     return _Old(
         messages=messages,
         earlier=last.summary,
@@ -186,7 +186,7 @@ def _old(room: Room, chain: ChainState) -> _Old | None:
     )
 
 
-def _shown(room: Room, member: Member) -> int:
+def _summary_room(room: Room, member: Member) -> int:
     """Return how many tokens a summary may have to be shown to a member."""
     room_tokens = room.scene.room(member.id) / max(room.scene.fold.counts.factor(member.id), 1.0)
     return int((room_tokens - room.scene.head(member.id).tokens) * window.SUMMARY_SHARE)

@@ -97,7 +97,7 @@ def finish(log: Log, append: Append, folders: Iterable[Folder], *, is_held: bool
             return False
         staged = staging.read(path)
         if staged is not None and staged.acts:
-            written = _written(log.path, staged)
+            written = _count_written(log.path, staged)
             if written:
                 append([maker(act) for act in staged.acts[written:]], lambda: None)
                 _finish_files(staged.files, folders, is_held=is_held)
@@ -107,7 +107,7 @@ def finish(log: Log, append: Append, folders: Iterable[Folder], *, is_held: bool
     return True
 
 
-def _written(trail: Path, staged: Staged) -> int:
+def _count_written(trail: Path, staged: Staged) -> int:
     """Return how many of the staged events the trail has."""
     count = 0
     for event in _since(trail, staged.seq):

@@ -33,7 +33,7 @@ def record_own_session(
         "upto_seq": last,
         "from_seq": first,
         "head": _head(input, member),
-        "shown": _shown(input, digests, first, last),
+        "shown": _hash_shown(input, digests, first, last),
     }
 
 
@@ -54,7 +54,9 @@ def usable(
     if recorded.get("head") != _head(input, member):
         return None
     is_comparable = any(message.seq == first for message in input.messages)
-    if is_comparable and recorded.get("shown") != _shown(input, digests, first, session.upto_seq):
+    if is_comparable and recorded.get("shown") != _hash_shown(
+        input, digests, first, session.upto_seq
+    ):
         return None
     return session
 
@@ -64,7 +66,7 @@ def _head(input: AgentInput, member: Member) -> str:
     return _hash([dict(member.profile.adapter), input.role_prompt, members])
 
 
-def _shown(input: AgentInput, digests: Sequence[str], first: int, last: int) -> str:
+def _hash_shown(input: AgentInput, digests: Sequence[str], first: int, last: int) -> str:
     pairs = zip(input.messages, digests, strict=True)
     return _hash([digest for message, digest in pairs if first <= message.seq <= last])
 

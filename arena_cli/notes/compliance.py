@@ -24,7 +24,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from arena_cli.notes.model import Note
-from arena_cli.notes.text import Sentence, of, shared, split
+from arena_cli.notes.text import Sentence, shared, significant_words, split
 from arena_cli.util.text import cut_text
 from arena_cli.workspace import visible_text
 
@@ -142,7 +142,7 @@ class _FoldedText:
 
     def __init__(self, text: str) -> None:
         self.sentences = list(split(text))
-        self.words = [of(sentence.shown) for sentence in self.sentences]
+        self.words = [significant_words(sentence.shown) for sentence in self.sentences]
         self.all_words = frozenset[str]().union(*self.words)
         self.folded = visible_text.fold_text(" ".join(sentence.text for sentence in self.sentences))
 
@@ -155,7 +155,7 @@ def _goes_ahead_over(note: Note, reply: _FoldedText) -> Sentence | None:
     """The sentence that goes ahead as if the blocker were not there, if there is one."""
     if not _bears(note, reply) or _names(note, reply.folded):
         return None
-    about = reply.with_any(of(note.title))
+    about = reply.with_any(significant_words(note.title))
     near = {place for sentence in about for place in (sentence - 1, sentence, sentence + 1)}
     looked_at = [sentence for place, sentence in enumerate(reply.sentences) if place in near]
     if any(_finds(_OPEN, sentence) or _finds(_SOLVED, sentence) for sentence in looked_at):
@@ -183,7 +183,7 @@ def says_solved(notes: Sequence[Note], text: str) -> Iterator[tuple[Note, str]]:
 
 
 def _solved(note: Note, text: _FoldedText) -> str | None:
-    words = of(note.title)
+    words = significant_words(note.title)
     for sentence, held in zip(text.sentences, text.words, strict=True):
         bears = shared(words, held) >= BEARS or _names(note, visible_text.fold_text(sentence.text))
         if (
@@ -204,14 +204,14 @@ def _is_left(note: Note, new: _FoldedText, reply: _FoldedText, agent: str) -> bo
 
 
 def _takes_up(note: Note, reply: _FoldedText) -> bool:
-    words = of(note.title)
+    words = significant_words(note.title)
     common = len(words & reply.all_words) / len(words) if words else 0.0
     accepts = bool(reply.sentences) and _finds(_ACCEPTS, reply.sentences[0])
     return accepts or common >= TAKEN_UP or _names(note, reply.folded)
 
 
 def _bears(note: Note, text: _FoldedText) -> bool:
-    return shared(of(note.title), text.all_words) >= BEARS
+    return shared(significant_words(note.title), text.all_words) >= BEARS
 
 
 def _names(note: Note, folded: str) -> bool:

@@ -108,7 +108,9 @@ class Embedder:
         raise self.fail(f"{self.name}: {cut_text(text, _SHOWN)}") from error
 
 
-def of(settings: Embedding, variables: Mapping[str, str], *, connects: bool = True) -> Embedder:
+def find_embedder(
+    settings: Embedding, variables: Mapping[str, str], *, connects: bool = True
+) -> Embedder:
     """Return the embedder of these settings, the same for all callers in this process.
 
     `variables` are the environment and the workspace's `.env`. It is loaded, or asked, when a
@@ -122,7 +124,7 @@ def of(settings: Embedding, variables: Mapping[str, str], *, connects: bool = Tr
         problem = error.what.replace("adapter.", "memory.embedding.", 1)
         return _broken(problem, error.mend)
     secrets = agents.collect_secrets(settings.model_dump(), variables)
-    return _made(settings, filled["api_key"], frozenset(secrets))
+    return _make_embedder(settings, filled["api_key"], frozenset(secrets))
 
 
 def _broken(problem: str, mend: str) -> Embedder:
@@ -132,7 +134,7 @@ def _broken(problem: str, mend: str) -> Embedder:
 
 
 @lru_cache(maxsize=8)
-def _made(settings: Embedding, api_key: str, secrets: frozenset[str]) -> Embedder:
+def _make_embedder(settings: Embedding, api_key: str, secrets: frozenset[str]) -> Embedder:
     if settings.package:
         embed = _package(settings.package)
         return Embedder(settings.package, embed, batch=PACKAGE_BATCH, timeout_s=settings.timeout_s)

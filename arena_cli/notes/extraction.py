@@ -43,7 +43,7 @@ class _Statement(NamedTuple):
 _CALLS = re.compile(r"\A(?:[@＠][^\s@＠]{1,32} )+")
 
 
-def drafts_of(
+def extract_by_rules(
     text: str,
     *,
     by: str,
@@ -68,7 +68,7 @@ def drafts_of(
     drafts: dict[tuple[str, str], Draft] = {}
     if not theirs and not phrases.may_hold(text):
         return []
-    for expression in _found(text, built_in, theirs):
+    for expression in _find_statements(text, built_in, theirs):
         title = title_of(expression.said)
         key = (expression.kind, title.casefold())
         if len(title) < _SHORTEST or key in drafts:
@@ -107,7 +107,7 @@ def title_of(saying: str) -> str:
     return cut.rstrip(_AROUND) + "…"
 
 
-def _found(
+def _find_statements(
     text: str, kinds: set[Kind], theirs: Sequence[tuple[Kind, UserPattern]]
 ) -> Iterator[_Statement]:
     heading: Kind | None = None
@@ -211,7 +211,7 @@ class _Wrong(ValueError):
     """A problem of one note, as reported."""
 
 
-def drafts_of_blocks(
+def extract_from_blocks(
     content: str, structured: Sequence[StructuredContent], *, by: str, source: str | None
 ) -> ExtractedDrafts:
     """The notes that an agent wrote into a message, at most `MOST`."""
@@ -299,12 +299,12 @@ def _unquoted(value: str) -> str:
 def _parts(structured: Sequence[StructuredContent]) -> Iterator[Mapping[str, Any]]:
     for content in structured:
         if content.type == "note":
-            yield from (_fields(record) for record in _listed(content.data))
+            yield from (_fields(record) for record in _as_list(content.data))
         elif content.type == "task_list":
             yield from _tasks(content.data, 0)
 
 
-def _listed(data: Any) -> list[Any]:
+def _as_list(data: Any) -> list[Any]:
     return data if isinstance(data, list) else [data]
 
 
@@ -456,7 +456,7 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
-def drafts_of_extracting(answer: str, messages: Mapping[str, str], *, by: str) -> ExtractedDrafts:
+def read_extraction(answer: str, messages: Mapping[str, str], *, by: str) -> ExtractedDrafts:
     """The notes in an agent's answer, at most `MOST`, and why others do not count.
 
     `messages` are the texts by id that it was shown; `by` is its id.

@@ -1,4 +1,4 @@
-"""All notes of a workspace in one SQLite file, to be listed and found without reading their files.
+"""Index all notes of a workspace in one SQLite file, and keep it as the files are.
 
 It follows the files: whatever was added, changed or deleted by hand is seen by the next `sync`. It
 can be deleted at any time. Without any note nothing is made.
@@ -87,7 +87,7 @@ def follow(
     touched: list[tuple[int, int, int]] = []
     gone: list[int] = []
     for folder, entries in listed:
-        indexed = _known(connection, place_of_note(folder))
+        indexed = _indexed_notes(connection, place_of_note(folder))
         for entry in entries:
             note, *had = indexed.pop(file_of(folder, entry), _NOTHING)
             if _is_clean(entry, *had):
@@ -113,7 +113,7 @@ def read_faults(connection: sqlite3.Connection, places: Sequence[str]) -> list[F
     return [Fault(**fault) for (text,) in rows for fault in json.loads(text)]
 
 
-def _known(connection: sqlite3.Connection, name: str) -> dict[str, _Known]:
+def _indexed_notes(connection: sqlite3.Connection, name: str) -> dict[str, _Known]:
     rows = connection.execute(
         "SELECT file, note, mtime_ns, size, read_ns FROM note WHERE place = ?", (name,)
     )
@@ -234,7 +234,9 @@ class Index:
         self._path = path
         self._folders = list(folders)
         self._embedder = (
-            embeddings.of(embedding, environ or {}, connects=connects) if embedding else None
+            embeddings.find_embedder(embedding, environ or {}, connects=connects)
+            if embedding
+            else None
         )
         self._vectors: Vectors | None = None
         self._now_ns = now_ns

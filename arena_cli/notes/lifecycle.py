@@ -1,4 +1,4 @@
-"""The life of a note: draft, pending_user, approved, archived, and the steps between them.
+"""Change notes: the steps of their status, and what becomes of a draft.
 
 Each step is taken under the lock of the note's folder, on what its file says then.
 """
@@ -93,7 +93,7 @@ def superseding(new: str, *, now: datetime, judge: Judge = lambda note: note) ->
     return superseded
 
 
-def take(folder: Folder, id: str, step: Step, *, by: str, now: datetime) -> Note:
+def change_status(folder: Folder, id: str, step: Step, *, by: str, now: datetime) -> Note:
     """Take a step with a note. Raises UsageError where it is not legal, else as `Folder.edit`."""
     return folder.edit(id, stepping(step, by=by, now=now))
 
@@ -110,7 +110,7 @@ _WORD = (
 _IDLE = frozenset({"a", "an", "the", "的", "了", "吧", "呢", "啊", "呀"})
 
 
-def same_likeness(first: str, second: str) -> bool:
+def match_titles(first: str, second: str) -> bool:
     """Return True if two titles are equal but for case, punctuation and small slips."""
     ours, theirs = words(first), words(second)
     if ours == theirs:
@@ -186,7 +186,7 @@ class TakenNote(NamedTuple):
     act: Act | None
 
 
-def take_taking(  # noqa: PLR0913 - each of them decides where a note goes
+def take_note(  # noqa: PLR0913 - each of them decides where a note goes
     draft: Draft,
     notes: Iterable[Note],
     folder: Folder,
@@ -205,7 +205,7 @@ def take_taking(  # noqa: PLR0913 - each of them decides where a note goes
     its text stays. `carry` writes it. Raises as `Folder.add`, UsageError where there is no title.
     """
     draft = titled(draft)
-    alike = [note for note in notes if same(note, draft)]
+    alike = [note for note in notes if says_the_same(note, draft)]
     existing = next((note for note in alike if _came_from(note, draft, session)), None)
     if existing is not None:
         return TakenNote(existing, None)
@@ -224,7 +224,7 @@ def take_taking(  # noqa: PLR0913 - each of them decides where a note goes
             continue  # somebody took it away meanwhile
         except NoteFault:
             return TakenNote(note, None)  # somebody is writing it; whoever reads it next tells so
-    if draft.by == RULES and model.of(draft.kind) and not draft.body:
+    if draft.by == RULES and model.section_names(draft.kind) and not draft.body:
         draft = draft._replace(body=draft.title)  # else the file held headings alone
     put = None if carry is None else lambda changes: carry(folder, "added", changes)
     note = folder.add(draft, session=session, now=now, language=language, carry=put)
@@ -243,9 +243,9 @@ def titled(draft: Draft) -> Draft:
     return draft._replace(title=model.short(title))
 
 
-def same(note: Note, draft: Draft) -> bool:
+def says_the_same(note: Note, draft: Draft) -> bool:
     """Return True if a note says what a draft says: of its kind, by its title."""
-    return note.kind == draft.kind and same_likeness(note.title, draft.title)
+    return note.kind == draft.kind and match_titles(note.title, draft.title)
 
 
 def _came_from(note: Note, draft: Draft, session: str) -> bool:

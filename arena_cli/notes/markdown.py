@@ -122,7 +122,7 @@ def is_cut(note: Note, text: str) -> bool:
     return len(_split(text, note.file).body) > len(note.body)
 
 
-def written(note: Note) -> str:
+def write_note(note: Note) -> str:
     """The text of a new file for this note."""
     fields: dict[str, Any] = {}
     for key in _Front.model_fields:

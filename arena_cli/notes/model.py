@@ -135,14 +135,14 @@ _ADDED = {"en": "Added {date} by {who}", "zh": "{date} 由 {who} 补充"}
 _HEADING = re.compile(r"^#{1,6}[ \t]", re.MULTILINE)
 
 
-def of(kind: Kind, language: str = "en") -> tuple[str, ...]:
+def section_names(kind: Kind, language: str = "en") -> tuple[str, ...]:
     """The headings of a note of that kind; most kinds have none."""
     return _SECTIONS.get(language, _SECTIONS["en"]).get(kind, ())
 
 
 def body(kind: Kind, text: str, language: str = "en") -> str:
     """The text of a new note of that kind: in its first section, if it has no headings itself."""
-    names = of(kind, language)
+    names = section_names(kind, language)
     text = text.strip("\n")
     if not names or _HEADING.search(text):
         return text
@@ -160,10 +160,10 @@ MOST_BYTES = 120  # of UTF-8: 40 Chinese characters; leaves room for the kind an
 NOTHING = "note"
 
 
-def of_slugs(title: str) -> str:
+def slugify(title: str) -> str:
     """The title as part of a file name: letters, digits and marks, with `-` between words."""
     normal = unicodedata.normalize("NFC", unicodedata.normalize("NFC", title).lower())
-    characters = "".join(map(_kept, normal))
+    characters = "".join(map(_slug_char, normal))
     words = [word for word in characters.split("-") if word]
     slug = "-".join(words)
     short = slug.encode("utf-8")[:MOST_BYTES].decode("utf-8", "ignore")
@@ -181,7 +181,7 @@ def all_folded(names: Sequence[str]) -> list[str]:
     return folded("\0".join(names)).split("\0") if names else []  # no name of a file holds a NUL
 
 
-def _kept(char: str) -> str:
+def _slug_char(char: str) -> str:
     if char == "_" or unicodedata.category(char)[0] in "LNM":
         return char
     # What joins letters, or cannot be seen, is left out; all else parts words.

@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple
 from arena_cli.notes import compliance, extraction, lifecycle, staging
 from arena_cli.notes import text as text_module
 from arena_cli.notes.model import PINNING_KINDS, Note
+from arena_cli.notes.text import significant_words
 from arena_cli.protocol import Message, parse_seq
 from arena_cli.workspace import visible_text
 
@@ -99,7 +100,7 @@ class _Claim(NamedTuple):
         title = note.title
         return cls(
             note,
-            frozenset(word for word in text_module.of(title) if not word[0].isdigit()),
+            frozenset(word for word in significant_words(title) if not word[0].isdigit()),
             denies(title),
             text_module.numbers(title),
             _amounts(title),
@@ -156,7 +157,7 @@ def _choice(title: str) -> _Choice | None:
     match = _compiled(_CHOSEN).match(plain)
     if match is None:
         return None
-    topic = text_module.of(f"{match['before']} {match['after']}")
+    topic = significant_words(f"{match['before']} {match['after']}")
     return _Choice(match["option"].rstrip("."), topic) if topic else None
 
 
@@ -346,7 +347,7 @@ class _Titled(NamedTuple):
 def _says_the_same(first: _Titled, second: _Titled) -> bool:
     if len(first.each & second.each) < len(first.each) - _MOST_SLIPS:
         return False
-    return lifecycle.same_likeness(first.note.title, second.note.title)
+    return lifecycle.match_titles(first.note.title, second.note.title)
 
 
 def _contradictions(notes: Sequence[Note], reasons: Mapping[str, str]) -> Iterator[NoteFinding]:

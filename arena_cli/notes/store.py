@@ -1,4 +1,4 @@
-"""A folder of notes: a session's, or the workspace's shared ones.
+"""Read and write a folder of notes: a session's, or the workspace's shared ones.
 
 Readers take no lock. Whoever writes holds the folder's, reads the file again under it, and puts
 whole files there only, so that two writers lose nothing and a hand edit is never overwritten.
@@ -252,7 +252,7 @@ class Folder:
                 supersedes=draft.supersedes,
                 body=model.body(draft.kind, model.valid(draft.body), language),
             )
-            text = make(note, markdown.written(note))
+            text = make(note, markdown.write_note(note))
             note_made = markdown.parse(text, id=note.id, file=note.file)
             self._carry([NoteChange(path, note_made.id + SUFFIX, "", text, note_made)], carry)
             self._names.wrote(folder)
@@ -388,7 +388,7 @@ class Folder:
 
     def _home(self, draft: Draft) -> tuple[Path, str, str]:
         """Return a new note's folder, the beginning of its id, and its name but for a number."""
-        slug = model.of_slugs(draft.title)
+        slug = model.slugify(draft.title)
         if not self.shared:
             return self.path, "", f"{draft.kind}-{slug}"
         category = CATEGORIES.get(draft.kind)

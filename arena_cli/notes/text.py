@@ -1,4 +1,4 @@
-"""A text as sentences: of what is visible in it, with the words as they were written.
+"""Split a text into sentences and words for notes: of what is visible in it.
 
 Fenced code, code spans, quoted lines and addresses hold no sentence (`workspace.visible_text`).
 """
@@ -224,7 +224,7 @@ def _state() -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=4096)
-def of(text: str) -> frozenset[str]:
+def significant_words(text: str) -> frozenset[str]:
     """The significant words of a text, folded."""
     plain = _state().sub(" ", visible_text.fold_text(text))
     return frozenset(_stem(word) for word in of_question(plain) if _tells(word))

@@ -1,4 +1,4 @@
-"""Draw expected beside actual: one above the other where both are short, else in columns."""
+"""Wrap texts by columns, and draw expected beside actual."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BETWEEN = " | "
 _HANGING = 2  # columns that a closing mark may take beyond the end of a row
 
 
-def drawn(
+def draw_columns(
     expected: str, actual: str, say: Words, *, width: int, indent: str, index: int | None = None
 ) -> Iterator[Line]:
     """Lines for both texts, in `width` columns. With several lines, that of index `at` is marked.
@@ -121,7 +121,7 @@ _NEVER_LAST = frozenset("（「『【〈《〔［([{‘“")
 _SKIN = re.compile("[\U0001f3fb-\U0001f3ff]")
 _HALF_FLAG = re.compile("[\U0001f1e6-\U0001f1ff]")
 _JOINED = re.compile("[\u200d\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]")
-_CELLS_HANGING = re.compile(r"\s*(?:(?:[-*+•>]|\d{1,3}[.)、]|\[[ x]\])\s+)?")
+_LIST_MARK = re.compile(r"\s*(?:(?:[-*+•>]|\d{1,3}[.)、]|\[[ x]\])\s+)?")
 
 
 def width_of(text: str) -> int:
@@ -168,7 +168,7 @@ def wrap_rows(text: str, width: int, hang: int | None = None) -> tuple[int, list
     if width < NARROWEST_CELLS or len(text) > LONGEST_PROSE or width_of(text) <= width:
         return 0, [(0, len(text))]
     if hang is None:
-        match = _CELLS_HANGING.match(text)
+        match = _LIST_MARK.match(text)
         hang = width_of(match[0]) if match else 0
     hang = min(hang, width // 4)
     starts = _starts(text, width, width - hang)

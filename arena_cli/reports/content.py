@@ -24,7 +24,7 @@ _DIAGRAMS = ("mermaid", "plantuml", "dot", "graphviz", "d2", "ascii", "svg")
 _ASKED = ("action", "command", "title", "reason")
 
 
-def drawn(message: Message, say: Words) -> Iterator[Line]:
+def draw_message(message: Message, say: Words) -> Iterator[Line]:
     """The lines for all that a message holds."""
     yield from text(message.content)
     for item in message.structured:
@@ -74,7 +74,7 @@ def _task_list(data: Any) -> Drawn | None:
         if key is None:
             return None
         remaining = {name: value for name, value in data.items() if name != key}
-        title, tasks = _taken(remaining, protocol.TASK_TITLE_KEYS), data[key]
+        title, tasks = _pop_text(remaining, protocol.TASK_TITLE_KEYS), data[key]
     rows = _tasks(tasks, 0) if isinstance(tasks, list) and tasks else None
     if rows is None:
         return None
@@ -91,7 +91,7 @@ def _tasks(tasks: list[Any], depth: int) -> list[Line] | None:
             "subtasks",
         )
         below = remaining.pop(key, None) or []
-        title = _taken(remaining, protocol.TASK_TITLE_KEYS)
+        title = _pop_text(remaining, protocol.TASK_TITLE_KEYS)
         if not title or not isinstance(below, list) or depth > protocol.TASK_MAX_DEPTH:
             return None
         done = _done(remaining)
@@ -132,7 +132,7 @@ def _code(data: Any) -> Drawn | None:
     if source_and_rest is None:
         return None
     source, remaining = source_and_rest
-    names = [_taken(remaining, _LANGUAGES), _taken(remaining, _FILES)]
+    names = [_pop_text(remaining, _LANGUAGES), _pop_text(remaining, _FILES)]
     labels = ", ".join(escape_line(name) for name in names if name)
     return (f": {labels}" if labels else ""), [*_whole(source), *_fields(remaining)]
 
@@ -163,7 +163,7 @@ def _diff(data: Any) -> Drawn | None:
         if source_and_rest is None:
             return None
         source, item_rest = source_and_rest
-        name = _taken(item_rest, _FILES)
+        name = _pop_text(item_rest, _FILES)
         if name:
             rows.append(line(INDENT * 2, Span(escape_line(name), "strong")))
         rows += [*_whole(source, _diff_style), *_fields(item_rest)]
@@ -211,7 +211,7 @@ def _source(data: Any) -> tuple[str, dict[str, Any]] | None:
     return data[key], {name: value for name, value in data.items() if name != key}
 
 
-def _taken(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
+def _pop_text(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
     """The first of these keys that is a text, taken out; empty where there is none."""
     key = next((key for key in keys if isinstance(fields.get(key), str) and fields[key]), None)
     return str(fields.pop(key)) if key is not None else ""

@@ -1,4 +1,4 @@
-"""Draw how replays differ from their recordings: a line a scenario, and each cause once.
+"""Draw how replays differ from their recordings, and list the findings of a scenario.
 
 Makes lines of pieces (`reports.lines`). Texts of agents are escaped.
 """
@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from arena_cli.reports import lines as lines_module
-from arena_cli.reports.diff.text import drawn
+from arena_cli.reports.diff.text import draw_text_diff
 from arena_cli.reports.lines import BETWEEN, EMPTY, INDENT, Line, Span, Words
 from arena_cli.reports.lines import line as lines_line
 from arena_cli.scenarios import select
@@ -91,7 +91,7 @@ def where(drift: Drift, say: Words) -> str:
 def describe_drift(drift: Drift | Cause, say: Words) -> str:
     """Describe a difference in one line; with both values where they are short."""
     agents = drift.agents if isinstance(drift, Cause) else [drift.agent] if drift.agent else []
-    name = _listed([escape_line(agent) for agent in agents], say)
+    name = _join_names([escape_line(agent) for agent in agents], say)
     field = escape_line(drift.field)
     match drift.kind:
         case "left_over" if drift.field == "case":
@@ -214,7 +214,7 @@ class Causes:
 
     def changed(self, cause: Cause) -> str:
         """Return where it was changed, as a text; empty where that is not known."""
-        places = _listed([escape_line(location) for location in cause.changed], self._say)
+        places = _join_names([escape_line(location) for location in cause.changed], self._say)
         return self._say("changed in {places}", places=places) if places else ""
 
     def advice(self, cause: Cause) -> Line:
@@ -248,7 +248,7 @@ def texts(drift: Drift | Cause) -> tuple[str, str]:
 
 def difference(drift: Drift | Cause, say: Words) -> Iterator[Line]:
     """Yield the changes in the texts, where they do not fit the line itself."""
-    lines = list(drawn(*texts(drift), say, indent=INDENT * 2))
+    lines = list(draw_text_diff(*texts(drift), say, indent=INDENT * 2))
     yield from lines[:MOST_LINES]
     omitted = len(lines) - MOST_LINES
     if omitted > 0:
@@ -311,7 +311,7 @@ def _option(result: ScenarioResult) -> str:
     )
 
 
-def _listed(names: list[str], say: Words) -> str:
+def _join_names(names: list[str], say: Words) -> str:
     """The first few."""
     listing = say(", ").join(names[:MOST_SCENARIOS])
     omitted = len(names) - MOST_SCENARIOS
@@ -359,7 +359,7 @@ def missed(result: ScenarioResult) -> set[tuple[int | None, str | None]]:
     }
 
 
-def of(result: ScenarioResult, say: Words) -> Iterator[Finding]:
+def list_findings(result: ScenarioResult, say: Words) -> Iterator[Finding]:
     """Yield failures and warnings in the order of the file; the drift last."""
     missing, to_fail = missed(result), was_to_fail(result)
     for step in result.steps:
@@ -391,7 +391,7 @@ def _of_fault(fault: FileProblem) -> str:
 def wrong(result: ScenarioResult, say: Words) -> list[Finding]:
     """Return the findings that made it fail: expectations, then agents, then the drift."""
     order = {"expectation": 0, "drift": 2}
-    findings = [finding for finding in of(result, say) if finding.kind != "warning"]
+    findings = [finding for finding in list_findings(result, say) if finding.kind != "warning"]
     return sorted(findings, key=lambda one: 3 if one.aside else order.get(one.kind, 1))
 
 

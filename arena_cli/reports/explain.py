@@ -1,4 +1,4 @@
-"""`arena run --explain` as text: the reasons of each step, term by term."""
+"""Explain routing: the reasons of each step, as data, text and JSON (`arena run --explain`)."""
 
 from __future__ import annotations
 
@@ -118,19 +118,20 @@ class Others:
 Told = Naming | Called | Others
 
 
-def of(step: StepResult, team: Team) -> list[Told]:
+def explain_step(step: StepResult, team: Team) -> list[Told]:
     """The step's messages and turns, in the order of the transcript."""
-    return list(_told(step.events, team))
+    return list(_explain_events(step.events, team))
 
 
 def document(result: ScenarioResult) -> list[list[dict[str, Any]]]:
     """The same of each step, as JSON."""
     return [
-        [dataclasses.asdict(reason) for reason in of(step, result.team)] for step in result.steps
+        [dataclasses.asdict(reason) for reason in explain_step(step, result.team)]
+        for step in result.steps
     ]
 
 
-def _told(events: Iterable[Event], team: Team) -> Iterator[Told]:
+def _explain_events(events: Iterable[Event], team: Team) -> Iterator[Told]:
     """The chain is the fold's, as the engine has it."""
     fold = Fold()
     for event in events:
@@ -140,29 +141,29 @@ def _told(events: Iterable[Event], team: Team) -> Iterator[Told]:
                 yield _message(event, team)
             case ReplyFinished(message=Message() as message) if chain:
                 names = _names(message, chain.opening.message.author_id, team)
-                yield _reasons_naming(
+                yield _explain_naming(
                     message,
                     names,
                     calls=event.next_mentions,
                     refused=event.refused,
-                    added=_reasons_added(event, message, names, team),
+                    added=_explain_added(event, message, names, team),
                 )
             case Candidates() if chain and chain.turns:
-                yield _reasons_others(event, chain, team)
+                yield _explain_others(event, chain, team)
             case _:
                 pass
         fold.apply(event)
         if isinstance(event, TurnStarted) and fold.open:
-            yield _reasons_called(event, fold.open, team)
+            yield _explain_called(event, fold.open, team)
 
 
 def _message(event: MessageEvent, team: Team) -> Naming:
     message = event.message
     opener = "user" if event.chain is None else message.author_id
-    return _reasons_naming(message, _names(message, opener, team), planted=event.planted)
+    return _explain_naming(message, _names(message, opener, team), planted=event.planted)
 
 
-def _reasons_naming(message: Message, names: list[MentionReason], **fields: Any) -> Naming:
+def _explain_naming(message: Message, names: list[MentionReason], **fields: Any) -> Naming:
     fields = {"planted": False, **fields}
     return Naming(
         message=message.id,
@@ -177,12 +178,12 @@ def _names(message: Message, opener: str, team: Team) -> list[MentionReason]:
     """Return the result of each `@`, equal ones together."""
     spots = mentions.find_mention_spots(message.content, mentions.build_roster(team))
     return [
-        dataclasses.replace(_reasons_named(spot, message.author_id, opener, team), count=count)
+        dataclasses.replace(_explain_mention(spot, message.author_id, opener, team), count=count)
         for spot, count in Counter(spots).items()
     ]
 
 
-def _reasons_added(
+def _explain_added(
     event: ReplyFinished, message: Message, names: list[MentionReason], team: Team
 ) -> list[MentionReason]:
     """Return the names that the text of a reply does not account for."""
@@ -212,7 +213,7 @@ def _reasons_added(
     ]
 
 
-def _reasons_named(spot: MentionSpot, author: str, opener: str, team: Team) -> MentionReason:
+def _explain_mention(spot: MentionSpot, author: str, opener: str, team: Team) -> MentionReason:
     """Return the members that an `@` names, by which name, or why none."""
     if spot.hidden is not None:
         return MentionReason(spot.written, [], "", HIDDEN[spot.hidden])
@@ -242,7 +243,7 @@ def _which_name(written: str, member_id: str, team: Team) -> str:
     return "alias" if folded in map(mentions.fold_name, aliases) else "name"
 
 
-def _reasons_called(event: TurnStarted, chain: ChainState, team: Team) -> Called:
+def _explain_called(event: TurnStarted, chain: ChainState, team: Team) -> Called:
     must = {agent: event.mentioned_by.get(agent, []) for agent in event.must}
     reason = ""
     if must and not chain.opening.message.mentions and event.depth == 0:
@@ -250,7 +251,7 @@ def _reasons_called(event: TurnStarted, chain: ChainState, team: Team) -> Called
     return Called(event.depth + 1, must, reason, event.deferred)
 
 
-def _reasons_others(event: Candidates, chain: ChainState, team: Team) -> Others:
+def _explain_others(event: Candidates, chain: ChainState, team: Team) -> Others:
     """Everyone who did not have to reply."""
     turn = chain.turns[-1]
     names = mentions.build_roster(team)
@@ -259,7 +260,7 @@ def _reasons_others(event: Candidates, chain: ChainState, team: Team) -> Others:
     by_message = {message.id: Haystack([message.content], names) for message in messages}
     order = {agent: index for index, agent in enumerate((*event.asked, *event.passed_over))}
     judged = [
-        _reasons_judged(member, event, haystack, by_message)
+        _explain_candidate(member, event, haystack, by_message)
         if member.id in order
         else Other(member.id, "no candidate", _why_none(member, chain, team))
         for member in team.members
@@ -269,7 +270,7 @@ def _reasons_others(event: Candidates, chain: ChainState, team: Team) -> Others:
     return Others(turn.started.depth + 1, team.config.selection, list(by_message), judged)
 
 
-def _reasons_judged(
+def _explain_candidate(
     member: Member, event: Candidates, haystack: Haystack, by_message: dict[str, Haystack]
 ) -> Other:
     found_words = [
@@ -302,10 +303,10 @@ def _why_none(member: Member, chain: ChainState, team: Team) -> str:
 EXCERPT = 60  # characters of a message that tell which one it is
 
 
-def drawn(result: ScenarioResult, say: Words) -> Iterator[Line]:
+def draw_explanation(result: ScenarioResult, say: Words) -> Iterator[Line]:
     """The lines for every step of a scenario in which something was said."""
     for step in result.steps:
-        reasons = of(step, result.team)
+        reasons = explain_step(step, result.team)
         if not reasons:
             continue
         title = lines.step(step.number, step.name, say)
@@ -313,14 +314,14 @@ def drawn(result: ScenarioResult, say: Words) -> Iterator[Line]:
         for reason in reasons:
             match reason:
                 case Naming():
-                    yield from _naming(reason, result.team, say)
+                    yield from _draw_naming(reason, result.team, say)
                 case Called():
-                    yield from _called(reason, say)
+                    yield from _draw_called(reason, say)
                 case Others():
-                    yield from _others(reason, say)
+                    yield from _draw_others(reason, say)
 
 
-def _naming(naming: Naming, team: Team, say: Words) -> Iterator[Line]:
+def _draw_naming(naming: Naming, team: Team, say: Words) -> Iterator[Line]:
     text = escape_line(cut_text(naming.content, EXCERPT)) + (
         "…" if len(naming.content) > EXCERPT else ""
     )
@@ -328,15 +329,17 @@ def _naming(naming: Naming, team: Team, say: Words) -> Iterator[Line]:
     head = Span(f"{naming.message} {escape_line(naming.author)}{planted}{say(': ')}", "strong")
     yield line(INDENT * 2, head, text, hang=6)
     for entry in naming.names:
-        yield _named(entry, say)
+        yield _draw_mention(entry, say)
     for entry in naming.added:
-        yield _added(entry, say)
+        yield _draw_added(entry, say)
     member_ids = [
         entry for entry_of_id in (*naming.names, *naming.added) for entry in entry_of_id.ids
     ]
     agents = dict.fromkeys(entry for entry in member_ids if team.member(entry))
     if naming.calls is not None and naming.calls != list(agents):
-        yield line(INDENT * 3, say("so it calls: {who}", who=_listed(naming.calls, say)), hang=8)
+        yield line(
+            INDENT * 3, say("so it calls: {who}", who=_join_names(naming.calls, say)), hang=8
+        )
     for agent, reason in naming.refused.items():
         agent_name, reason_text = escape_line(agent), escape_line(reason)
         yield line(
@@ -346,42 +349,42 @@ def _naming(naming: Naming, team: Team, say: Words) -> Iterator[Line]:
         )
 
 
-def _named(entry: MentionReason, say: Words) -> Line:
+def _draw_mention(entry: MentionReason, say: Words) -> Line:
     times = f" ×{entry.count}" if entry.count > 1 else ""
     reason = f"{say(': ')}{say(entry.why)}" if entry.why else f" ({say(entry.by)})"
-    index = f"@{escape_line(entry.written)}{times} "
-    spans = (Span("→ ", "dim"), Span(_listed(entry.ids, say)), Span(reason, "dim"))
-    return line(INDENT * 3, index, spans, hang=8)
+    label = f"@{escape_line(entry.written)}{times} "
+    spans = (Span("→ ", "dim"), Span(_join_names(entry.ids, say)), Span(reason, "dim"))
+    return line(INDENT * 3, label, spans, hang=8)
 
 
-def _added(entry: MentionReason, say: Words) -> Line:
+def _draw_added(entry: MentionReason, say: Words) -> Line:
     written = f"{escape_line(entry.written)} " if entry.written else ""
     reason = f"{say(': ')}{say(entry.why)}" if entry.why else ""
     spans = (
         Span("→ ", "dim"),
-        Span(_listed(entry.ids, say)),
+        Span(_join_names(entry.ids, say)),
         Span(f"{reason} ({say(entry.by)})", "dim"),
     )
     return line(INDENT * 3, written, spans, hang=8)
 
 
-def _called(called: Called, say: Words) -> Iterator[Line]:
+def _draw_called(called: Called, say: Words) -> Iterator[Line]:
     name = say(", ").join(
         _must(agent, by, called.why, say) for agent, by in called.must.items()
     ) or say("nobody")
     text = say("must reply: {who}", who=name)
     yield line(INDENT * 2, _turn(called.turn, say), f" · {text}", hang=6)
     if called.deferred:
-        deferred = _listed(called.deferred, say)
+        deferred = _join_names(called.deferred, say)
         yield line(INDENT * 3, say("deferred to the next turn: {who}", who=deferred), hang=8)
 
 
 def _must(agent: str, by: Sequence[str], reason: str, say: Words) -> str:
-    cause = say("named by {who}", who=_listed(by, say)) if by else say(reason)
+    cause = say("named by {who}", who=_join_names(by, say)) if by else say(reason)
     return f"{escape_line(agent)} ({cause})" if cause else escape_line(agent)
 
 
-def _others(others: Others, say: Words) -> Iterator[Line]:
+def _draw_others(others: Others, say: Words) -> Iterator[Line]:
     if not others.others:
         return
     searched = say("who may reply, judged by {messages}", messages=say(", ").join(others.searched))
@@ -391,17 +394,17 @@ def _others(others: Others, say: Words) -> Iterator[Line]:
         if candidate.relevance is None:
             not_asked.setdefault(candidate.why, []).append(candidate.agent)
             continue
-        yield _judged(candidate, candidate.relevance, others.selection, say)
+        yield _draw_judged(candidate, candidate.relevance, others.selection, say)
         for hit in candidate.found:
             location = say("in {messages}", messages=say(", ").join(hit.messages))
             span = Span(f"({say(hit.kind)}) {location}", "dim")
             yield line(INDENT * 4, f"{escape_line(hit.word)} ", span, hang=10)
     for reason, agents in not_asked.items():
         span = Span(f"{say('no candidate')} · {say(reason)}", "dim")
-        yield line(INDENT * 3, f"{_listed(agents, say)}{say(': ')}", span, hang=8)
+        yield line(INDENT * 3, f"{_join_names(agents, say)}{say(': ')}", span, hang=8)
 
 
-def _judged(candidate: Other, relevance: float, selection: str, say: Words) -> Line:
+def _draw_judged(candidate: Other, relevance: float, selection: str, say: Words) -> Line:
     decision = Span(say(candidate.decision), "added" if candidate.decision == "asked" else "dim")
     sum_text = f" · {_sum(candidate, relevance, selection, say)}"
     if candidate.why and candidate.why != UNDER:
@@ -425,5 +428,5 @@ def _turn(turn: int, say: Words) -> Span:
     return Span(say("turn {turn}", turn=turn), "strong")
 
 
-def _listed(names: Sequence[str], say: Words) -> str:
+def _join_names(names: Sequence[str], say: Words) -> str:
     return say(", ").join(map(escape_line, names)) or say("nobody")

@@ -1,4 +1,4 @@
-"""The result of a run for GitHub Actions: annotations of lines, and a summary of the step.
+"""Write the result of a run for GitHub Actions: annotations, and a summary of the step.
 
 An annotation is a workflow command, whose escapes are those of GitHub's own toolkit: `%`, CR and
 LF, in properties `:` and `,` too. GitHub shows ten of each type of a step, so there are never more,
@@ -80,7 +80,7 @@ def _of_causes(run_result: RunResult, say: Words) -> Iterator[Annotation]:
 def _of_scenarios(run_result: RunResult, say: Words) -> Iterator[Annotation]:
     """The first of each scenario, then the second of each, and so on."""
     each = [
-        [note for one in drift.of(result, say) if (note := _note(one, result))]
+        [note for one in drift.list_findings(result, say) if (note := _note(one, result))]
         for result in run_result.scenarios
         if result.status not in ("xfailed", "skipped")
     ]

@@ -1,4 +1,4 @@
-"""The result of a run as JUnit XML, as Jenkins, GitLab and GitHub's reporters show it well.
+"""Write the result of a run as JUnit XML for Jenkins, GitLab and GitHub's reporters.
 
 A suite is a scenario, or a case of one; a test case is a step, and one each is all that is expected
 over the steps, and what drifted. A test case has at most one failure or error, since the readers
@@ -105,7 +105,7 @@ def _cases(result: ScenarioResult, say: Words) -> Iterator[TestCase]:
     if result.status == "skipped":
         yield _case(result, WHOLE, skipped=result.reason or "skipped")
         return
-    findings = list(drift.of(result, say))
+    findings = list(drift.list_findings(result, say))
     report = results.Report(result, say, WIDTH)
     for step in result.steps:
         yield _of_step(step, result, report, findings)

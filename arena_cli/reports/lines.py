@@ -101,19 +101,19 @@ def language(environ: Mapping[str, str]) -> Language:
     """`ARENA_LANG` (zh, or English), else the locale, else on Windows that of its windows."""
     setting = environ.get("ARENA_LANG")
     if setting:
-        return _of(setting)
+        return _parse_language(setting)
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         if environ.get(name):
-            return _of(environ[name])
+            return _parse_language(environ[name])
     return _windows() if sys.platform == "win32" else "en"
 
 
-def here() -> Words:
+def user_words() -> Words:
     """The words in the language that this process was asked to speak."""
     return Words(language(os.environ))
 
 
-def _of(tag: str) -> Language:
+def _parse_language(tag: str) -> Language:
     return "zh" if tag.casefold().startswith("zh") else "en"
 
 

@@ -1,4 +1,4 @@
-"""The Chinese of what reports say: a table, no more (`words.py` says how it is used)."""
+"""Map what reports print to Chinese (`lines.Words` uses the table)."""
 
 from __future__ import annotations
 

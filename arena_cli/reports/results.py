@@ -1,4 +1,4 @@
-"""Draw the result of a scenario: a line, and below it why it did not pass.
+"""Draw the result of a scenario and of a run: a line, and below it why it did not pass.
 
 Makes lines of pieces (`reports.lines`), as the timeline does. Texts of agents are escaped.
 """
@@ -59,7 +59,7 @@ MOST_DRIFTS = 6
 _ROW = re.compile(r"^timeline(?:_exact)?(?:\[(\d+)\])?$")
 
 
-def drawn(
+def draw_result(
     result: ScenarioResult,
     say: Words | None = None,
     *,
@@ -213,7 +213,7 @@ class Report:
         elif check.status == "warned":
             place.append(Span(f" {self._say('(level: warn)')}", "warned"))
         yield line(INDENT * 2, place, hang=6)
-        yield from columns.drawn(
+        yield from columns.draw_columns(
             check.expected,
             check.actual,
             self._say,
@@ -298,7 +298,7 @@ def _show(session: str) -> str:
     return f"arena show {escape_line(session)}"
 
 
-def listed(scenario: Scenario, say: Words) -> Line:
+def draw_listing(scenario: Scenario, say: Words) -> Line:
     """The line for a scenario that would be played."""
     tags = say(", ").join(map(escape_line, scenario.file.tags))
     facts = [Span(escape_line(scenario.shown), "dim")]

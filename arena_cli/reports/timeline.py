@@ -206,7 +206,7 @@ class Timeline:
             self._new_chain()
         planted = [Span(self._say("planted"))] if event.planted else []
         yield _heading(event.ts, self._author(message), planted)
-        yield from content.drawn(message, self._say)
+        yield from content.draw_message(message, self._say)
         yield from self._unresolved(event.unresolved)
         yield EMPTY
 
@@ -259,7 +259,7 @@ class Timeline:
         yield _heading(event.ts, [*self._face(event.agent), self._name(event.agent)], told)
         yield from content.text(event.error or "", style="failed")
         if event.message:
-            yield from content.drawn(event.message, say)
+            yield from content.draw_message(event.message, say)
         if event.next_mentions:
             yield line(INDENT, Span("→ ", "dim"), self._list(event.next_mentions), hang=4)
         for agent, reason in event.refused.items():

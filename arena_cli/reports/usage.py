@@ -188,7 +188,7 @@ def _model(event: ReplyFinished | Compacted | Extracted, kind: str) -> str:
     return f"({kind})" if kind else ""
 
 
-def drawn(ledger: Ledger, say: Words, width: int) -> Iterator[Line]:
+def draw_usage(ledger: Ledger, say: Words, width: int) -> Iterator[Line]:
     """The table, in `width` columns; each row below its name where it is too narrow for that."""
     rows = ledger.rows()
     total = ledger.total

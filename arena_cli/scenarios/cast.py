@@ -11,7 +11,7 @@ from arena_cli.scenarios import lint
 from arena_cli.scenarios.expect import judge_checks, model
 from arena_cli.scenarios.expect.judge_checks import JudgeCheck
 from arena_cli.scenarios.lint import Wrong
-from arena_cli.scenarios.model import ScenarioFile, TeamPart, below, below_all, tried
+from arena_cli.scenarios.model import ScenarioFile, TeamPart, below, below_all, try_making
 from arena_cli.workspace import models
 from arena_cli.workspace.agents import LoadedProfile
 from arena_cli.workspace.models import Member, Team
@@ -41,7 +41,7 @@ def team_of(
     if keys_of_team.profiles:
         places = below_all(fragments, ("profiles",))
         changed = (
-            tried(
+            try_making(
                 lambda: workspace.with_profiles(keys_of_team.profiles, places),
                 fragments,
                 ("profiles",),
@@ -70,7 +70,7 @@ def team_of(
             agents, members, overrides=rules, humans=humans, humans_part=their_part
         )
 
-    team = tried(made, fragments, ("team",) if agents is None else ("agents",), faults)
+    team = try_making(made, fragments, ("team",) if agents is None else ("agents",), faults)
     if team is not None:
         faults += _strangers(keys_of_team, team, workspace, fragments)
     return team, changed, faults
@@ -96,7 +96,7 @@ def _strangers(
 DEFAULT = "defaults: {judge: ID}"
 
 
-def of(
+def choose_judges(
     file: ScenarioFile, team: Team, profiles: Mapping[str, LoadedProfile], default: str | None
 ) -> tuple[dict[str, Member], Sequence[Wrong]]:
     """The judges by the name that checks give them (empty: `default`), and what is wrong.
@@ -123,7 +123,7 @@ def _checks(file: ScenarioFile) -> Iterator[tuple[Loc, JudgeCheck, bool]]:
     """Each judge that is asked, its place, and whether that covers all steps."""
     for loc, expect in lint.expects(file):
         covers_all = loc == ("expect",) or loc[-1] == "check"
-        for check in model.given(expect):
+        for check in model.iter_checks(expect):
             if check.kind == judge_checks.KIND:
                 yield (*loc, *check.loc), check.value, covers_all
 

@@ -13,7 +13,7 @@ from arena_cli.workspace.models import AgentProfile
 from arena_cli.workspace.workspace import Workspace
 
 
-def of(
+def list_contacts(
     workspace: Workspace,
     live: Iterable[Scenario],
     checked: Iterable[Scenario],
@@ -24,10 +24,10 @@ def of(
     live = list(live)
     functions = dict.fromkeys(target for scenario in checked for target in _functions(scenario))
     return contacts.merged(
-        contacts.of((), functions=functions),
+        contacts.find_contacts((), functions=functions),
         # A scenario may have an agent of that id with another adapter.
         *(
-            contacts.of(
+            contacts.find_contacts(
                 _profiles(scenario, workspace), workspace.file.memory.embedding, dotenv=dotenv
             )
             for scenario in live
@@ -47,6 +47,6 @@ def _profiles(scenario: Scenario, workspace: Workspace) -> Iterator[AgentProfile
 
 def _functions(scenario: Scenario) -> Iterator[str]:
     for _, expect in lint.expects(scenario.file):
-        for check in model.given(expect):
+        for check in model.iter_checks(expect):
             if check.kind == "python":
                 yield str(check.value)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from arena_cli.errors import Fault, UsageError
 from arena_cli.protocol import Attachment, Message, parse_seq
-from arena_cli.scenarios.model import Given, there, tried
+from arena_cli.scenarios.model import Given, locate_file, try_making
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import USER, PastPart, Planted, PlantedSummary
@@ -43,7 +43,7 @@ class Past(NamedTuple):
     unread: tuple[Unread, ...]
 
 
-def of(path: Path, until: int | None = None) -> Past:
+def read_past(path: Path, until: int | None = None) -> Past:
     """Read a transcript as far as that event.
 
     Raises UsageError where it is none, or one of a later arena.
@@ -226,7 +226,7 @@ class Pasts:
         for index, message in enumerate(past_keys.messages):
             author, content = next(iter(message.items()))
             make = partial(outgoing.planted, team, author, content)
-            past_part = tried(make, fragments, ("given", "messages", index), faults)
+            past_part = try_making(make, fragments, ("given", "messages", index), faults)
             past_parts += [past_part] if past_part is not None else []
         return past_parts
 
@@ -235,13 +235,18 @@ class Pasts:
     ) -> tuple[list[PastPart], list[Fault]]:
         faults: list[Fault] = []
         loc = ("given", "transcript")
-        read = tried(
-            lambda: of(there(name, self._path, self._reader), until), fragments, loc, faults
+        read = try_making(
+            lambda: read_past(locate_file(name, self._path, self._reader), until),
+            fragments,
+            loc,
+            faults,
         )
         if read is None:
             return [], faults
         until_loc = loc if until is None else ("given", "until")
-        parts = tried(lambda: planted(read, until, self._reader.root), fragments, until_loc, faults)
+        parts = try_making(
+            lambda: planted(read, until, self._reader.root), fragments, until_loc, faults
+        )
         return parts or [], faults
 
 
@@ -265,7 +270,7 @@ _SENTENCES: dict[Language, tuple[str, ...]] = {
 }
 
 
-def messages_neutral(count: int, seed: int, team: Team, language: Language) -> Iterator[Planted]:
+def make_filler(count: int, seed: int, team: Team, language: Language) -> Iterator[Planted]:
     """So many messages, said by the human and the members in turn; one seed, one past."""
     chance = random.Random(seed)
     sentences = _SENTENCES[language]

@@ -1,4 +1,4 @@
-"""Asks the judges of a scenario, so that what they say is there when it is checked."""
+"""Ask the judges of a scenario before its checks are evaluated."""
 
 from __future__ import annotations
 

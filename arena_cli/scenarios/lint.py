@@ -1,4 +1,4 @@
-"""Expectations that hold of everything, and scenarios that expect nothing."""
+"""Find expectations that cannot fail, names that are unknown, and files that are missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def report_problem(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
     """(place, what, mend) of every check whose file is not there, or is not what it should be."""
     reported: set[str] = set()
     for loc, expect in expects(file):
-        for check in model.given(expect):
+        for check in model.iter_checks(expect):
             for below, problem, mend in _of_check(check, folders):
                 if check.kind == "snapshot" and problem in reported:
                     continue  # all of them lie in one file
@@ -77,7 +77,7 @@ def warnings(file: ScenarioFile, folders: Folders, *, recorded: bool) -> Iterato
         if step.check is not None and not _has_step_before(file, index):
             yield ("steps", index, "check"), "no step comes before it to check", "move it down"
     for loc, expect in expects(file):
-        for check in model.given(expect):
+        for check in model.iter_checks(expect):
             if check.kind == "regex" and _may_match_anything(check.value):
                 problem = "it matches the empty text too, so it may match every text"
                 yield (*loc, *check.loc), problem, "write what must stand there"

@@ -1,4 +1,4 @@
-"""Scenario files read and checked against the workspace, before anything runs."""
+"""Load scenario files and check them against the workspace, before anything runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from arena_cli.scenarios.model import (
     Step,
     TeamPart,
     sent_of,
-    tried,
+    try_making,
 )
 from arena_cli.scenarios.select import Selected
 from arena_cli.scenarios.variables import Reader
@@ -292,7 +292,7 @@ class _Loader:
         if file is None or team is None:
             return None, faults
         past = self._pasts.of(file.given, team, fragments, faults)
-        noted = model.of(file.given, self._path, self._reader, fragments, faults)
+        noted = model.load_given_notes(file.given, self._path, self._reader, fragments, faults)
         waits = any(fragment.document.has_placeholders for fragment in fragments)
         waiting = list(variables.saved_names(data)) if waits else []
         later = {loc[1] for loc, _ in waiting if loc[0] == "steps" and loc[2] not in _JUDGED}
@@ -300,7 +300,7 @@ class _Loader:
             None if index in later else self._sent(fragments, index, step, team, faults)
             for index, step in enumerate(file.steps)
         ]
-        judging, unfit = cast.of(file, team, workspace.loaded, workspace.judge)
+        judging, unfit = cast.choose_judges(file, team, workspace.loaded, workspace.judge)
         folders = Folders(self._workspace.root, self._path, self._workspace.anywhere)
         unfit = [*lint.unknown(file, team, waiting), *unfit, *lint.report_problem(file, folders)]
         faults += _faults([*unfit, *lint.errors(file)], fragments)
@@ -358,11 +358,13 @@ class _Loader:
         author = step.author
         if author is not None:
             from_loc = (*loc, "from")
-            human = tried(lambda: outgoing.find_human(team, author), fragments, from_loc, faults)
+            human = try_making(
+                lambda: outgoing.find_human(team, author), fragments, from_loc, faults
+            )
             if human is None:
                 return None
         from_loc = (*loc, step.kind)
-        return tried(
+        return try_making(
             lambda: sent_of(step, team, self._path, self._reader), fragments, from_loc, faults
         )
 

@@ -1,4 +1,4 @@
-"""The scenario file as shapes."""
+"""Define the shapes of a scenario file, and the scenario that is built from it."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def below_all(fragments: Sequence[Fragment], loc: Loc) -> list[Fragment]:
     return [below(fragment, loc) for fragment in fragments]
 
 
-def tried(
+def try_making(
     make: Callable[[], T], fragments: Sequence[Fragment], loc: Loc, faults: list[Fault]
 ) -> T | None:
     """Return what `make` gives, or None and the error, at `loc` where it names no place."""
@@ -284,7 +284,7 @@ class GivenNote(NamedTuple):
             raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
 
 
-def of(
+def load_given_notes(
     past_keys: Given,
     scenario: Path,
     reader: Reader,
@@ -442,12 +442,12 @@ def sent_of(step: Step, team: Team, path: Path, reader: Reader) -> Sent:
         return None
     content = step.send
     if isinstance(content, FromFile):
-        content = outgoing.read_text_file(there(content.file, path, reader))
-    files = [there(name, path, reader) for name in step.attach]
+        content = outgoing.read_text_file(locate_file(content.file, path, reader))
+    files = [locate_file(name, path, reader) for name in step.attach]
     return outgoing.outgoing(team, content, author=step.author, files=files)
 
 
-def there(name: str, path: Path, reader: Reader) -> Path:
+def locate_file(name: str, path: Path, reader: Reader) -> Path:
     """The file that the scenario in `path` calls so. Raises UsageError."""
     located = reader.located(name, path)
     if located is None:

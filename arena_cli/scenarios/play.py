@@ -18,11 +18,11 @@ from arena_cli.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.protocol import AgentInput, Usage
 from arena_cli.scenarios import lint
 from arena_cli.scenarios.expect import evaluate, text_checks
-from arena_cli.scenarios.expect.conversation import Conversation, of
+from arena_cli.scenarios.expect.conversation import Conversation, read_conversation
 from arena_cli.scenarios.expect.model import Expect, Noted, NoteRow
 from arena_cli.scenarios.expect.snapshots import NotSnapshots, Snapshots
 from arena_cli.scenarios.expect.text_checks import Verdict
-from arena_cli.scenarios.given import messages_neutral
+from arena_cli.scenarios.given import make_filler
 from arena_cli.scenarios.judges import Judges
 from arena_cli.scenarios.model import Saved, Scenario, ScenarioFile, Sent, Step
 from arena_cli.scenarios.recording.file import lock
@@ -49,7 +49,7 @@ from arena_cli.yamlio.document import find_holder
 from arena_cli.yamlio.nodes import Loc, format_loc
 
 
-def found(saved: Saved, conversation: Conversation) -> Verdict:
+def save_text(saved: Saved, conversation: Conversation) -> Verdict:
     """Return the text saved of the agent's last reply, as `actual`."""
     replies = conversation.replies(saved.agent)
     pattern = f" that matches /{saved.regex}/" if saved.regex else ""
@@ -361,7 +361,7 @@ class Playing:
             first.plant_approval(note.note)
         message_events: list[MessageEvent] = []
         if past_keys.fill:
-            for planted in messages_neutral(
+            for planted in make_filler(
                 past_keys.fill.messages, past_keys.fill.seed, scenario.team, self._place.language
             ):
                 message_events.append(first.plant(planted))
@@ -482,7 +482,7 @@ class Playing:
         for name, saved in step.save.items():
             status: Literal["failed", "error"] = "failed"
             try:
-                verdict = found(saved, conversation)
+                verdict = save_text(saved, conversation)
             except PatternTimeout as error:
                 status, verdict = "error", Verdict(False, f"/{saved.regex}/", str(error))
             if verdict.holds:
@@ -504,7 +504,7 @@ class Playing:
             self._error = str(error)
 
     def _told(self, events: Sequence[Event], step: int | None = None) -> Conversation:
-        talk = of(events, self._place.workspace)
+        talk = read_conversation(events, self._place.workspace)
         talk.scenario = self._scenario.path
         talk.anywhere = self._scenario.anywhere
         talk.step = step

@@ -1,4 +1,4 @@
-"""Plays scenarios, several at a time in one process; what is told is the same at any number."""
+"""Play scenarios, several at a time in one process, with the same result at any number."""
 
 from __future__ import annotations
 

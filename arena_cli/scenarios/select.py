@@ -55,7 +55,7 @@ def select(root: Path, names: Sequence[str], start: Path, *, anywhere: bool = Fa
     folders: list[Path] = []
     outside: list[Path] = []
     for name in names:
-        path = _meant(root, name, start)
+        path = _resolve_name(root, name, start)
         if path == Path(start, name) and not _leads_through(path, root):
             chosen |= _lying_in(path, root)
         if path.is_dir():
@@ -128,7 +128,7 @@ def of_workspace(root: Path) -> list[Path]:
     return list(everything(root).paths)
 
 
-def _meant(root: Path, name: str, start: Path) -> Path:
+def _resolve_name(root: Path, name: str, start: Path) -> Path:
     inside = root / FOLDER
     for path in (Path(start, name), inside / name, *(inside / (name + end) for end in SUFFIXES)):
         if path.is_dir() or files_module.is_file_or_refused(path):

@@ -81,7 +81,7 @@ class Keeper:
         home = (
             shelf.stored.folder
             if shelf.stored
-            else _made(shelf.folder.path, config.workspace, sync=sync)
+            else _make_folder(shelf.folder.path, config.workspace, sync=sync)
         )
         with contextlib.ExitStack() as held:
             name = shelf.name if shelf.stored else home.relative_to(config.workspace).as_posix()
@@ -128,7 +128,7 @@ class Keeper:
         def carry(home: Folder, act: NoteAct, changes: Sequence[NoteChange]) -> None:
             self._carry(home, changes, [_Act(act, changes[0].note, message=draft.source)])
 
-        result = lifecycle.take_taking(
+        result = lifecycle.take_note(
             draft,
             notes,
             folder,
@@ -186,7 +186,9 @@ class Keeper:
         time = self._place.clock.now()
         copied = copy_note(note, text)
         draft = self._redacted(copied)._replace(by=copied.by)
-        alike = [one for one in shelves.list_notes(self.shelf)[0] if lifecycle.same(one, draft)]
+        alike = [
+            one for one in shelves.list_notes(self.shelf)[0] if lifecycle.says_the_same(one, draft)
+        ]
         current = next((one for one in alike if one.status != "archived"), None)
         if current is not None:
             return self._share_again(current, note)
@@ -421,7 +423,7 @@ def _check_unapproved(draft: Draft, notes: Sequence[Note]) -> None:
     """Raises UsageError where a person's text would go to a note whose text stays as it is."""
     for note in notes:
         is_fixed = note.status == "approved" or note.approval
-        if draft.body.strip() and is_fixed and lifecycle.same(note, draft):
+        if draft.body.strip() and is_fixed and lifecycle.says_the_same(note, draft):
             raise UsageError(
                 f"{escape_line(note.id)} says the same and is approved: its text stays as it is"
                 if not note.approval
@@ -430,7 +432,7 @@ def _check_unapproved(draft: Draft, notes: Sequence[Note]) -> None:
             )
 
 
-def _made(folder: Path, workspace: Path, *, sync: bool) -> Path:
+def _make_folder(folder: Path, workspace: Path, *, sync: bool) -> Path:
     try:
         folders = files.make_own_folder(folder, below=workspace)
         if sync:

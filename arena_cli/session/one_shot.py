@@ -1,4 +1,4 @@
-"""Questions that agents are asked outside of any conversation, as a session asks them."""
+"""Ask agents outside of any conversation: judges, trials and health checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A human's message: who says it, to whom, with what; redacted, then an event."""
+"""Prepare a human's message: author, receivers, files; redacted, then an event."""
 
 from __future__ import annotations
 

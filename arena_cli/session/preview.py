@@ -92,10 +92,10 @@ def preview_send(config: SessionConfig, name: str | None, team: Team, sent: Outg
     """Return the preview of sending that message to that session; None is a new session."""
     folder = store.sessions_folder(config.workspace) / (name or NEW)
     with contextlib.closing(open_recollection(config, folder, team)) as recollection:
-        return _of(config, name, folder, recollection, team, sent)
+        return _preview(config, name, folder, recollection, team, sent)
 
 
-def _of(
+def _preview(
     config: SessionConfig,
     name: str | None,
     folder: Path,
@@ -124,7 +124,7 @@ def _of(
         unresolved=chain.opening.unresolved,
         redacted=(clean.content, clean.attachments) != (sent.content, sent.attachments),
         selection=team.config.selection,
-        must=[_asked(agent, "A", chain, scene) for agent in step.must],
+        must=[_plan_call(agent, "A", chain, scene) for agent in step.must],
         deferred=list(step.deferred),
         others=_judged(chain, scene),
     )
@@ -194,7 +194,7 @@ def _judged(chain: ChainState, scene: Scene) -> list[Judged]:
                 relevance=score_relevance(haystack, member),
                 threshold=member.profile.response.threshold,
                 hits=list_hit_words(haystack, member),
-                asked=_asked(member.id, "B", chain, scene) if is_asked else None,
+                asked=_plan_call(member.id, "B", chain, scene) if is_asked else None,
                 below=over is not None and over.threshold is not None,
                 reason="" if is_asked else (over and over.reason) or _why_not(member, team),
             )
@@ -212,7 +212,7 @@ def _why_not(member: Member, team: Team) -> str:
     return "below its threshold"
 
 
-def _asked(agent: str, phase: Phase, chain: ChainState, scene: Scene) -> PlannedCall:
+def _plan_call(agent: str, phase: Phase, chain: ChainState, scene: Scene) -> PlannedCall:
     planned = plan.plan(agent, phase, chain, scene)
     return PlannedCall(
         agent=agent,

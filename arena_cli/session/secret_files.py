@@ -1,4 +1,4 @@
-"""Files that hold secrets by their name or content, which nobody sends without meaning to."""
+"""Recognise files that hold secrets by their name or content."""
 
 from __future__ import annotations
 

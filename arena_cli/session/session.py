@@ -1,4 +1,4 @@
-"""A session open for writing: lock, repair, fold, then `send` or `resume` runs the turn loop."""
+"""Open a session for writing: lock, repair, fold; then `send` or `resume` runs the turn loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes in one place: those of a session, or the workspace's shared ones, and their trail."""
+"""Open notes in one place, of a session or shared, with their trail; find one by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `sessions` folder of a workspace: which sessions there are, and where."""
+"""Find, name and lock the sessions of a workspace."""
 
 from __future__ import annotations
 

@@ -82,16 +82,6 @@ def save(path: Path, descriptor: int, held: Held, loss: Loss, *, seq: int) -> Tr
     )
 
 
-def _rescue_unused(path: Path) -> Path:
-    """Return the path, or, where something has that name, one with a number before its ending."""
-    count = 1
-    free = path
-    while os.path.lexists(free):
-        count += 1
-        free = path.with_name(f"{path.stem}-{count}{path.suffix}")
-    return free
-
-
 def _save(path: Path, descriptor: int, held: Held, seq: int) -> tuple[Path, int]:
     """Write the file; return where, and how many bytes before the held lines are missing."""
     name = f"{path.stem}.rescued-{seq}{path.suffix}"
@@ -100,14 +90,14 @@ def _save(path: Path, descriptor: int, held: Held, seq: int) -> tuple[Path, int]
         if not workspace.is_dir():
             raise FileNotFoundError(workspace)
         files.make_own_folder(path.parent, below=workspace)
-        target = _rescue_unused(path.with_name(name))
+        target = _free_path(path.with_name(name), path.suffix)
         copied = _write(target, workspace, descriptor, held)
     except OSError:
         # Folder and all are gone, or take no file: anywhere is better than nowhere.
         import tempfile  # noqa: PLC0415 - hardly ever needed
 
         folder = Path(tempfile.gettempdir())
-        target = _rescue_unused(folder / f"arena-{path.parent.name}-{name}")
+        target = _free_path(folder / f"arena-{path.parent.name}-{name}", path.suffix)
         copied = _write(target, folder, descriptor, held)
     return target, held.start - copied
 
@@ -304,7 +294,7 @@ def repair(path: Path, seq: int) -> Repair | None:
                 file.seek(0, os.SEEK_END)
                 file.write(b"\n")
                 return Repair("the last line had no newline", 0, None)
-            aside = _unused(path.with_name(f"{path.stem}.torn-{seq}"))
+            aside = _free_path(path.with_name(f"{path.stem}.torn-{seq}"))
             files.write_file(aside, tail[whole_bytes:], below=path.parents[2], is_new=True)
             file.truncate(start + whole_bytes)
             if whole_bytes:
@@ -315,12 +305,13 @@ def repair(path: Path, seq: int) -> Repair | None:
     return Repair("the last line was torn", len(tail) - whole_bytes, aside.name)
 
 
-def _unused(path: Path) -> Path:
+def _free_path(path: Path, ending: str = "") -> Path:
+    """Return the path, or, if it is taken, one with a number before its ending."""
     count = 1
     free = path
     while os.path.lexists(free):
         count += 1
-        free = path.with_name(f"{path.name}-{count}")
+        free = path.with_name(f"{path.name.removesuffix(ending)}-{count}{ending}")
     return free
 
 

@@ -1,4 +1,4 @@
-"""Parts of a transcript, found from its end: a turn, the last chain, what follows an event.
+"""Find parts of a transcript from its end: a turn, the last chain, what follows an event.
 
 How long the transcript is does not matter for the newest parts.
 """

@@ -1,4 +1,4 @@
-"""Reading a transcript: forwards from any line, backwards from the end, past what is broken.
+"""Read a transcript: forwards from any line, backwards from the end, past broken lines.
 
 Records end at byte 0x0A only. A line that cannot be read is skipped and reported with its number;
 two records on one line are both read.

@@ -1,4 +1,4 @@
-"""Files that a user, a workspace or a scenario names, opened without waiting for anybody.
+"""Open, write and bound files: regular files, arena's own files, whole writes, outside paths.
 
 A FIFO blocks whoever opens it until somebody writes, a device may never end: both are refused
 before they are opened. What a user names on the command line may be a pipe (`open_input`).
@@ -366,7 +366,7 @@ def remove_leftovers(folder: Path, name: str) -> None:
     lock, if it has one.
     """
     with contextlib.suppress(OSError):
-        for entry in os.listdir(folder):  # noqa: PTH208 - names, many
+        for entry in os.listdir(folder):  # noqa: PTH208 - many names, of which most need no Path
             match = _PART.fullmatch(entry) if entry[0] == "." else None
             if not match or not match["name"].endswith(name):
                 continue

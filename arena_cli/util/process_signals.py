@@ -1,4 +1,4 @@
-"""The signals that ask arena to stop."""
+"""Handle the signals that ask arena to stop, and say how its extras are installed."""
 
 from __future__ import annotations
 

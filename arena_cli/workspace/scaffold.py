@@ -421,7 +421,7 @@ def _render_profile(root: Path, data: Mapping[str, Any], path: str) -> str:
     return (_SCHEMA_LINE if has_schema else "") + text
 
 
-def write_newcomer(new: Newcomer) -> None:
+def write_new_agent(new: Newcomer) -> None:
     """Write its profile, then the team's file; both or none. Raise UsageError."""
     root = new.workspace.root
     profile_path = root / new.path

@@ -1,4 +1,4 @@
-"""The kind `acp`: any agent that speaks the Agent Client Protocol (agentclientprotocol.com).
+"""Call any agent that speaks the Agent Client Protocol (kind `acp`, agentclientprotocol.com).
 
 One process per agent and session of arena's, kept alive between the calls, spoken to by the
 protocol's official SDK. An agent goes on in its own session where the input says that it may.

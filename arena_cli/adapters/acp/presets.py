@@ -1,4 +1,4 @@
-"""ACP agents that arena knows by name: how each is started and configured."""
+"""List the ACP agents that arena knows by name: how each is started and configured."""
 
 from __future__ import annotations
 

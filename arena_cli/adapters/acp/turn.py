@@ -94,7 +94,7 @@ class PromptTurn:
         known = self._tools.get(told.tool_call_id)
         if known is None:
             known = schema.ToolCallUpdate(tool_call_id=told.tool_call_id)
-        self._tools[told.tool_call_id] = known = known.model_copy(update=_given(told))
+        self._tools[told.tool_call_id] = known = known.model_copy(update=_set_fields(told))
         if known.status not in ("completed", "failed"):
             self._tell("calling_tool", cut_text(known.title or known.kind or "", _TITLE_CHARS))
         return known
@@ -178,7 +178,7 @@ def _text(chunk: schema.AgentMessageChunk | schema.AgentThoughtChunk) -> str:
     return content.text if isinstance(content, schema.TextContentBlock) else ""
 
 
-def _given(tool: BaseModel) -> dict[str, Any]:
+def _set_fields(tool: BaseModel) -> dict[str, Any]:
     """Return the fields that a tool's call has set."""
     names: Sequence[str] = ("title", "kind", "status", "locations", "raw_input")
     found = {name: getattr(tool, name) for name in names}

@@ -1,4 +1,4 @@
-"""The kind `openai`: any server that speaks OpenAI's chat completions, by HTTP."""
+"""Call any server that speaks OpenAI's chat completions, by HTTP (kind `openai`)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class OpenAIAdapter:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._settings: OpenAISettings = setup.settings
-        self._preset = presets.of(self._settings.preset)
+        self._preset = presets.find_preset(self._settings.preset)
         self._base_url = self._settings.base_url or self._preset.base_url
         self._own = presets.key_variable(self._settings.preset, self._base_url)
         self._server = request.Server(self._settings.stream, schema=self._preset.schema)
@@ -65,9 +65,9 @@ class OpenAIAdapter:
             "`api_key` in its profile" + (f", or {self._own}" if self._own else ""),
         )
         facts = setup.models.get(self._settings.model)
-        self._pricing: pricing.Pricing | None = pricing.given(self._settings.pricing, facts) or (
-            "free" if self._preset.local else None
-        )
+        self._pricing: pricing.Pricing | None = pricing.given_pricing(
+            self._settings.pricing, facts
+        ) or ("free" if self._preset.local else None)
         self._client: httpx.AsyncClient | None = None
         self._told_of_cut = False
 

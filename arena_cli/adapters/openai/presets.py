@@ -1,4 +1,4 @@
-"""Servers that speak OpenAI's protocol, by name: where they are, and what is special about them."""
+"""List servers that speak OpenAI's protocol by name: where they are, how each is special."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ KEYS_AT = {
 }
 
 
-def of(name: object) -> ServerPreset:
+def find_preset(name: object) -> ServerPreset:
     """The preset of that name; OpenAI itself where there is none."""
     return next((preset for known, preset in PRESETS.items() if known == name), OPENAI)
 
 
 def key_variable(name: object, base_url: object) -> str:
     """The variable whose key may be sent there, or nothing: a key never goes to another's host."""
-    preset = of(name)
+    preset = find_preset(name)
     address = str(base_url or preset.base_url)
     safe = address.startswith("https://") and host_of(address) in preset.hosts
     return preset.key if safe else ""

@@ -96,7 +96,7 @@ class OpenAISettings(Settings):
     @classmethod
     def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
         """Return the server, the preset's where none is named."""
-        preset = presets.of(given.get("preset"))
+        preset = presets.find_preset(given.get("preset"))
         return [http.endpoint(given.get("base_url") or preset.base_url)]
 
     @classmethod

@@ -224,17 +224,19 @@ def check(
     if reason == "content_filter":
         problem = "its provider's filter stopped the answer"
         raise http.failure(
-            AgentRefused, asked, problem, _came(reason), "ask for something else", notes
+            AgentRefused, asked, problem, _describe_reason(reason), "ask for something else", notes
         )
     if is_cut(answer):
         raise _truncated(asked, answer, body, notes)
     if reason == "insufficient_system_resource":  # DeepSeek's word for it
         problem = "its provider ran out of room in the middle of the answer"
-        raise http.failure(AgentOverloaded, asked, problem, _came(reason), "try again later", notes)
+        raise http.failure(
+            AgentOverloaded, asked, problem, _describe_reason(reason), "try again later", notes
+        )
     if reason == "error":
         problem = "its provider failed in the middle of the answer"
         raise http.failure(
-            AgentUnavailable, asked, problem, _came(reason), "try again later", notes
+            AgentUnavailable, asked, problem, _describe_reason(reason), "try again later", notes
         )
     if reason is None and answer.body is None:
         problem = "the stream ended before the answer did"
@@ -245,7 +247,9 @@ def check(
             f"it called {', '.join(answer.tools)}, a tool that it was not given, and said nothing"
         )
         mend = "tell it in its role_prompt to answer in text"
-        raise http.failure(AgentProtocolError, asked, problem, _came(reason), mend, notes)
+        raise http.failure(
+            AgentProtocolError, asked, problem, _describe_reason(reason), mend, notes
+        )
 
 
 def is_all_text(messages: list[dict[str, Any]]) -> bool:
@@ -278,7 +282,7 @@ def _truncated(
         AgentProtocolError,
         asked,
         f"{problem} ({limit} tokens)",
-        _came(answer.finish_reason),
+        _describe_reason(answer.finish_reason),
         mend,
         notes,
     )
@@ -315,7 +319,7 @@ def model_names(body: str) -> set[str] | None:
         return None
 
 
-def _came(reason: str | None) -> str:
+def _describe_reason(reason: str | None) -> str:
     return f"finish_reason {reason}"
 
 
@@ -442,21 +446,21 @@ async def read_stream(response: httpx.Response, call: RequestAnswer) -> None:
                 if len(beginning) < _BEGINNING:
                     beginning += chunk
                 for data in reader.feed(chunk):
-                    _take(data, call)
+                    _add_data(data, call)
                 if call.ended and limit.when() is None:
                     limit.reschedule(asyncio.get_running_loop().time() + GRACE_S)
     except (TimeoutError, httpx.HTTPError):
         if not call.ended:
             raise
     for data in reader.finish():
-        _take(data, call)
+        _add_data(data, call)
     if not (call.ended or call.notes()) and beginning.strip():
         # It may be an error, written as if nobody had asked for a stream.
         call.take(_parsed(beginning.decode("utf-8", "replace")), live=True)
     call.finish(live=True)
 
 
-def _take(data: str, call: RequestAnswer) -> None:
+def _add_data(data: str, call: RequestAnswer) -> None:
     if data.strip() == "[DONE]":
         call.ended = True
     elif data.strip():

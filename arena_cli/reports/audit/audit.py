@@ -90,7 +90,7 @@ class _OpenChain:
         match event:
             case SessionEvent():
                 name = event.model_dump(mode="json", include={"team", "members"})
-                yield {**_of("session", event), **name}
+                yield {**_event_entry("session", event), **name}
             case MessageEvent():
                 self._said(event.message, event.message.mentions)
                 yield _message(event, event.message, planted=event.planted)
@@ -106,9 +106,9 @@ class _OpenChain:
                         self._phase_a.append(event.message)
             case ChainFinished():
                 yield from self.unfinished()
-                yield _of(event.type, event)
+                yield _event_entry(event.type, event)
             case _ if isinstance(event, _AS_THEY_ARE):
-                yield _of(event.type, event)
+                yield _event_entry(event.type, event)
             case _:
                 pass
 
@@ -116,7 +116,7 @@ class _OpenChain:
         """The calls that began, and of which nothing more is told."""
         for started in self._started.values():
             yield {
-                **_of(CALL, started),
+                **_event_entry(CALL, started),
                 **self._asked(started),
                 "status": UNFINISHED,
                 **_usage(None, free=started.adapter in FREE_KINDS),
@@ -138,7 +138,7 @@ class _OpenChain:
         self._phase_a = []
 
     def _call(self, done: ReplyFinished, started: ReplyStarted | None) -> Entry:
-        entry: Entry = {**_of(CALL, done)}
+        entry: Entry = {**_event_entry(CALL, done)}
         if started is None:  # its line cannot be read
             entry |= {"turn": done.turn, "phase": done.phase, "reply": done.reply}
             entry["agent"] = done.agent
@@ -186,7 +186,7 @@ class _OpenChain:
         return [name for name in dict.fromkeys(ids) if self._author.get(name) != agent]
 
 
-def _of(kind: str, event: Event) -> Entry:
+def _event_entry(kind: str, event: Event) -> Entry:
     """An entry of an event; those that are told as they are with all that they have."""
     entry: Entry = {"entry": kind, "seq": event.seq, "time": event.ts}
     if isinstance(event, _AS_THEY_ARE):
@@ -199,7 +199,7 @@ def _of(kind: str, event: Event) -> Entry:
 def _message(
     event: Event, message: Message, *, turn: int | None = None, planted: bool = False
 ) -> Entry:
-    entry: Entry = {**_of(MESSAGE, event)}
+    entry: Entry = {**_event_entry(MESSAGE, event)}
     if isinstance(event, MessageEvent) and event.chain is not None:
         entry["chain"] = event.chain
     if turn is not None:
@@ -278,17 +278,20 @@ class Totals:
 
     def agents(self) -> dict[str, dict[str, Any]]:
         """By agent, in the order in which they were first called."""
-        return {agent: _told(sums, self._costs.get(agent)) for agent, sums in self._agents.items()}
+        return {
+            agent: _make_figures(sums, self._costs.get(agent))
+            for agent, sums in self._agents.items()
+        }
 
     def total(self) -> dict[str, Any]:
         """Over all of them."""
         counts: Counter[str] = Counter()
         for sums in self._agents.values():
             counts.update(sums)
-        return _told(counts, sum(self._costs.values()) if self._costs else None)
+        return _make_figures(counts, sum(self._costs.values()) if self._costs else None)
 
 
-def _told(sums: Counter[str], cost: float | None) -> dict[str, Any]:
+def _make_figures(sums: Counter[str], cost: float | None) -> dict[str, Any]:
     """Return the figures of a sum.
 
     `cost_usd` is the sum of the known costs, None where none is known; `cost_unknown` is the number
@@ -343,7 +346,7 @@ class AuditRecord:
 VERSION = 1
 
 
-def written(record: AuditRecord) -> Iterator[str]:
+def write_json(record: AuditRecord) -> Iterator[str]:
     """The document, piece by piece. Texts stand in it exactly as they were said."""
     facts = {"version": VERSION, **record.facts()}
     yield "{" + "".join(f"{_json(name)}: {_json(value)},\n" for name, value in facts.items())

@@ -1,4 +1,4 @@
-"""A session's record as markdown: for people, and for an agent that it is attached for.
+"""Write a session's record as markdown and as rows of a table.
 
 Field names are those of the JSON, the same in every language. What agents and people said stands in
 fences that no line of it can end; all else of theirs is one line, with markup escaped.
@@ -127,7 +127,7 @@ _OF_CALLS = frozenset(
 _LEAST = 3
 
 
-def written(record: AuditRecord) -> Iterator[str]:
+def write_markdown(record: AuditRecord) -> Iterator[str]:
     """The whole record, piece by piece."""
     yield from _facts(record)
     for entry in record.entries():
@@ -177,8 +177,8 @@ def _left_out(count: int) -> str:
 
 def _facts(record: AuditRecord) -> Iterator[str]:
     facts = record.facts()
-    problem = "Audit" if record.audit else "Conversation"
-    yield f"# {problem} of session {_plain(record.session)}\n\n"
+    title = "Audit" if record.audit else "Conversation"
+    yield f"# {title} of session {_plain(record.session)}\n\n"
     lines = [f"- team: {_plain(facts['team'] or 'every agent')}"]
     for member in facts["members"]:
         role = f", {_plain(member['role'])}" if member["role"] else ""
@@ -194,14 +194,14 @@ def _said(entry: Entry) -> str:
     author = _plain(name if name == author_id else f"{name} ({author_id})")
     to = f" to {', '.join(map(_plain, entry['to']))}" if entry["to"] else ""
     bare = {key: value for key, value in entry.items() if key not in _OF_CALLS}
-    return _drawn(f"{author}{to} · {_plain(entry['time'])}", bare)
+    return _draw_entry(f"{author}{to} · {_plain(entry['time'])}", bare)
 
 
 def _entry(entry: Entry, most_text: int | None = None) -> str:
-    return _drawn(_heading(entry), entry, most_text)
+    return _draw_entry(_heading(entry), entry, most_text)
 
 
-def _drawn(heading: str, entry: Entry, most_text: int | None = None) -> str:
+def _draw_entry(heading: str, entry: Entry, most_text: int | None = None) -> str:
     lines = [f"## {heading}", ""]
     for name, value in entry.items():
         if name in _HEAD or name in _BLOCKS:

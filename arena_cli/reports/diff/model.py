@@ -1,4 +1,4 @@
-"""A conversation as it is compared: a list of entries, each with nothing in it of where it stands.
+"""Model conversations for comparison: entries without their positions, and their differences.
 
 An entry is a chain, a message that opened none, a change of the team, or a judge's call. Numbers of
 chains, turns and replies, and ids of messages, are left out of it or replaced by what they mean, so
@@ -107,11 +107,13 @@ class Builder:
                 self._reply_finished(record)
             case "candidates":
                 turn = self._turn(record["turn"])
-                turn.update(_kept(record, ("asked", "passed_over")))
+                turn.update(_pick_fields(record, ("asked", "passed_over")))
             case "turn_finished":
-                self._turn(record["turn"]).update(_kept(record, ("called", "replied", "next")))
+                self._turn(record["turn"]).update(
+                    _pick_fields(record, ("called", "replied", "next"))
+                )
             case "chain_finished":
-                self._open()["end"] = _kept(record, _ENDED)
+                self._open()["end"] = _pick_fields(record, _ENDED)
                 self._close()
             case kind if kind in _REMEMBERED:
                 self._remembered(kind, record)
@@ -124,8 +126,8 @@ class Builder:
         fields = {
             "agent": line["agent"],
             "step": step,
-            **_kept(line, ("input_hash", "failure")),
-            **_kept(output, ("content", "structured")),
+            **_pick_fields(line, ("input_hash", "failure")),
+            **_pick_fields(output, ("content", "structured")),
         }
         self._close()
         self._add("judge", line["agent"], fields)
@@ -145,12 +147,12 @@ class Builder:
     def _session(self, record: Mapping[str, Any]) -> None:
         members = record["members"]
         fields: Fields = {
-            **_kept(record, ("team",)),
+            **_pick_fields(record, ("team",)),
             "members": [member["id"] for member in members],
             **_flat("config", record["config"]),
         }
         for member in members:
-            fields.update(_flat(f"members[{member['id']}]", _kept(member, ("name", "role"))))
+            fields.update(_flat(f"members[{member['id']}]", _pick_fields(member, ("name", "role"))))
         if self._known is None:
             self._told.settings.update(fields)
         else:
@@ -164,9 +166,9 @@ class Builder:
     def _message(self, record: Mapping[str, Any]) -> None:
         message = record["message"]
         fields = {
-            **_kept(message, _AUTHOR),
+            **_pick_fields(message, _AUTHOR),
             **self._said(message),
-            **_kept(record, ("unresolved", "planted")),
+            **_pick_fields(record, ("unresolved", "planted")),
         }
         if record.get("chain") is not None:
             self._close()
@@ -180,7 +182,7 @@ class Builder:
 
     def _turn_started(self, record: Mapping[str, Any]) -> None:
         turn = self._turn(record["turn"], record["depth"] + 1)
-        turn.update(_kept(record, _TURN))
+        turn.update(_pick_fields(record, _TURN))
         turn["trigger"] = [self._name(message) for message in record["trigger"]]
 
     def _reply_started(self, record: Mapping[str, Any]) -> None:
@@ -190,32 +192,32 @@ class Builder:
         if record.get("attempt"):  # the one that counts follows
             reply.setdefault("earlier_attempts", []).append(outcome)
             return
-        reply.update(_kept(record, _STARTED))
+        reply.update(_pick_fields(record, _STARTED))
         if "usage" in outcome:
             self._use(reply, outcome["usage"])
         agent_input = record.get("input") or {}
         reply.update(
-            {f"input.{name}": value for name, value in _kept(agent_input, OF_INPUT).items()}
+            {f"input.{name}": value for name, value in _pick_fields(agent_input, OF_INPUT).items()}
         )
         if agent_input.get("messages"):
             reply["input.messages"] = sum(map(_count, agent_input["messages"]))
 
     def _reply_finished(self, record: Mapping[str, Any]) -> None:
         reply = self._reply(record)
-        reply.update(_kept(record, ("phase", "status")))
+        reply.update(_pick_fields(record, ("phase", "status")))
         message = record.get("message")
         if message:
-            reply.update({**self._said(message), **_kept(message, _AUTHOR)})
+            reply.update({**self._said(message), **_pick_fields(message, _AUTHOR)})
             turn = self._turn(record["turn"])
             self._names[message["id"]] = f"{record['agent']}, turn {turn['turn']}"
-        reply.update(_kept(record, _FINISHED))
+        reply.update(_pick_fields(record, _FINISHED))
         if record.get("usage"):
             self._use(reply, record["usage"])
         self._told.replies += record["status"] == "success"
 
     def _remembered(self, kind: str, record: Mapping[str, Any]) -> None:
         """Add work for the memory to the turn or chain at whose end it was done."""
-        fields = _kept(record, _REMEMBERED[kind])
+        fields = _pick_fields(record, _REMEMBERED[kind])
         fields.update(
             (key, self._name(fields[key])) for key in ("message", "upto") if key in fields
         )
@@ -227,7 +229,7 @@ class Builder:
         target.setdefault("memory", []).append({kind: fields})
 
     def _said(self, message: Mapping[str, Any]) -> Fields:
-        fields = _kept(message, _MESSAGE)
+        fields = _pick_fields(message, _MESSAGE)
         if message.get("attachments"):
             fields["attachments"] = [
                 _attachment(attachment) for attachment in message["attachments"]
@@ -296,7 +298,7 @@ class Builder:
         self._told.entries.append(Entry(kind, f"{kind}\n{key}", chain, text))
 
 
-def _kept(values: Mapping[str, Any], names: Iterable[str]) -> Fields:
+def _pick_fields(values: Mapping[str, Any], names: Iterable[str]) -> Fields:
     """Return the values that are present and not empty."""
     return {name: values[name] for name in names if values.get(name) not in _EMPTY}
 
@@ -313,7 +315,7 @@ def _flat(path: str, value: Any) -> Fields:
 
 def _attachment(attachment: Mapping[str, Any]) -> Fields:
     """Return the fields that a transcript keeps of an attachment; recordings hold its content."""
-    fields = _kept(attachment, ("type", "name", "size", "sha256"))
+    fields = _pick_fields(attachment, ("type", "name", "size", "sha256"))
     if "sha256" not in fields:
         data = attachment.get("data")
         if "data_base64" in attachment:

@@ -16,7 +16,7 @@ from pydantic import ValidationError, computed_field
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Shape, Usage
 from arena_cli.reports import columns, lines
-from arena_cli.reports.diff import compare
+from arena_cli.reports.diff import render
 from arena_cli.reports.diff.model import Changed, Compared, Side
 from arena_cli.reports.lines import BETWEEN, EMPTY, INDENT, Line, Span, Words, line
 from arena_cli.util.text import escape_line
@@ -170,7 +170,7 @@ def between(a: Compared, b: Compared, ours: RunRecord, theirs: RunRecord) -> Run
         if only or fields:
             header = {"scenario": present.scenario, "case": present.case, "file": present.file}
             diffs.append(ScenarioDiff(**header, only=only, fields=fields))
-    return RunDifference(a=a, b=b, a_told=_told(ours), b_told=_told(theirs), scenarios=diffs)
+    return RunDifference(a=a, b=b, a_told=_sum_run(ours), b_told=_sum_run(theirs), scenarios=diffs)
 
 
 def _beside(
@@ -263,7 +263,7 @@ def _numbered(key: Place, count: Counter[Place]) -> Place:
     return key if count[key] == 1 else (key[0], f"{key[1]} ({count[key]})")
 
 
-def _told(run: RunRecord) -> RunTold:
+def _sum_run(run: RunRecord) -> RunTold:
     usages = [
         usage
         for scenario in run.scenarios
@@ -280,7 +280,7 @@ _FOLLOWS = frozenset({"usage", "judges_usage"})
 _NOT_RUN = "not_run"
 
 
-def drawn(difference: RunDifference, say: Words, *, width: int) -> Iterator[Line]:
+def draw_run_diff(difference: RunDifference, say: Words, *, width: int) -> Iterator[Line]:
     """The lines for all of it; what stands in columns for so wide a screen."""
     for problem, totals, side in (
         (difference.a, difference.a_told, "a"),
@@ -290,7 +290,7 @@ def drawn(difference: RunDifference, say: Words, *, width: int) -> Iterator[Line
         facts_told = [say(", ").join(counts)] if counts else []
         if totals.usage:
             facts_told.append(lines.tokens(totals.usage))
-        heading = compare.compared(problem, "a" if side == "a" else "b", say)
+        heading = render.compared(problem, "a" if side == "a" else "b", say)
         spans = [span for fact in facts_told for span in (BETWEEN, Span(fact, "dim"))]
         yield line(heading.spans, spans, hang=3)
     left_out: dict[str, None] = {}
@@ -298,7 +298,7 @@ def drawn(difference: RunDifference, say: Words, *, width: int) -> Iterator[Line
         yield from _scenario(scenario, say, width, left_out)
     if left_out:
         yield EMPTY
-        yield compare.left_out(left_out, say)
+        yield render.left_out(left_out, say)
     if difference.same:
         yield EMPTY
         beside = say("no difference in what was checked")
@@ -325,7 +325,7 @@ def _scenario(
         else scenario_diff.scenario
     )
     span = Span(escape_line(scenario_diff.file), "dim")
-    only = compare.only(scenario_diff.only, say)
+    only = render.only(scenario_diff.only, say)
     yield EMPTY
     yield line(Span(escape_line(title), "strong"), BETWEEN, span, only, hang=2)
     for field in fields:
@@ -347,15 +347,15 @@ def _field(step_changed: StepChanged, say: Words, width: int) -> Iterator[Line]:
     present = step_changed.a if step_changed.a is not None else step_changed.b
     if not isinstance(present, Mapping):
         change = Changed(field=step + step_changed.field, a=step_changed.a, b=step_changed.b)
-        yield from compare.fields([change], say, indent=INDENT)
+        yield from render.fields([change], say, indent=INDENT)
         return
     side: Side | None = "b" if step_changed.a is None else "a" if step_changed.b is None else None
     name = Span(step + escape_line(step_changed.field), "dim")
-    yield line(INDENT, name, compare.only(side, say), hang=4)
+    yield line(INDENT, name, render.only(side, say), hang=4)
     for value in (step_changed.a, step_changed.b):
         if value is not None and "before" in value:
             drifted = Changed(field="content", a=value["before"], b=value["after"])
-            yield from compare.fields([drifted], say, indent=INDENT * 2)
+            yield from render.fields([drifted], say, indent=INDENT * 2)
     if "status" in present:
         yield from _check(step_changed, say, width)
 
@@ -367,8 +367,8 @@ def _check(step_changed: StepChanged, say: Words, width: int) -> Iterator[Line]:
     for side, value in (("A", step_changed.a), ("B", step_changed.b)):
         if value is None:
             continue
-        style = compare.STYLES["a" if side == "A" else "b"]
+        style = render.STYLES["a" if side == "A" else "b"]
         yield line(INDENT * 2, Span(f"{side} {say.enum(value['status'])}", style), hang=6)
         if is_edited or value["status"] != "passed":
             texts = str(value["expected"]), str(value["actual"])
-            yield from columns.drawn(*texts, say, width=width, indent=INDENT * 3)
+            yield from columns.draw_columns(*texts, say, width=width, indent=INDENT * 3)

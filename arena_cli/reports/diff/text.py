@@ -138,7 +138,7 @@ class TextChange(NamedTuple):
     new: str
 
 
-def drawn(old_text: str, new_text: str, say: Words, *, indent: str) -> Iterator[Line]:
+def draw_text_diff(old_text: str, new_text: str, say: Words, *, indent: str) -> Iterator[Line]:
     """The lines that changed, and one on each side of them that did not."""
     if old_text == new_text:
         return

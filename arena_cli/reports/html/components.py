@@ -1,4 +1,4 @@
-"""Lines of a report as blocks of a page: prose and code, and what of a long text is folded away."""
+"""Build blocks of a page of report lines, and the lanes of agents."""
 
 from __future__ import annotations
 

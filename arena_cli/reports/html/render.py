@@ -1,4 +1,4 @@
-"""A run, or a session, as one HTML page that needs nothing beside itself.
+"""Render a run or a session as one HTML page that needs no other file.
 
 All that agents, people and files said is text in it (jinja2 escapes it), never markup, attribute or
 script. A content security policy lets run what arena itself wrote, by its hash, and fetch nothing.
@@ -49,7 +49,7 @@ _RESULTS = {
 
 def page(run_result: RunResult, say: Words) -> str:
     """The page of a run."""
-    views = results.of(run_result, say)
+    views = results.build_views(run_result, say)
     began = min(
         (result.opening.ts for result in run_result.scenarios if result.opening), default=""
     )
@@ -83,7 +83,7 @@ def session_page(
     cast = Cast(session.sessions(all_events), avatars)
     lanes = cast.lanes(all_events)
     chains = [
-        (chain_events, session.of(chain_events, cast, lanes, say))
+        (chain_events, session.build_talk(chain_events, cast, lanes, say))
         for chain_events in _chains(all_events)
         if _is_told(chain_events)
     ]

@@ -1,4 +1,4 @@
-"""Scenarios and causes of drift as a page shows them."""
+"""Build the views of scenarios, drift and text differences for a page."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DiffRow(NamedTuple):
     left_out: int = 0
 
 
-def of_diffs(old_text: str, new_text: str) -> list[DiffRow]:
+def diff_rows(old_text: str, new_text: str) -> list[DiffRow]:
     """The rows of a diff; both texts are made harmless."""
     old, new = (escape_text(text).split("\n") if text else [] for text in (old_text, new_text))
     rows: list[DiffRow] = []
@@ -67,13 +67,13 @@ def of_diffs(old_text: str, new_text: str) -> list[DiffRow]:
     for index, block in enumerate(diff_blocks):
         lines = old[block.a1 : block.a2]
         if block.same:
-            rows += _same(lines, begins=index == 0, ends=index == len(diff_blocks) - 1)
+            rows += _equal_rows(lines, begins=index == 0, ends=index == len(diff_blocks) - 1)
         else:
             rows += _changed(lines, new[block.b1 : block.b2])
     return rows
 
 
-def _same(lines: Sequence[str], *, begins: bool, ends: bool) -> Iterator[DiffRow]:
+def _equal_rows(lines: Sequence[str], *, begins: bool, ends: bool) -> Iterator[DiffRow]:
     """The lines next to a change; how many others there are."""
     above = 0 if begins else CONTEXT
     below = 0 if ends else CONTEXT
@@ -227,7 +227,7 @@ class ScenarioView:
     checks: list[CheckView]
 
 
-def of(run_result: RunResult, say: Words) -> list[ScenarioView]:
+def build_views(run_result: RunResult, say: Words) -> list[ScenarioView]:
     """The scenarios of a run, in its order."""
     numbers: _Causes = {}
     for number, cause in enumerate(Causes(run_result, say).ordered(), 1):
@@ -251,7 +251,7 @@ def causes(run_result: RunResult, say: Words) -> list[CauseView]:
 def _cause(cause: Cause, causes: Causes, targets: _Targets, say: Words) -> CauseView:
     return CauseView(
         told=describe_drift(cause, say),
-        diff=of_diffs(*texts(cause)),
+        diff=diff_rows(*texts(cause)),
         todo=" · ".join(filter(None, [causes.changed(cause), causes.advice(cause).text.strip()])),
         touches=[_link(touched, targets) for touched in cause.touches],
     )
@@ -350,7 +350,7 @@ class _Steps:
             tokens=_tokens(step.usage),
             failures=[self._failed(failure, step) for failure in step.failures],
             checks=[_check(check) for check in step.checks],
-            talk=session_module.of(step.events, self._cast, self._lanes, self._say)
+            talk=session_module.build_talk(step.events, self._cast, self._lanes, self._say)
             if step.events
             else None,
         )

@@ -1,4 +1,4 @@
-"""A conversation as a table: turns and their phases down, agents across."""
+"""Build the table of a conversation: turns and their phases down, agents across."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Talk:
         return any(row.kind == "phase" for row in self.rows)
 
 
-def of(events: Iterable[Event], cast: Cast, lanes: Mapping[str, Lane], say: Words) -> Talk:
+def build_talk(events: Iterable[Event], cast: Cast, lanes: Mapping[str, Lane], say: Words) -> Talk:
     """The table of these events, which has these lanes."""
     table = _Table(cast, lanes, say)
     for event in events:
@@ -285,7 +285,7 @@ class _Table:
         )
 
     def _text(self, message: Message) -> FoldedText:
-        return components.of_lines(content.drawn(message, self._say))
+        return components.of_lines(content.draw_message(message, self._say))
 
     def _by(self, agent: str) -> list[Who]:
         return [self._cast.who(agent_id) for agent_id in self._mentioned_by.get(agent, ())]

@@ -1,4 +1,4 @@
-"""The kinds of checks on a text by the field that gives them, and how they are put together."""
+"""List the kinds of checks on a text by the field that gives them, and combine them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Kind(NamedTuple):
 def all_of(subject: Subject, check_keys: CheckKeys, *, ignore_case: bool = False) -> Verdict:
     """Every check that is given holds; shows the first that does not."""
     verdicts = [
-        one(subject, kind, check_keys, ignore_case=ignore_case) for kind in check_keys.kinds
+        judge_one(subject, kind, check_keys, ignore_case=ignore_case) for kind in check_keys.kinds
     ]
     expected = " and ".join(verdict.expected for verdict in verdicts)
     decisive = next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
     return Verdict(decisive.holds, expected, decisive.actual)
 
 
-def one(
+def judge_one(
     subject: Subject, kind: str, check_keys: CheckKeys, *, ignore_case: bool = False
 ) -> Verdict:
     """Judge by one of the given checks, by its field; `ignore_case` is that of checks around it."""
@@ -46,7 +46,9 @@ def one(
     return _kind(kind).judge(subject, check_keys.given(kind), ignore_case=either)
 
 
-def wanted(check_keys: CheckKeys, joined: str = " and ", *, ignore_case: bool = False) -> str:
+def describe_checks(
+    check_keys: CheckKeys, joined: str = " and ", *, ignore_case: bool = False
+) -> str:
     """The checks that are given, in words."""
     either = check_keys.ignore_case or ignore_case
     phrases = (
@@ -62,14 +64,14 @@ def _kind(kind: str) -> Kind:
 def _none_of(subject: Subject, unwanted: CheckKeys, *, ignore_case: bool = False) -> Verdict:
     expected = _no_one_of(unwanted, ignore_case=ignore_case)
     for kind in unwanted.kinds:
-        verdict = one(subject, kind, unwanted, ignore_case=ignore_case)
+        verdict = judge_one(subject, kind, unwanted, ignore_case=ignore_case)
         if verdict.holds:
             return Verdict(False, expected, f"{verdict.expected}: {verdict.actual}")
     return Verdict(True, expected, text_checks.excerpt(subject.text))
 
 
 def _no_one_of(unwanted: CheckKeys, *, ignore_case: bool = False) -> str:
-    return f"not: {wanted(unwanted, ' nor ', ignore_case=ignore_case)}"
+    return f"not: {describe_checks(unwanted, ' nor ', ignore_case=ignore_case)}"
 
 
 def _any_of(
@@ -84,7 +86,7 @@ def _any_of(
 
 
 def _one_of(choices: Sequence[CheckKeys], *, ignore_case: bool = False) -> str:
-    return " or ".join(wanted(choice, ignore_case=ignore_case) for choice in choices)
+    return " or ".join(describe_checks(choice, ignore_case=ignore_case) for choice in choices)
 
 
 def _on_text(check: Callable[..., Verdict]) -> Kind:

@@ -270,7 +270,7 @@ class Subject(NamedTuple):
         return (step, self.call.agent, number, *self.part)
 
 
-def of(events: Iterable[Event], workspace: Path) -> Conversation:
+def read_conversation(events: Iterable[Event], workspace: Path) -> Conversation:
     """The conversation that these events tell, in order."""
     conversation = Conversation(workspace)
     by_number: dict[int, Turn] = {}

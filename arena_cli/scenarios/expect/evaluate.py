@@ -1,4 +1,4 @@
-"""Judges what came of a step, or of a scenario. Pure: a conversation in, results out.
+"""Judge expectations: a conversation in, results out. Pure.
 
 A failed call of an agent is an error, unless the step's or the scenario's `expect` names it: by
 that agent's `outcome`, by a row of the timeline, or by `end: failed`. A check that crashes is an
@@ -78,14 +78,14 @@ def exactly(rows: Sequence[ReplyRow], conversation: Conversation) -> Verdict:
 def _verdict(
     rows: Sequence[ReplyRow], calls: Sequence[Call], index: int | None = None, reason: str = ""
 ) -> Verdict:
-    expected = "\n".join(_shown(row) for row in rows) or "no call"
-    actual = "\n".join(_told(call) for call in calls) or "no call"
+    expected = "\n".join(_describe_row(row) for row in rows) or "no call"
+    actual = "\n".join(_describe_call(call) for call in calls) or "no call"
     return Verdict(
-        not reason, expected, f"{actual}\n({reason})" if reason else actual, _rows_at(index)
+        not reason, expected, f"{actual}\n({reason})" if reason else actual, _row_place(index)
     )
 
 
-def _rows_at(index: int | None) -> tuple[int, ...]:
+def _row_place(index: int | None) -> tuple[int, ...]:
     return () if index is None else (index,)
 
 
@@ -124,7 +124,7 @@ def _nearest(row: ReplyRow, calls: Sequence[Call], conversation: Conversation) -
     )
 
 
-def _shown(row: ReplyRow) -> str:
+def _describe_row(row: ReplyRow) -> str:
     """A row as it is expected, in words."""
     keys = row.model_fields_set
     facts = []
@@ -139,11 +139,11 @@ def _shown(row: ReplyRow) -> str:
     elif "mentions" in keys:
         facts.append(f"→ {', '.join(row.mentions) or 'nobody'}")
     if row.kinds:
-        facts.append(check_kinds.wanted(row))
+        facts.append(check_kinds.describe_checks(row))
     return " · ".join(facts)
 
 
-def _told(call: Call) -> str:
+def _describe_call(call: Call) -> str:
     facts = [f"turn {call.turn} {call.done.phase}", call.agent, call.done.status]
     if call.message and call.message.mentions:
         facts.append(f"→ {', '.join(call.message.mentions)}")
@@ -204,7 +204,7 @@ def _at(loc: Loc, agents: Sequence[str]) -> Iterator[tuple[Loc, str]]:
 
 def _replied(expected: list[str] | Replied) -> Checks:
     if isinstance(expected, list):
-        yield Check((), lambda told: _same(expected, _who_replied(told)))
+        yield Check((), lambda told: _compare_lists(expected, _who_replied(told)))
         return
     if expected.include:
         yield Check(("include",), lambda told: _includes(expected, _who_replied(told)))
@@ -238,8 +238,10 @@ def _must(expected: list[list[str]]) -> Checks:
     yield Check((), check)
 
 
-def _asked(expected: list[str]) -> Checks:
-    yield Check((), lambda told: _same(expected, [a for turn in told.turns for a in turn.asked]))
+def _check_asked(expected: list[str]) -> Checks:
+    yield Check(
+        (), lambda told: _compare_lists(expected, [a for turn in told.turns for a in turn.asked])
+    )
 
 
 def _silent(expected: list[str]) -> Checks:
@@ -274,7 +276,7 @@ def _was_passed_over(
 ) -> Verdict:
     expected = "passed over"
     if expected_relevance is not None:
-        expected += f" with relevance {model.wanted(expected_relevance)}"
+        expected += f" with relevance {model.describe_limit(expected_relevance)}"
     passings = conversation.passings(agent)
     if not passings:
         return Verdict(False, expected, conversation.outcome(agent))
@@ -293,7 +295,7 @@ def _counted(
 
 
 def _count(expected: float | Range, actual: float | None, unit: str) -> Verdict:
-    text = f"{model.wanted(expected)}{unit}"
+    text = f"{model.describe_limit(expected)}{unit}"
     if actual is None:
         return Verdict(True, text, "not judged: no agent was called live")
     return Verdict(model.within(expected, actual), text, f"{actual:g}{unit}")
@@ -301,7 +303,7 @@ def _count(expected: float | Range, actual: float | None, unit: str) -> Verdict:
 
 def _cost(expected: float | Cost) -> Checks:
     def check(conversation: Conversation) -> Verdict:
-        text, actual = f"{model.wanted(expected)} USD", conversation.cost_usd()
+        text, actual = f"{model.describe_limit(expected)} USD", conversation.cost_usd()
         if actual is None:
             passes = isinstance(expected, Cost) and expected.unknown == "pass"
             return Verdict(passes, text, "not known: an agent did not say what it cost")
@@ -329,7 +331,7 @@ def _unresolved(expected: list[str]) -> Checks:
     yield Check((), lambda told: _same_set(forms(expected), forms(told.unresolved)))
 
 
-def _same(expected: list[str], actual: list[str]) -> Verdict:
+def _compare_lists(expected: list[str], actual: list[str]) -> Verdict:
     return Verdict(expected == actual, _names(expected), _names(actual))
 
 
@@ -352,7 +354,7 @@ def _turns_of(turns: list[list[str]]) -> str:
 _KEYS: dict[str, Callable[[Any], Checks]] = {
     "replied": _replied,
     "must": _must,
-    "asked": _asked,
+    "asked": _check_asked,
     "silent": _silent,
     "outcome": _outcome,
     "passed_over": _passed_over,
@@ -370,7 +372,7 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "replies": replies.replies,
     "structured": replies.structured,
     "attachments": replies.attachments,
-    "shown": replies.shown,
+    "shown": replies.check_shown,
     "notes": memory.notes,
     "shown_notes": memory.shown_notes,
     "deviations": memory.deviations,
@@ -388,7 +390,7 @@ def questions(expected: Expect, conversation: Conversation) -> list[Question]:
     """
     places = [
         given_check.loc
-        for given_check in model.given(expected)
+        for given_check in model.iter_checks(expected)
         if given_check.kind == judge_checks.KIND
     ]
     consulted = Consulted(conversation.verdicts, instead=NOT_YET)

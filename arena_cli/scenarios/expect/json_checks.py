@@ -1,4 +1,4 @@
-"""`json`: a text is JSON, by itself or in a fence; of a schema; with a value at a path."""
+"""Check a text as JSON: by itself or in a fence, by a schema, by a value at a path (`json`)."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def at(value: Any, steps: Steps) -> tuple[bool, Any]:
             if step >= len(value):
                 return False, _missing(steps, number, f"has {len(value)} items")
         elif isinstance(step, int):
-            return False, _missing(steps, number, f"is no list: {shown(value)}")
+            return False, _missing(steps, number, f"is no list: {show_value(value)}")
         elif not isinstance(value, dict):
-            return False, _missing(steps, number, f"is no object: {shown(value)}")
+            return False, _missing(steps, number, f"is no object: {show_value(value)}")
         elif step not in value:
             return False, _missing(steps, number, f"has {_keys(value)}")
         value = value[step]
@@ -87,20 +87,20 @@ def dotted(steps: Iterable[str | int]) -> str:
     return text
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """A value as JSON, cut where it is long."""
     return text_checks.shortened(json.dumps(value, ensure_ascii=False))
 
 
-def same(value: Any, expected: Any, ignore_case: bool) -> bool:
+def equal_values(value: Any, expected: Any, ignore_case: bool) -> bool:
     """As JSON has it: 1 and 1.0 are one number, true is none. Texts are compared in NFKC."""
     if isinstance(value, dict) and isinstance(expected, dict):
         return value.keys() == expected.keys() and all(
-            same(value[key], expected[key], ignore_case) for key in value
+            equal_values(value[key], expected[key], ignore_case) for key in value
         )
     if isinstance(value, list) and isinstance(expected, list):
         return len(value) == len(expected) and all(
-            same(item, expected_item, ignore_case)
+            equal_values(item, expected_item, ignore_case)
             for item, expected_item in zip(value, expected, strict=True)
         )
     if isinstance(value, str) and isinstance(expected, str):
@@ -129,7 +129,7 @@ class CannotTell(Exception):
     """A value cannot be held against a schema; the message says why not."""
 
 
-def of(schema: str | Mapping[str, Any], folders: Folders) -> Validator:
+def load_validator(schema: str | Mapping[str, Any], folders: Folders) -> Validator:
     """Return the validator of the schema, or of its file.
 
     Raises NotASchema, which names the file.
@@ -159,28 +159,28 @@ def of(schema: str | Mapping[str, Any], folders: Folders) -> Validator:
 def _checked(text: str) -> Validator:
     """Return the validator of a schema's text; nothing is fetched. Raises NotASchema."""
     try:
-        return _of(json.loads(text))
+        return _make_validator(json.loads(text))
     except RecursionError as error:
         raise NotASchema("it is nested too deep") from error
 
 
-def _of(schema: Any) -> Validator:
+def _make_validator(schema: Any) -> Validator:
     import jsonschema  # noqa: PLC0415 - few scenarios have a schema
     from referencing import Registry  # noqa: PLC0415 - as above
 
     if not isinstance(schema, dict):
-        raise NotASchema(f"a JSON Schema is a mapping, not {shown(schema)}")
+        raise NotASchema(f"a JSON Schema is a mapping, not {show_value(schema)}")
     dialect = _dialect(schema)
     find_validator = jsonschema.validators.validator_for
     kind = find_validator({"$schema": dialect}, default=None)  # type: ignore[arg-type]  # None is given back
     if kind is None:
-        raise NotASchema(f"the JSON Schema of {shown(dialect)} is not known")
+        raise NotASchema(f"the JSON Schema of {show_value(dialect)} is not known")
     try:
         kind.check_schema(schema)
         _resolve(schema, dialect)
     except jsonschema.SchemaError as error:
         path = dotted(error.absolute_path)
-        raise NotASchema(f"no JSON Schema: {_told(path, error.message)}") from error
+        raise NotASchema(f"no JSON Schema: {_with_path(path, error.message)}") from error
     extend: Any = jsonschema.validators.extend
     timed: type[Validator] = extend(kind, {"pattern": _pattern})
     return timed(schema, registry=Registry())
@@ -231,7 +231,7 @@ def _mappings(value: Any) -> Iterator[dict[str, Any]]:
             stack += item
 
 
-def unknown_keywords_json_schema(validator: Validator) -> list[tuple[str, str]]:
+def list_unknown_keywords(validator: Validator) -> list[tuple[str, str]]:
     """Return the keywords that nobody reads, each with the one that it may be meant for, if any.
 
     Names that begin with `x-` are free.
@@ -297,14 +297,14 @@ def validate_schema(value: Any, validator: Validator) -> str:
     except OverflowError as error:
         raise CannotTell(f"a number in it is too large: {error}") from error
     first = best_match(errors[:1])
-    return "" if first is None else _told(dotted(first.absolute_path), first.message)
+    return "" if first is None else _with_path(dotted(first.absolute_path), first.message)
 
 
 def _order(steps: Iterable[str | int]) -> list[tuple[bool, str | int]]:
     return [(isinstance(step, int), step) for step in steps]
 
 
-def _told(path: str, message: str) -> str:
+def _with_path(path: str, message: str) -> str:
     return f"{path}: {text_checks.shortened(message)}" if path else text_checks.shortened(message)
 
 
@@ -359,7 +359,7 @@ def judge(subject: Subject, json_check: JsonCheck, *, ignore_case: bool = False)
         return Verdict(False, expected, f"{error}: {text_checks.excerpt(subject.text)}")
     if json_check.of_schema is not None:
         try:
-            schema = of(json_check.of_schema, subject.told.folders)
+            schema = load_validator(json_check.of_schema, subject.told.folders)
             against = validate_schema(value, schema)
         except (NotASchema, CannotTell) as error:
             raise NoVerdict(expected, str(error)) from error
@@ -368,8 +368,8 @@ def judge(subject: Subject, json_check: JsonCheck, *, ignore_case: bool = False)
     is_present, actual = at(value, steps_of(json_check.path))
     if not is_present:
         return Verdict(False, expected, actual)
-    description = f"{json_check.path or 'it'} is {shown(actual)}"
-    holds = not json_check.compares or same(actual, json_check.equals, ignore_case)
+    description = f"{json_check.path or 'it'} is {show_value(actual)}"
+    holds = not json_check.compares or equal_values(actual, json_check.equals, ignore_case)
     return Verdict(holds, expected, description)
 
 
@@ -380,7 +380,7 @@ def asks(json_check: JsonCheck, *, ignore_case: bool = False) -> str:
         is_file = isinstance(json_check.of_schema, str)
         facts.append(f"of {json_check.of_schema}" if is_file else "of its schema")
     if json_check.compares:
-        text = f"{json_check.path or 'it'} is {shown(json_check.equals)}"
+        text = f"{json_check.path or 'it'} is {show_value(json_check.equals)}"
         facts.append(f"{text}{text_checks.case(ignore_case)}")
     elif json_check.path:
         facts.append(f"{json_check.path} is there")
@@ -395,14 +395,14 @@ def wrong(json_check: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, s
         if isinstance(json_check.of_schema, str) and folders.located(json_check.of_schema) is None:
             yield ("schema",), f"there is no file `{json_check.of_schema}`", folders.mend
             return
-        schema = of(json_check.of_schema, folders)
+        schema = load_validator(json_check.of_schema, folders)
     except OutsideError as error:
         yield ("schema",), error.what, error.mend
         return
     except NotASchema as error:
         yield ("schema",), str(error), ""
         return
-    for keyword, suggestion in unknown_keywords_json_schema(schema):
+    for keyword, suggestion in list_unknown_keywords(schema):
         if suggestion:
             problem = f"JSON Schema has no keyword {text_checks.quoted(keyword)}"
             yield ("schema",), problem, f"did you mean `{suggestion}`?"
@@ -415,7 +415,7 @@ def unknown_keywords(json_check: JsonCheck, folders: Folders) -> Iterator[tuple[
     """
     if json_check.of_schema is None:
         return
-    for keyword, suggestion in unknown_keywords_json_schema(of(json_check.of_schema, folders)):
+    for keyword, suggestion in list_unknown_keywords(load_validator(json_check.of_schema, folders)):
         if not suggestion:
             problem = (
                 f"JSON Schema has no keyword {text_checks.quoted(keyword)}, so it checks nothing"
@@ -429,10 +429,10 @@ def _value(subject: Subject, json_check: JsonCheck) -> Any:
         data = subject.call.message.structured[int(subject.part[1]) - 1].data
         if not isinstance(data, str):
             return data
-    return found(subject.text, fenced=json_check.fenced == "allow")
+    return find_json(subject.text, fenced=json_check.fenced == "allow")
 
 
-def found(text: str, *, fenced: bool = True) -> Any:
+def find_json(text: str, *, fenced: bool = True) -> Any:
     """The JSON that a text is; else, with `fenced`, what its first fence with JSON holds.
 
     The end of a value is where JSON ends it, so that a fence within one of its texts ends nothing.

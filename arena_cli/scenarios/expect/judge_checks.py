@@ -112,7 +112,7 @@ def outcome(votes: Sequence[Vote]) -> bool | None:
     return False if 2 * fails >= len(votes) else None
 
 
-def told(votes: Sequence[Vote], holds: bool | None) -> str:
+def describe_votes(votes: Sequence[Vote], holds: bool | None) -> str:
     """The outcome in words: `fail (2 of 3): reason`, that of the first such vote."""
     agreeing = [vote for vote in votes if vote.holds is holds]
     word = {True: "pass", False: "fail", None: "no verdict"}[holds]
@@ -133,7 +133,7 @@ def _point(text: str) -> str:
     return text
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
@@ -150,7 +150,7 @@ class JudgeCheck(FileShape):
 
     rubric: Annotated[
         list[Annotated[str, AfterValidator(_point)]],
-        BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+        BeforeValidator(_as_list, json_schema_input_type=str | list[str]),
         Field(min_length=1),
     ]
     agent: Annotated[str, AfterValidator(models.normalize_id)] = ""
@@ -171,7 +171,7 @@ def judge(subject: Subject, judge_check: JudgeCheck, **_: bool) -> Verdict:
     if answered is None:
         raise JudgeError(judge_check.agent, expected, "it was not asked")
     holds = outcome(answered.votes)
-    actual = told(answered.votes, holds)
+    actual = describe_votes(answered.votes, holds)
     if holds is None:
         raise JudgeError(answered.judge, expected, actual)
     return Verdict(holds, expected, actual)

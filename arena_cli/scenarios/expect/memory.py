@@ -1,4 +1,4 @@
-"""Expectations about what was remembered: notes, which of them were shown, which not heeded."""
+"""Check notes: which there are, which were shown, which were ignored."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def notes(expected: Sequence[str | NoteRow] | Noted) -> Iterator[Check]:
 
 
 def _none(conversation: Conversation) -> Verdict:
-    listed = _listed(_items(conversation))
+    listed = _list_items(_items(conversation))
     return Verdict(not listed, "no note", listed or NOTHING)
 
 
@@ -69,7 +69,7 @@ def _is_there(row: str | NoteRow, conversation: Conversation, *, times: int = 1)
     """So many notes are this row."""
     reasons = [(item, _against(row, item, conversation)) for item in _items(conversation)]
     matches = [item for item, reason in reasons if not reason]
-    expected = _often(_wanted(row), times)
+    expected = _often(_describe_row(row), times)
     if len(matches) >= times:
         return Verdict(True, expected, str(matches[times - 1]))
     actual = "\n".join(f"{item} ({reason})" if reason else str(item) for item, reason in reasons)
@@ -94,11 +94,11 @@ def _exactly(rows: Sequence[str | NoteRow], conversation: Conversation) -> Verdi
     assigned: dict[int, int] = {}
     unmet = [index for index in range(len(rows)) if not _give(index, fits, assigned, set())]
     unmatched = [item for index, item in enumerate(items) if index not in assigned]
-    expected = "\n".join(map(_wanted, rows)) or "no note"
-    actual = _listed(items) or NOTHING
+    expected = "\n".join(map(_describe_row, rows)) or "no note"
+    actual = _list_items(items) or NOTHING
     index: Loc = ()
     if unmet:
-        actual += f"\n(none is {_wanted(rows[unmet[0]])})"
+        actual += f"\n(none is {_describe_row(rows[unmet[0]])})"
         index = (unmet[0],)
     elif unmatched:
         actual += f"\n(not expected: {unmatched[0].last.note})"
@@ -122,7 +122,7 @@ def _so_many(kind: str, expected: float | Range, conversation: Conversation) -> 
     items = [item for item in _items(conversation) if item.last.kind == kind]
     actual = f"{len(items)} {kind}"
     told_of = f"{actual}: {'; '.join(map(str, items))}" if items else actual
-    text = f"{model.wanted(expected)} {kind}"
+    text = f"{model.describe_limit(expected)} {kind}"
     return Verdict(model.within(expected, len(items)), text, told_of)
 
 
@@ -153,7 +153,7 @@ def _reasons(row: NoteRow, item: _NoteItem, conversation: Conversation) -> Itera
             yield verdict.actual
 
 
-def _wanted(row: str | NoteRow) -> str:
+def _describe_row(row: str | NoteRow) -> str:
     """A row as it is expected, in words."""
     if isinstance(row, str):
         return row
@@ -164,18 +164,18 @@ def _wanted(row: str | NoteRow) -> str:
     if row.title:
         facts.append(f"title has {text_checks.quoted(row.title)}")
     if row.kinds:
-        facts.append(check_kinds.wanted(row))
+        facts.append(check_kinds.describe_checks(row))
     return " · ".join(facts)
 
 
-def _listed(items: Iterable[_NoteItem]) -> str:
+def _list_items(items: Iterable[_NoteItem]) -> str:
     return "\n".join(map(str, items))
 
 
 def shown_notes(expected: Mapping[str, Sequence[str] | NotesShown]) -> Iterator[Check]:
     """The checks on which notes agents were shown, over all their calls."""
     for agent, notes in expected.items():
-        yield Check((agent,), functools.partial(_shown, agent, _as_shape(notes)))
+        yield Check((agent,), functools.partial(_judge_shown, agent, _as_shape(notes)))
 
 
 def _as_shape(expected: Sequence[str] | NotesShown) -> NotesShown:
@@ -184,7 +184,7 @@ def _as_shape(expected: Sequence[str] | NotesShown) -> NotesShown:
     return NotesShown(include=list(expected)) if expected else NotesShown(exactly=[])
 
 
-def _shown(agent: str, notes_shown: NotesShown, conversation: Conversation) -> Verdict:
+def _judge_shown(agent: str, notes_shown: NotesShown, conversation: Conversation) -> Verdict:
     shown_ids = conversation.notes_shown(agent)
     expected_ids = list(
         notes_shown.exactly if notes_shown.exactly is not None else notes_shown.include
@@ -237,7 +237,7 @@ def deviations(expected: float | Range | Sequence[DeviationRow]) -> Iterator[Che
 def _deviated(expected: float | Range, conversation: Conversation) -> Verdict:
     count = len(conversation.deviations)
     told_of = f"{count}: {'; '.join(map(_deviation, conversation.deviations))}" if count else "0"
-    return Verdict(model.within(expected, count), model.wanted(expected), told_of)
+    return Verdict(model.within(expected, count), model.describe_limit(expected), told_of)
 
 
 def _unheeded(row: DeviationRow, conversation: Conversation, *, times: int = 1) -> Verdict:

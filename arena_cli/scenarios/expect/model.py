@@ -21,7 +21,7 @@ from arena_cli.workspace.models import FileShape
 from arena_cli.yamlio.nodes import Loc
 
 
-def _wanted(text: str) -> str:
+def _refuse_empty(text: str) -> str:
     if not text:
         raise ValueError("an empty text is found in every text; write what is looked for")
     return text
@@ -47,7 +47,7 @@ def _language(code: str) -> str:
     return code
 
 
-def listed(value: Any) -> Any:
+def as_list(value: Any) -> Any:
     """A value that may stand where a list is asked, as a list."""
     return value if isinstance(value, list) else [value]
 
@@ -65,10 +65,10 @@ def _with_plugged(schema: dict[str, Any]) -> None:
         schema["properties"].setdefault(key, {})
 
 
-Wanted = Annotated[str, AfterValidator(_wanted)]
+Wanted = Annotated[str, AfterValidator(_refuse_empty)]
 WantedTexts = Annotated[
     list[Wanted],
-    BeforeValidator(listed, json_schema_input_type=str | list[str]),
+    BeforeValidator(as_list, json_schema_input_type=str | list[str]),
     Field(min_length=1),
 ]
 Pattern = Annotated[Wanted, AfterValidator(_pattern)]
@@ -240,7 +240,7 @@ Agents = Annotated[list[AgentId], AfterValidator(_distinct)]
 
 Ends = Annotated[
     list[End],
-    BeforeValidator(listed, json_schema_input_type=End | list[End]),
+    BeforeValidator(as_list, json_schema_input_type=End | list[End]),
     AfterValidator(_not_all),
     Field(min_length=1),
 ]
@@ -482,7 +482,7 @@ def within(expected: float | Range, actual: float) -> bool:
     return (least is None or actual >= least) and (most is None or actual <= most)
 
 
-def wanted(expected: float | Range) -> str:
+def describe_limit(expected: float | Range) -> str:
     """Describe an expectation in words."""
     if not isinstance(expected, Range):
         return f"{expected:g}"
@@ -500,7 +500,7 @@ class GivenCheck(NamedTuple):
     value: Any
 
 
-def given(expect: Expect) -> Iterator[GivenCheck]:
+def iter_checks(expect: Expect) -> Iterator[GivenCheck]:
     """Every check, those within `not` and `any_of` too."""
     yield from _in(expect, ())
 

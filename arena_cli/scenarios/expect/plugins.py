@@ -1,4 +1,4 @@
-"""Checks that others plug in by an entry point of the group `arena.expectations`.
+"""Load checks of other packages, by an entry point of the group `arena.expectations`.
 
 Its name is the key of the check, its value a pydantic model: the shape of what stands at the key,
 with a method `check(self, reply, run)`, called and answering as in `own`. A key of arena's own is

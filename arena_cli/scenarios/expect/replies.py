@@ -1,4 +1,4 @@
-"""Expectations about texts: what agents and the system said, and what agents were shown."""
+"""Check texts of agents and of the system, and what agents were shown."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def replies(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
     return _of_agents(_Texts("a reply", _replies_of, _nothing_said), expected)
 
 
-def shown(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
+def check_shown(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
     """The checks on what agents were shown at their calls, by agent."""
     return _of_agents(_Texts("a call", _shown_to, _not_called), expected)
 
@@ -90,8 +90,8 @@ def _each_passes(
 
 
 def _of_text(subject: Subject, call: Call, check: TextCheck) -> Verdict:
-    verdict = check_kinds.one(subject, check.kind, check)
-    return verdict._replace(actual=_by(_who(call), verdict.actual))
+    verdict = check_kinds.judge_one(subject, check.kind, check)
+    return verdict._replace(actual=_by(_name_author(call), verdict.actual))
 
 
 def _by(name: str, actual: str) -> str:
@@ -107,7 +107,7 @@ def _any_passes(
     agent_texts = texts.of(agent, conversation)
     if not agent_texts:
         return texts.none(agent, conversation)
-    with_names = ((subject, _who(call)) for subject, call in agent_texts)
+    with_names = ((subject, _name_author(call)) for subject, call in agent_texts)
     return _one_passes(with_names, text_checks, texts.what, "")
 
 
@@ -119,12 +119,14 @@ def _one_passes(
 ) -> Verdict:
     """Judge whether one of the texts, each with its author, passes all checks."""
     requirement = " and ".join(
-        dict.fromkeys(check_kinds.wanted(check) for check in text_checks_given)
+        dict.fromkeys(check_kinds.describe_checks(check) for check in text_checks_given)
     )
     expected = f"{problem} that {requirement or 'is there'}"
     reasons = []
     for subject, name in subjects:
-        verdicts = [check_kinds.one(subject, check.kind, check) for check in text_checks_given]
+        verdicts = [
+            check_kinds.judge_one(subject, check.kind, check) for check in text_checks_given
+        ]
         failed = next((verdict for verdict in verdicts if not verdict.holds), None)
         if failed is None:
             actual = verdicts[-1].actual if verdicts else excerpt(subject.text)
@@ -166,7 +168,7 @@ def _nothing_said(agent: str, conversation: Conversation) -> Verdict:
     )
 
 
-def _who(reply: Call) -> str:
+def _name_author(reply: Call) -> str:
     return f"{reply.agent} in turn {reply.turn}"
 
 
@@ -256,7 +258,7 @@ def _carried(
 ) -> Verdict:
     """So many items of that name, by that agent if one is named, pass all checks."""
     by = f" of {agent}" if agent else ""
-    that = " and ".join(check_kinds.wanted(check) for check in checks)
+    that = " and ".join(check_kinds.describe_checks(check) for check in checks)
     often = f", {times} times" if times > 1 else ""
     expected = f"{problem} {name}{by}{f' that {that}' if that else ''}{often}"
     carried = list(items(conversation))

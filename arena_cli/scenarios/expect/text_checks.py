@@ -1,4 +1,4 @@
-"""Checks on one text: small pure functions that say whether it holds, and why.
+"""Check one text: small pure functions that return whether it holds, and why.
 
 Text, wanted texts and patterns are compared in NFKC, so that full-width and decomposed forms of
 one character are one.
@@ -207,16 +207,16 @@ def contains(text: str, texts: Sequence[str], *, ignore_case: bool = False) -> V
     """Every wanted text is in it."""
     seen = form(text, ignore_case)
     missing = [needle for needle in texts if form(needle, ignore_case) not in seen]
-    expected = f"contains {_listed(texts)}{case(ignore_case)}"
+    expected = f"contains {_join_quoted(texts)}{case(ignore_case)}"
     if missing:
-        return Verdict(False, expected, f"no {_listed(missing, 'or')} in {excerpt(text)}")
+        return Verdict(False, expected, f"no {_join_quoted(missing, 'or')} in {excerpt(text)}")
     return Verdict(True, expected, _around(text, seen, form(texts[0], ignore_case)))
 
 
 def not_contains(text: str, unwanted: Sequence[str], *, ignore_case: bool = False) -> Verdict:
     """None of the unwanted texts is in it."""
     seen = form(text, ignore_case)
-    expected = f"does not contain {_listed(unwanted, 'or')}{case(ignore_case)}"
+    expected = f"does not contain {_join_quoted(unwanted, 'or')}{case(ignore_case)}"
     for needle in unwanted:
         if form(needle, ignore_case) in seen:
             context = _around(text, seen, form(needle, ignore_case))
@@ -307,7 +307,7 @@ def _around(text: str, seen: str, needle: str) -> str:
     return f'"…{excerpt(seen[start:])[1:]}'
 
 
-def _listed(texts: Sequence[str], joined: str = "and") -> str:
+def _join_quoted(texts: Sequence[str], joined: str = "and") -> str:
     return f" {joined} ".join(quoted(item) for item in texts)
 
 

@@ -1,4 +1,4 @@
-"""A session that somebody had becomes a scenario with its recording: the way from one to the other.
+"""Make a scenario and its recording of a session, and play it once.
 
 The scenario expects the routing and the ends that the session had. Its recording has the session's
 answers, and what today's files show each agent of them; where they call somebody else than they
@@ -16,10 +16,10 @@ from typing import Any, Literal, NamedTuple
 
 from arena_cli.errors import UsageError
 from arena_cli.scenarios import loader, select
-from arena_cli.scenarios.expect.conversation import Conversation, of
+from arena_cli.scenarios.expect.conversation import Conversation, read_conversation
 from arena_cli.scenarios.promote.recording import Taper
 from arena_cli.scenarios.promote.scenario_file import Writer, WrittenFiles
-from arena_cli.scenarios.promote.selection import Piece, SessionPart, take
+from arena_cli.scenarios.promote.selection import Piece, SessionPart, select_part
 from arena_cli.scenarios.recording import file
 from arena_cli.scenarios.recording.store import RecordingStore
 from arena_cli.scenarios.result import ScenarioResult
@@ -55,12 +55,12 @@ class Parting(NamedTuple):
     after: str
 
 
-def found(pieces: Sequence[Piece], result: ScenarioResult, root: Path) -> Parting | None:
+def find_parting(pieces: Sequence[Piece], result: ScenarioResult, root: Path) -> Parting | None:
     """The first one, in the first step that has one; None where all is as it was."""
     for number, (piece, step) in enumerate(zip(pieces, result.steps, strict=True), 1):
         if not piece.is_chain or step.status == "not_run":
             continue
-        earlier, later = (of(events, root) for events in (piece.events, step.events))
+        earlier, later = (read_conversation(events, root) for events in (piece.events, step.events))
         for parting in _partings(number, earlier, later):
             return parting
     return None
@@ -133,7 +133,7 @@ class Promotion:
         self._stored = stored
         self._workspace = workspace
         self._path = path
-        self._taken = take(stored, until)
+        self._taken = select_part(stored, until)
         playing, self._team = _who_plays(self._taken, workspace)
         _refuse_gone(self._taken, self._team, stored.name)
         writer = Writer(stored, self._taken, self._team, playing, path, workspace.root)
@@ -152,7 +152,7 @@ class Promotion:
         taper = Taper(self._stored, self._taken, team, root, redactor)
         lines = taper.lines(self._written.pieces)
         recording = file.path_of(self._path)
-        recorded = file.written(self._written.title, [lines])
+        recorded = file.encode_recording(self._written.title, [lines])
         text = self._written.text.encode()
         contents = {**self._written.files, recording: recorded, self._path: text}
         self._refuse_secrets(contents, redactor)
@@ -177,7 +177,7 @@ class Promotion:
             recording=reader.shown(recording),
             name=self._path.stem if is_known else reader.shown(self._path),
             result=scenario_results[0].model_copy(update={"mode": "replay"}),
-            parting=found(self._written.pieces, scenario_results[0], root),
+            parting=find_parting(self._written.pieces, scenario_results[0], root),
             rules=self._changed_rules(),
         )
 

@@ -1,4 +1,4 @@
-"""A session's own answers as a recording, as if a tape had heard them."""
+"""Make a recording of a session's own answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of a scenario that plays a session again, and the files beside it."""
+"""Write the file of a scenario that plays a session again, and the files beside it."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def _bare(event: Event) -> Event:
 
 def _expected(piece: Piece, root: Path) -> Iterator[tuple[str, Any]]:
     """Yield the result of a chain, as expectations."""
-    talk = conversation.of(piece.events, root)
+    talk = conversation.read_conversation(piece.events, root)
     yield "replied", [call.agent for call in talk.replies()]
     yield "must", [turn.must for turn in talk.turns]
     asked_agents = [agent for turn in talk.turns for agent in turn.asked]

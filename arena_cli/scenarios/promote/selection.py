@@ -80,7 +80,7 @@ class SessionPart:
     notes: list[str] = field(default_factory=list)
 
 
-def take(stored: Stored, until: int | None) -> SessionPart:
+def select_part(stored: Stored, until: int | None) -> SessionPart:
     """The part of a session up to the end of a chain, that of event `until` or the last.
 
     What cannot be played again (a chain that was interrupted, what was said in another team or by
@@ -88,7 +88,7 @@ def take(stored: Stored, until: int | None) -> SessionPart:
     """
     notes: list[str] = []
     try:
-        read = given.of(stored.transcript)
+        read = given.read_past(stored.transcript)
         all_events = list(read.events)
         end = _end(all_events, until, stored.name, notes)
         given.upto(read, end)
@@ -183,14 +183,14 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
             cut, reason = last, "its last chain was interrupted, which no scenario can play"
         elif not piece.is_chain and not _is_step(piece.opening):
             cut, reason = last, "a message was planted that no step can plant"
-        elif any(isinstance(event, Extracted) or _asked(event) for event in piece.events):
+        elif any(isinstance(event, Extracted) or _is_by_agent(event) for event in piece.events):
             cut, reason = last, "an agent worked for its memory, whose answers no transcript has"
         elif piece.opening.seq < sessions[-1].seq:
             cut, reason = last, "then the team, or its rules, became what they were in the rest"
     return sessions[-1], cut, reason
 
 
-def _asked(event: Event) -> bool:
+def _is_by_agent(event: Event) -> bool:
     """Return True if an agent wrote the summary; one without an agent is made again."""
     return isinstance(event, Compacted) and event.is_by_agent
 

@@ -44,7 +44,7 @@ def hash_files(profile: AgentProfile, root: Path) -> Hashes:
     """Return the hash of each file that an agent is made of."""
     root = root.resolve()
     excluded = [_matcher(pattern[1:]) for pattern in profile.watch if pattern.startswith("!")]
-    relative = dict.fromkeys(_relative(path, root) for path in _named(profile.adapter, root))
+    relative = dict.fromkeys(_relative(path, root) for path in _list_paths(profile.adapter, root))
     hashes = {name: _hash(root / name) for name in relative if name is not None}
     watched: dict[str, str] = {}
     for pattern in profile.watch:
@@ -59,7 +59,7 @@ def _matches(matchers: Iterable[_Matcher], name: str) -> bool:
     return any(matches(name) for matches in matchers)
 
 
-def _named(adapter: Mapping[str, Any], root: Path) -> Iterator[Path]:
+def _list_paths(adapter: Mapping[str, Any], root: Path) -> Iterator[Path]:
     """Yield what may be a file that the settings of an adapter name."""
     target = adapter.get("target")
     if isinstance(target, str):

@@ -79,7 +79,7 @@ RUBRIC = "rubric"
 _Both = tuple[list[Fact], list[Fact]]
 
 
-def of(tape: Tape, members: Sequence[Member]) -> list[Drift]:
+def find_drift(tape: Tape, members: Sequence[Member]) -> list[Drift]:
     """All drift of a scenario that was replayed by these members."""
     case = tape.recorded
     assert case is not None
@@ -199,8 +199,8 @@ def _members(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
     recorded, current = _opening(case, tape)
     if recorded is None or current is None:
         return
-    old_members = _told(MEMBERS, recorded[MEMBERS])
-    new_members = _told(MEMBERS, [member.model_dump() for member in current.members])
+    old_members = _setting_text(MEMBERS, recorded[MEMBERS])
+    new_members = _setting_text(MEMBERS, [member.model_dump() for member in current.members])
     if old_members != new_members:
         yield _setting(None, MEMBERS, old_members, new_members)
 
@@ -257,13 +257,16 @@ def _differences(
     for name in recorder.FIELDS:
         old_value, new_value = recorded[name], current[name]
         if old_value != new_value and name == MEMORY_CONTEXT:
-            own_notes = _made(case, tape)
+            own_notes = _notes_of_session(case, tape)
             for piece in differences(old_value, new_value, record.notes, call.notes):
                 differing.append(_InputDifference(*piece, is_root=is_given(piece[0], own_notes)))
         elif old_value != new_value:
             differing.append(
                 _InputDifference(
-                    name, _told(name, old_value), _told(name, new_value), name not in _FOLLOWING
+                    name,
+                    _setting_text(name, old_value),
+                    _setting_text(name, new_value),
+                    name not in _FOLLOWING,
                 )
             )
     if call.is_judge:
@@ -287,7 +290,7 @@ def _rubric(
         yield _InputDifference(RUBRIC, old_rubric, new_rubric)
 
 
-def _made(case: CaseRecord, tape: Tape) -> set[str]:
+def _notes_of_session(case: CaseRecord, tape: Tape) -> set[str]:
     """The notes that were taken from what was said, then or now."""
     then = {line["note"] for line in case.lines if line["type"] == "note"}
     events = [event for stretch in tape.stretches for event in stretch.events]
@@ -315,7 +318,7 @@ def _messages(
             return
 
 
-def _told(name: str, value: Any) -> str:
+def _setting_text(name: str, value: Any) -> str:
     if name == MEMBERS:
         return "\n".join(_member(member) for member in value)
     return _as_text(value)

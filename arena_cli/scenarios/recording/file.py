@@ -66,7 +66,7 @@ def path_of(scenario: Path) -> Path:
     return scenario.parent / FOLDER / f"{scenario.stem}{SUFFIX}"
 
 
-def written(scenario: str, cases: Iterable[Sequence[Mapping[str, Any]]]) -> bytes:
+def encode_recording(scenario: str, cases: Iterable[Sequence[Mapping[str, Any]]]) -> bytes:
     """The content of a recording's file: a scenario's title, and the lines of its cases."""
     head = {"type": _HEAD, "version": VERSION, "scenario": scenario}
     texts = [_encode(line) for line in (head, *(line for lines in cases for line in lines))]

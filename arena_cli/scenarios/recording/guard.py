@@ -1,4 +1,4 @@
-"""Keeps a scenario from calling live agents where nobody allowed it: in CI, without a recording."""
+"""Refuse live calls where none are allowed: in CI, without a recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording as it is read: the calls of each case, and what each agent was shown at them."""
+"""Model a recording: the calls of each case, and the input of each."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Take:
         self._record_workspace(tape)
         drifts = [
             difference.model_copy(update={"changed": settings.locate(difference, self._scenario)})
-            for difference in drift.of(tape, self._scenario.team.members)
+            for difference in drift.find_drift(tape, self._scenario.team.members)
         ]
         if any(
             difference.kind == "miss" for difference in self.drift

@@ -1,4 +1,4 @@
-"""A recording is made: what a tape heard, as lines.
+"""Turn the calls of a tape into the lines of a recording.
 
 The lines of a case are its `case` line, one `agent` line for each member and judge (`settings`),
 and for each step a `step` line, then the step's events in canonical form. Every `reply_started`

@@ -1,4 +1,4 @@
-"""Record what decides what an agent does, and compare it: its profile, its files, its environment.
+"""Record and compare what an agent is made of: its profile, its files, its environment.
 
 The role prompt is what its inputs begin with; all else is looked at only to report that it is not
 what it was when the agent answered. A default that is written out, and the order of a list that is
@@ -349,7 +349,7 @@ def locate(drift: Drift, scenario: Scenario) -> str:
         fragments = scenario.parts
     elif drift.kind == "settings" and loc[0] in _OF_WORKSPACE:
         fragments = [Fragment(scenario.workspace.document)]
-    return _shown(fragments, loc)
+    return _name_place(fragments, loc)
 
 
 def _loc(field: str) -> Loc:
@@ -384,8 +384,8 @@ def _profile(drift: Drift, agent: str, scenario: Scenario) -> str:
         below = [Fragment(fragment.document, (*fragment.loc, ADAPTER)) for fragment in fragments]
         held = [fragment for fragment in (*below, common) if fragment.holds(loc[1:2])]
         if held:
-            return _shown(held, loc[1:])
-    return _shown(fragments, loc)
+            return _name_place(held, loc[1:])
+    return _name_place(fragments, loc)
 
 
 def _rules(scenario: Scenario) -> list[Fragment]:
@@ -404,7 +404,7 @@ def _rules(scenario: Scenario) -> list[Fragment]:
     return [draft.fragment] if draft else list(scenario.parts)
 
 
-def _shown(fragments: Sequence[Fragment], loc: Loc) -> str:
+def _name_place(fragments: Sequence[Fragment], loc: Loc) -> str:
     """Return the place of the nearest part that holds `loc`, or as much of it as any does."""
     if not fragments:
         return ""

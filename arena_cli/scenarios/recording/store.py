@@ -1,4 +1,4 @@
-"""The recordings of a run: which scenario is played from which, and what is written in the end."""
+"""Keep the recordings of a run: which scenario is played from which, and what is written."""
 
 from __future__ import annotations
 
@@ -87,7 +87,9 @@ class RecordingStore:
         scenarios = list(scenarios)
         for path, file_scenarios in _by_file(scenarios).items():
             recording = file_module.path_of(path)
-            volume = self._volumes[path] = _Volume(recording, _shown(recording, file_scenarios[0]))
+            volume = self._volumes[path] = _Volume(
+                recording, _relative_name(recording, file_scenarios[0])
+            )
             volume.left = sum(scenario.skip is None for scenario in file_scenarios)
             volume.content = file_module.content_of(recording)
             try:
@@ -289,7 +291,9 @@ class RecordingStore:
         ]
         lines = [all_lines[case] for case in (*scenario.cases, *gone) if case in all_lines]
         file_module.write(
-            volume.path, file_module.written(scenario.file.scenario, lines), sync=self._sync
+            volume.path,
+            file_module.encode_recording(scenario.file.scenario, lines),
+            sync=self._sync,
         )
 
     def _volume(self, scenario: Scenario) -> _Volume:
@@ -316,7 +320,7 @@ def _case(scenario: Scenario) -> str | None:
     return scenario.case.id if scenario.case else None
 
 
-def _shown(path: Path, scenario: Scenario) -> str:
+def _relative_name(path: Path, scenario: Scenario) -> str:
     inside = path.is_relative_to(scenario.root)
     return (path.relative_to(scenario.root) if inside else path).as_posix()
 
