@@ -456,7 +456,7 @@ now = datetime(2026, 11, 28, tzinfo=UTC)
 for count in range(25):
     known = [folder.read(entry.id) for entry in folder.entries()]
     draft = Draft("pit", "Slow", f"{name}-{count}.", by=name, source=f"m{count}{name}")
-    lifecycle.take_taking(draft, known, folder, session=name, now=now)
+    lifecycle.take_note(draft, known, folder, session=name, now=now)
     folder.add(Draft("task", "Do it", f"{name}-{count}."), session=name, now=now)
 """
 
