@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -40,6 +40,22 @@ class Shape(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True, extra="ignore")
 
 
+class Volatile:
+    """Mark a field that differs from run to run although the same happened."""
+
+
+class Derived:
+    """Mark a field that a recording leaves out: it follows from the rest, or is estimated anew."""
+
+
+class Position:
+    """Mark a number that counts the chains, turns or replies of a session."""
+
+
+class MessageRef:
+    """Mark a field that holds the id of a message, or the ids of several."""
+
+
 class StatusEvent(Shape):
     """An agent's current activity. `progress` runs from 0 to 1."""
 
@@ -58,7 +74,7 @@ class Attachment(Shape):
     type: Literal["file", "code", "json", "image"] = "file"
     name: str
     data: Any = None
-    path: str | None = None
+    path: Annotated[str | None, Volatile] = None
     size: int | None = None
     sha256: str | None = None
 
@@ -146,19 +162,19 @@ class Usage(Shape):
 class Message(Shape):
     """A message of a session, as the transcript keeps it. Its `id` is `m<seq>`."""
 
-    id: str
+    id: Annotated[str, MessageRef]
     turn_id: str | None = None
     author_id: str
     author_name: str
     author_type: AuthorType
     content: str
     mentions: list[str] = []
-    reply_to: str | None = None
+    reply_to: Annotated[str | None, MessageRef] = None
     attachments: list[Attachment] = []
     structured: list[StructuredContent] = []
-    timestamp: str
+    timestamp: Annotated[str, Volatile]
     kind: MessageKind = "chat"
-    metadata: dict[str, Any] = {}
+    metadata: Annotated[dict[str, Any], Volatile] = {}
 
     @property
     def seq(self) -> int:

@@ -54,7 +54,7 @@ from arena_cli.scenarios.expect.model import (
 )
 from arena_cli.scenarios.select import Selected
 from arena_cli.session import store
-from arena_cli.transcript.events import End, EventTypes
+from arena_cli.transcript.events import EVENT_TYPES, End
 from arena_cli.workspace import mentions, models, workspace
 
 ROOT = Path(__file__).parents[1]
@@ -558,7 +558,7 @@ def test_the_event_table_has_every_event_with_its_fields() -> None:
     told = {spans(cells[0])[0]: set(spans(cells[1])) for cells in table}
     common = {"seq", "ts", "type"}
     assert told == {
-        name: set(shape.model_fields) - common for name, shape in EventTypes.by_name.items()
+        name: set(shape.model_fields) - common for name, shape in EVENT_TYPES.items()
     }
 
 

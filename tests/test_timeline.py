@@ -538,4 +538,4 @@ def test_the_system_message_of_a_limit_names_its_author() -> None:
 def test_no_kind_of_event_is_forgotten() -> None:
     told_of = {record["type"] for record in hostile_events()}
     told_of |= {"turn_finished", "chain_finished", "resumed", "status", "extracted"}
-    assert told_of == set(events.EventTypes.by_name)
+    assert told_of == set(events.EVENT_TYPES)

@@ -7,6 +7,8 @@ doing it again, as after a crash, does nothing more.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
 from arena_cli.context import render, window
 from arena_cli.engine import call, compaction, note_events
@@ -18,8 +20,8 @@ from arena_cli.notes.model import Draft, Kind, Note
 from arena_cli.notes.staging import NoteChange
 from arena_cli.notes.store import Folder
 from arena_cli.protocol import Message, ShownMessage, parse_seq
+from arena_cli.transcript.conversation import Chain, Turn
 from arena_cli.transcript.events import Deviation, Extracted, NoteAct, NoteEvent, ReplyFinished
-from arena_cli.transcript.state import ChainState, TurnState
 from arena_cli.workspace.models import Member
 
 # The rest of the extracting agent's window is for the question itself and the notes it names.
@@ -56,7 +58,7 @@ async def before_end(room: Room) -> None:
         await _extract(room, recollection)
 
 
-def _tell_cuts(room: Room, recollection: Recollection, chain: ChainState) -> None:
+def _tell_cuts(room: Room, recollection: Recollection, chain: Chain) -> None:
     """Tell of agents whose server seems to read less than it is sent."""
     for agent in chain.turns[-1].called:
         if room.scene.fold.counts.cut_suspected(agent) is not None:
@@ -65,7 +67,7 @@ def _tell_cuts(room: Room, recollection: Recollection, chain: ChainState) -> Non
             recollection.tell(Fault(f"agents/{agent}.yaml", 0, field, problem, _CUT_MEND))
 
 
-def _tell_deviations(room: Room, recollection: Recollection, chain: ChainState) -> None:
+def _tell_deviations(room: Room, recollection: Recollection, chain: Chain) -> None:
     """Write which notes the replies did not heed that their agents were shown."""
     index = recollection.index()
     if index is None:
@@ -83,7 +85,7 @@ def _tell_deviations(room: Room, recollection: Recollection, chain: ChainState) 
                 _tell_deviation(ignored, done, room)
 
 
-def _was_shown(note: Note, done: ReplyFinished, turn: TurnState, room: Room) -> bool:
+def _was_shown(note: Note, done: ReplyFinished, turn: Turn, room: Room) -> bool:
     """Return True if the agent was shown the note, or the message that it comes from."""
     if note.id in turn.replies[done.agent].notes:
         return True
@@ -95,20 +97,17 @@ def _was_shown(note: Note, done: ReplyFinished, turn: TurnState, room: Room) -> 
 
 def _tell_deviation(ignored: compliance.IgnoredNote, done: ReplyFinished, room: Room) -> None:
     room.journal.write(
-        lambda stamp: Deviation(
-            seq=stamp.seq,
-            ts=stamp.ts,
-            reply=done.reply,
-            agent=done.agent,
-            note=ignored.note.id,
-            kind=ignored.note.kind,
-            level=ignored.level,
-            reason=ignored.reason,
-        )
+        Deviation,
+        reply=done.reply,
+        agent=done.agent,
+        note=ignored.note.id,
+        kind=ignored.note.kind,
+        level=ignored.level,
+        reason=ignored.reason,
     )
 
 
-def _take_notes(room: Room, recollection: Recollection, chain: ChainState) -> None:
+def _take_notes(room: Room, recollection: Recollection, chain: Chain) -> None:
     """Take what agents wrote as notes, and what the rules find worth one."""
     settings = recollection.rules
     for message in _unnoted(room, chain):
@@ -139,7 +138,7 @@ def _take_notes(room: Room, recollection: Recollection, chain: ChainState) -> No
         recollection.tell(Fault(file, 0, "config.memory.patterns", problem, error.mend))
 
 
-def _unnoted(room: Room, chain: ChainState) -> Iterator[Message]:
+def _unnoted(room: Room, chain: Chain) -> Iterator[Message]:
     """Yield the messages since the last turn, in the order in which agents are shown them."""
     history, fold = room.scene.history, room.scene.fold
     messages = history.after(fold.noted)
@@ -183,7 +182,7 @@ def _make_notes(drafts: Sequence[Draft], room: Room, recollection: Recollection)
             count += not desk.was_told
         elif (result.note.id, draft.source) not in noted:  # a file by somebody's hand
             act = _act(result.note, "added", draft)
-            room.journal.write(note_events.maker(act))
+            room.journal.write(NoteEvent, **act)
             count += 1
     for folder in recollection.folders:
         folder.settle()
@@ -203,7 +202,7 @@ class _TurnNotes:
         self.was_told = False
         self._told = _turn(room).noted
         self._log = room.journal.log
-        write = room.journal.write_all
+        write = partial(room.journal.write_all, NoteEvent)
         self._desk = note_events.NoteWriter(self._log, write, sync=folder.sync, is_strict=False)
 
     def carry(self, folder: Folder, act: NoteAct, changes: Sequence[NoteChange]) -> None:
@@ -222,12 +221,12 @@ class _TurnNotes:
             raise
 
 
-def _turn(room: Room) -> TurnState:
+def _turn(room: Room) -> Turn:
     assert room.scene.fold.open is not None
     return room.scene.fold.open.turns[-1]
 
 
-def _act(note: Note, act: NoteAct, draft: Draft) -> dict[str, str | None]:
+def _act(note: Note, act: NoteAct, draft: Draft) -> dict[str, Any]:
     return {
         "note": note.id,
         "act": act,
@@ -243,18 +242,15 @@ def _tell_refused(problem: str, message: Message, room: Room) -> None:
     if ("", message.id) in _turn(room).noted:
         return
     room.journal.write(
-        lambda stamp: NoteEvent(
-            seq=stamp.seq,
-            ts=stamp.ts,
-            note="",
-            act="refused",
-            by=message.author_id,
-            kind="",
-            title="",
-            status="",
-            message=message.id,
-            reason=problem,
-        )
+        NoteEvent,
+        note="",
+        act="refused",
+        by=message.author_id,
+        kind="",
+        title="",
+        status="",
+        message=message.id,
+        reason=problem,
     )
 
 
@@ -278,16 +274,13 @@ async def _extract(room: Room, recollection: Recollection) -> None:
         error = "; ".join(extracted.problems)
     upto = max(messages, key=lambda message: message.seq).id
     room.journal.write(
-        lambda stamp: Extracted(
-            seq=stamp.seq,
-            ts=stamp.ts,
-            by=extractor.id,
-            upto=upto,
-            notes=count,
-            usage=answer.usage,
-            error=error or None,
-            metadata=answer.metadata,
-        )
+        Extracted,
+        by=extractor.id,
+        upto=upto,
+        notes=count,
+        usage=answer.usage,
+        error=error or None,
+        metadata=answer.metadata,
     )
 
 

@@ -95,23 +95,19 @@ def announce(planned: Planned, room: Room) -> None:
     """Write that the next attempt of a reply starts."""
     adapter = str(planned.member.profile.adapter["type"]) if planned.member else ""
 
-    def started(stamp: Stamp) -> ReplyStarted:
-        return ReplyStarted(
-            seq=stamp.seq,
-            ts=stamp.ts,
-            reply=planned.reply,
-            turn=planned.turn,
-            phase=planned.phase,
-            agent=planned.agent,
-            adapter=adapter,
-            invocation=planned.input.invocation,
-            attempt=planned.attempt,
-            input_hash=planned.input_hash,
-            input_tokens=planned.input_tokens,
-            notes=list(planned.notes),
-        )
-
-    room.journal.write(started)
+    room.journal.write(
+        ReplyStarted,
+        reply=planned.reply,
+        turn=planned.turn,
+        phase=planned.phase,
+        agent=planned.agent,
+        adapter=adapter,
+        invocation=planned.input.invocation,
+        attempt=planned.attempt,
+        input_hash=planned.input_hash,
+        input_tokens=planned.input_tokens,
+        notes=list(planned.notes),
+    )
 
 
 async def run(planned: Planned, room: Room) -> None:
@@ -249,15 +245,12 @@ def _wait_before_retry(error: AgentError, failed: int, retries: int, clock: Cloc
 
 def _report(status: StatusEvent, planned: Planned, room: Room) -> None:
     room.journal.write(
-        lambda stamp: StatusReported(
-            seq=stamp.seq,
-            ts=stamp.ts,
-            reply=planned.reply,
-            agent=planned.agent,
-            status=status.status,
-            detail=status.detail,
-            progress=status.progress,
-        )
+        StatusReported,
+        reply=planned.reply,
+        agent=planned.agent,
+        status=status.status,
+        detail=status.detail,
+        progress=status.progress,
     )
 
 
@@ -271,28 +264,26 @@ def _finish(planned: Planned, room: Room, heard: Heard, began: float, ending: _E
         else CalledAgents((), (), {}, ())
     )
 
-    def finished(stamp: Stamp) -> ReplyFinished:
-        return ReplyFinished(
-            seq=stamp.seq,
-            ts=stamp.ts,
-            reply=planned.reply,
-            turn=planned.turn,
-            phase=planned.phase,
-            agent=planned.agent,
-            status=ending.status,
-            message=_message(planned, room, output, calls, stamp) if output else None,
-            next_mentions=list(calls.next_mentions),
-            refused=calls.refused,
-            unresolved=list(calls.unresolved),
-            usage=_usage(planned, answer, heard),
-            latency_ms=latency,
-            attempts=planned.attempt,
-            error=ending.error,
-            agent_session=ending.agent_session,
-            metadata=ending.metadata,
-        )
-
-    room.journal.write(finished)
+    stamp = room.journal.stamp()
+    room.journal.write(
+        ReplyFinished,
+        stamp=stamp,
+        reply=planned.reply,
+        turn=planned.turn,
+        phase=planned.phase,
+        agent=planned.agent,
+        status=ending.status,
+        message=_message(planned, room, output, calls, stamp) if output else None,
+        next_mentions=list(calls.next_mentions),
+        refused=calls.refused,
+        unresolved=list(calls.unresolved),
+        usage=_usage(planned, answer, heard),
+        latency_ms=latency,
+        attempts=planned.attempt,
+        error=ending.error,
+        agent_session=ending.agent_session,
+        metadata=ending.metadata,
+    )
 
 
 def _message(

@@ -17,8 +17,9 @@ from arena_cli.context.tokens import estimate
 from arena_cli.engine import call
 from arena_cli.engine.state import Room
 from arena_cli.protocol import ShownMessage, Usage
+from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import Compacted, ContextUsage
-from arena_cli.transcript.state import ChainState, Fold
+from arena_cli.transcript.state import Fold
 from arena_cli.util.text import cut_text
 from arena_cli.workspace.models import Member
 
@@ -105,7 +106,7 @@ async def after_turn(room: Room) -> None:
     _write(room, old, await _extracted(room, old))
 
 
-def _tell_usage(room: Room, chain: ChainState) -> bool:
+def _tell_usage(room: Room, chain: Chain) -> bool:
     """Write how full the windows of those called are, each level once; whether one is full."""
     fold, history, rules = room.scene.fold, room.scene.history, room.scene.team.config.memory
     memory = room.scene.summary()
@@ -138,15 +139,12 @@ def _level(ratio: float, warn_at: float, saturated_at: float) -> Level | None:
 
 def _write_usage(room: Room, agent: str, level: Level, used: int, budget: int) -> None:
     room.journal.write(
-        lambda stamp: ContextUsage(
-            seq=stamp.seq,
-            ts=stamp.ts,
-            agent=agent,
-            level=level,
-            usage_ratio=round(used / budget, 4),
-            tokens=used,
-            budget=budget,
-        )
+        ContextUsage,
+        agent=agent,
+        level=level,
+        usage_ratio=round(used / budget, 4),
+        tokens=used,
+        budget=budget,
     )
 
 
@@ -158,7 +156,7 @@ def _is_due(room: Room) -> bool:
     return len(room.scene.history.after(last.seq if last else 0)) >= every
 
 
-def _old(room: Room, chain: ChainState) -> _Old | None:
+def _old(room: Room, chain: Chain) -> _Old | None:
     """Return the input of a summary made now; None where nothing can be summarised."""
     last, history = room.scene.summary(), room.scene.history
     messages = summary.old_part(history.after(last.upto), chain.turns[-1].started.turn)
@@ -285,17 +283,14 @@ async def _extracted(room: Room, old: _Old) -> _Attempt:
 
 def _write(room: Room, old: _Old, attempt: _Attempt) -> None:
     room.journal.write(
-        lambda stamp: Compacted(
-            seq=stamp.seq,
-            ts=stamp.ts,
-            by=attempt.by,
-            upto=old.upto,
-            messages=old.count,
-            summary=cut_text(attempt.text, _SHOWN) if attempt.fault else attempt.text,
-            tokens_before=old.tokens,
-            tokens_after=estimate(attempt.text),
-            usage=attempt.usage,
-            rolled_back=attempt.fault,
-            metadata=attempt.metadata,
-        )
+        Compacted,
+        by=attempt.by,
+        upto=old.upto,
+        messages=old.count,
+        summary=cut_text(attempt.text, _SHOWN) if attempt.fault else attempt.text,
+        tokens_before=old.tokens,
+        tokens_after=estimate(attempt.text),
+        usage=attempt.usage,
+        rolled_back=attempt.fault,
+        metadata=attempt.metadata,
     )

@@ -6,34 +6,31 @@ The chain is in the transcript's fold, nowhere else: to go on after a crash is t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from arena_cli.engine import after_turn, call, plan, rules
 from arena_cli.engine.state import Room
 from arena_cli.protocol import Message, Usage
+from arena_cli.transcript.conversation import LIMIT_NOTICE, Chain
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
     End,
     MessageEvent,
-    PassedOver,
     Phase,
     TurnFinished,
     TurnStarted,
 )
-from arena_cli.transcript.log import Stamp
-from arena_cli.transcript.state import LIMIT_NOTICE, ChainState, Fold
+from arena_cli.transcript.log import Journal
 from arena_cli.workspace.models import Language, Team
 
 
-def turn_started(step: rules.StartTurn, chain: ChainState, fold: Fold, stamp: Stamp) -> TurnStarted:
-    """The event that opens the next turn of the open chain."""
-    return TurnStarted(
-        seq=stamp.seq,
-        ts=stamp.ts,
-        chain=chain.number,
-        turn=fold.turn + 1,
+def start_turn(step: rules.StartTurn, journal: Journal) -> TurnStarted:
+    """Open the next turn of the open chain."""
+    return journal.write(
+        TurnStarted,
+        chain=_open_chain(journal).number,
+        turn=journal.fold.turn + 1,
         depth=step.depth,
         trigger=list(step.trigger),
         must=list(step.must),
@@ -42,77 +39,52 @@ def turn_started(step: rules.StartTurn, chain: ChainState, fold: Fold, stamp: St
     )
 
 
-def candidates(
-    chain: ChainState, agents: list[str], passed_over: Mapping[str, PassedOver], stamp: Stamp
-) -> Candidates:
-    """The event between the phases of a turn: who may reply."""
-    return Candidates(
-        seq=stamp.seq,
-        ts=stamp.ts,
-        turn=chain.turns[-1].started.turn,
-        asked=agents,
-        passed_over=dict(passed_over),
-    )
-
-
-def turn_finished(step: rules.FinishTurn, chain: ChainState, stamp: Stamp) -> TurnFinished:
-    """The event that ends the last turn of the open chain."""
-    return TurnFinished(
-        seq=stamp.seq,
-        ts=stamp.ts,
-        turn=chain.turns[-1].started.turn,
-        called=list(step.called),
-        replied=list(step.replied),
-        next=list(step.due),
-    )
-
-
-def limit_told(due: Sequence[str], team: Team, language: Language, stamp: Stamp) -> MessageEvent:
-    """The system message of a chain that its depth limit stops: who was still due."""
-    members = {member.id: member.name for member in team.members}
-    names = [members.get(agent, agent) for agent in due]
-    return MessageEvent(
-        seq=stamp.seq,
-        ts=stamp.ts,
-        message=Message(
-            id=stamp.message_id,
-            author_id="system",
-            author_name="system",
-            author_type="system",
-            content=_limit_reached(names, team.config.chain_depth_limit, language),
-            timestamp=stamp.ts,
-            kind="system",
-            metadata={"notice": LIMIT_NOTICE},
-        ),
-    )
-
-
-def _limit_reached(due: Sequence[str], limit: int, language: Language) -> str:
-    if language == "zh":
-        return f"对话链已达到深度上限（{limit}），不再开启新的轮次。仍待回复：{'、'.join(due)}。"
-    return (
-        f"The chain reached its depth limit ({limit}): no further turn opens. "
-        f"Still due: {', '.join(due)}."
-    )
-
-
-def chain_finished(
-    chain: ChainState, end: End, awaits: tuple[str, ...], fold: Fold, stamp: Stamp
-) -> ChainFinished:
-    """The event that ends a chain: how, and what it used."""
+def finish_chain(end: End, awaits: Sequence[str], journal: Journal) -> ChainFinished:
+    """End the open chain, with what it used."""
+    chain = _open_chain(journal)
     results = chain.results()
-    return ChainFinished(
-        seq=stamp.seq,
-        ts=stamp.ts,
+    usages = [done.usage for done in results if done.usage is not None]
+    return journal.write(
+        ChainFinished,
         chain=chain.number,
         end=end,
         awaits=list(awaits),
         turns=len(chain.turns),
         replies=sum(done.status == "success" for done in results),
-        usage=Usage.total(
-            [*(done.usage for done in results if done.usage is not None), *chain.remembering]
-        ),
-        session_usage=fold.spent(),
+        usage=Usage.total([*usages, *chain.remembering]),
+        session_usage=journal.fold.spent(),
+    )
+
+
+def _open_chain(journal: Journal) -> Chain:
+    assert journal.fold.open is not None
+    return journal.fold.open
+
+
+def _report_limit(due: Sequence[str], team: Team, language: Language, journal: Journal) -> None:
+    """Write the system message of a chain that its depth limit stops: who was still due."""
+    members = {member.id: member.name for member in team.members}
+    names = [members.get(agent, agent) for agent in due]
+    stamp = journal.stamp()
+    message = Message(
+        id=stamp.message_id,
+        author_id="system",
+        author_name="system",
+        author_type="system",
+        content=_describe_limit(names, team.config.chain_depth_limit, language),
+        timestamp=stamp.ts,
+        kind="system",
+        metadata={"notice": LIMIT_NOTICE},
+    )
+    journal.write(MessageEvent, stamp=stamp, message=message)
+
+
+def _describe_limit(names: list[str], limit: int, language: Language) -> str:
+    if language == "zh":
+        return f"对话链已达到深度上限（{limit}），不再开启新的轮次。仍待回复：{'、'.join(names)}。"
+    return (
+        f"The chain reached its depth limit ({limit}): no further turn opens. "
+        f"Still due: {', '.join(names)}."
     )
 
 
@@ -128,30 +100,36 @@ class Engine:
         Cancelled, the running replies are written as `cancelled` and the chain stays open.
         Raises DiskRefused.
         """
-        fold, team = self._room.scene.fold, self._room.scene.team
-        write = self._room.journal.write
-        while chain := fold.open:
+        team, journal = self._room.scene.team, self._room.journal
+        while chain := journal.fold.open:
             match rules.next_step(chain, team):
                 case rules.StartTurn() as step:
-                    write(partial(turn_started, step, chain, fold))
+                    start_turn(step, journal)
                 case rules.CallPhase(phase, agents):
                     await self._call(phase, agents, chain)
                 case rules.ChooseCandidates():
-                    chosen = rules.choose_candidates(
+                    asked, passed_over = rules.choose_candidates(
                         chain.turns[-1], chain, team, self._room.roster
                     )
-                    write(partial(candidates, chain, *chosen))
-                case rules.FinishTurn() as step:
+                    turn = chain.turns[-1].started.turn
+                    journal.write(Candidates, turn=turn, asked=asked, passed_over=passed_over)
+                case rules.FinishTurn(called, replied, due):
                     await after_turn.after_turn(self._room)
-                    write(partial(turn_finished, step, chain))
+                    journal.write(
+                        TurnFinished,
+                        turn=chain.turns[-1].started.turn,
+                        called=list(called),
+                        replied=list(replied),
+                        next=list(due),
+                    )
                 case rules.TellLimit(due):
-                    write(partial(limit_told, due, team, self._room.language))
+                    _report_limit(due, team, self._room.language, journal)
                 case rules.FinishChain(end, awaits):
                     await after_turn.before_end(self._room)
-                    return write(partial(chain_finished, chain, end, awaits, fold))
+                    return finish_chain(end, awaits, journal)
         raise ValueError("no chain is open")
 
-    async def _call(self, phase: Phase, agents: tuple[str, ...], chain: ChainState) -> None:
+    async def _call(self, phase: Phase, agents: tuple[str, ...], chain: Chain) -> None:
         """Call the agents of a phase at once; each reply is written as it arrives."""
         await self._recall(phase, agents, chain)
         planned = []
@@ -174,7 +152,7 @@ class Engine:
             await asyncio.gather(*running, return_exceptions=True)
             raise
 
-    async def _recall(self, phase: Phase, agents: tuple[str, ...], chain: ChainState) -> None:
+    async def _recall(self, phase: Phase, agents: tuple[str, ...], chain: Chain) -> None:
         """Find what bears on the calls of a phase, at the notes' files as they are now."""
         recollection = self._room.scene.recollection
         if recollection is None:

@@ -16,11 +16,10 @@ from arena_cli.notes.staging import NoteChange, Staged, StagedFile
 from arena_cli.notes.store import Folder
 from arena_cli.transcript import reader
 from arena_cli.transcript.events import NoteEvent
-from arena_cli.transcript.log import Log, Stamp
+from arena_cli.transcript.log import Log
 
-Make = Callable[[Stamp], NoteEvent]
-Append = Callable[[Sequence[Make], Callable[[], None]], list[NoteEvent]]
-"""Appends events in order, does what follows on them, and tells of them."""
+Append = Callable[[Sequence[Mapping[str, Any]], Callable[[], None]], list[NoteEvent]]
+"""Appends events of these fields in order, calls a function, and then reports the events."""
 
 
 class NoteWriter:
@@ -64,7 +63,7 @@ class NoteWriter:
             self._drop()
 
         try:
-            return self._append([maker(act) for act in acts], write_files)
+            return self._append(acts, write_files)
         except DiskRefused:
             if self._log.seq == seq:  # nothing happened
                 self._drop()
@@ -73,11 +72,6 @@ class NoteWriter:
     def _drop(self) -> None:
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
-
-
-def maker(act: Mapping[str, Any]) -> Make:
-    """Return what makes the event of an act."""
-    return lambda stamp: NoteEvent(seq=stamp.seq, ts=stamp.ts, **act)
 
 
 def is_unfinished(trail: Path) -> bool:
@@ -99,7 +93,7 @@ def finish(log: Log, append: Append, folders: Iterable[Folder], *, is_held: bool
         if staged is not None and staged.acts:
             written = _count_written(log.path, staged)
             if written:
-                append([maker(act) for act in staged.acts[written:]], lambda: None)
+                append(staged.acts[written:], lambda: None)
                 _finish_files(staged.files, folders, is_held=is_held)
         path.unlink(missing_ok=True)
     except OSError as error:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from arena_cli.context import window
-from arena_cli.engine import rules
 from arena_cli.engine.state import Scene
 from arena_cli.protocol import AgentInput, AgentSession, SessionId
+from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import Phase
-from arena_cli.transcript.state import ChainState
 from arena_cli.workspace.models import AgentProfile, Member, Team
 
 
@@ -104,7 +103,7 @@ class Planned:
 
 
 def plan(
-    agent: str, phase: Phase, chain: ChainState, scene: Scene, *, most: int | None = None
+    agent: str, phase: Phase, chain: Chain, scene: Scene, *, most: int | None = None
 ) -> Planned:
     """The next call of an agent in the last turn of the open chain.
 
@@ -114,7 +113,7 @@ def plan(
     earlier = turn.replies.get(agent)
     team = scene.team
     member = team.member(agent)
-    trigger = rules.trigger_for(agent, chain, phase=phase)
+    trigger = chain.trigger_for(agent, phase)
     limits = scene.limits(agent)
     if most is not None:
         limits = limits._replace(most=most)
@@ -159,12 +158,12 @@ def plan(
     )
 
 
-def about(agent: str, phase: Phase, chain: ChainState) -> str:
+def about(agent: str, phase: Phase, chain: Chain) -> str:
     """Return the text of the messages that are new to an agent at its next call."""
-    return _said(rules.trigger_for(agent, chain, phase=phase), chain)
+    return _said(chain.trigger_for(agent, phase), chain)
 
 
-def _said(trigger: Sequence[str], chain: ChainState) -> str:
+def _said(trigger: Sequence[str], chain: Chain) -> str:
     return "\n".join(chain.messages[name].content for name in trigger)
 
 
@@ -184,7 +183,7 @@ def _gone(agent: str) -> Member:
     return Member(profile=AgentProfile(agent_id=agent, adapter={"type": ""}), name=agent)
 
 
-def _reply_to(agent: str, trigger: list[str], chain: ChainState) -> str | None:
+def _reply_to(agent: str, trigger: list[str], chain: Chain) -> str | None:
     """The last new message that calls this agent, else the last new one."""
     calling = [name for name in trigger if agent in chain.calling[name]]
     return next(reversed(calling or trigger), None)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from arena_cli.protocol import Message
+from arena_cli.transcript.conversation import Chain, Turn
 from arena_cli.transcript.events import End, PassedOver, Phase
-from arena_cli.transcript.state import ChainState, TurnState
 from arena_cli.workspace import relevance
 from arena_cli.workspace.mentions import Roster
 from arena_cli.workspace.models import Team
@@ -67,7 +67,7 @@ class FinishChain(NamedTuple):
 Step = CallPhase | ChooseCandidates | FinishTurn | TellLimit | StartTurn | FinishChain
 
 
-def next_step(chain: ChainState, team: Team) -> Step:
+def next_step(chain: Chain, team: Team) -> Step:
     """Return the next step of an open chain: the first rule that holds."""
     if not chain.turns:
         must, mentioned_by = first_must(chain.opening.message, team)
@@ -86,7 +86,7 @@ def next_step(chain: ChainState, team: Team) -> Step:
     return FinishChain(end, awaits)
 
 
-def _within(turn: TurnState, team: Team) -> Step:
+def _within(turn: Turn, team: Team) -> Step:
     pending = tuple(agent for agent in turn.started.must if turn.result(agent) is None)
     if pending:
         return CallPhase("A", pending)
@@ -127,7 +127,7 @@ def first_must(message: Message, team: Team) -> tuple[tuple[str, ...], dict[str,
 
 
 def choose_candidates(
-    turn: TurnState, chain: ChainState, team: Team, roster: Roster
+    turn: Turn, chain: Chain, team: Team, roster: Roster
 ) -> tuple[list[str], dict[str, PassedOver]]:
     """Return the agents asked in phase B, in order of call, and those passed over with reasons."""
     config = team.config
@@ -158,12 +158,12 @@ def choose_candidates(
     return chosen, passed_over
 
 
-def new_texts(turn: TurnState, chain: ChainState) -> list[str]:
+def new_texts(turn: Turn, chain: Chain) -> list[str]:
     """The texts of the turn's new messages: its trigger and what phase A said."""
     return [message.content for message in chain.new_messages(turn)]
 
 
-def due_after(turn: TurnState, team: Team) -> tuple[str, ...]:
+def due_after(turn: Turn, team: Team) -> tuple[str, ...]:
     """Everyone due after a turn: the deferred, then whom its replies call, each once."""
     due = dict.fromkeys(turn.started.deferred)
     for done in turn.successes():
@@ -176,7 +176,7 @@ def due_after(turn: TurnState, team: Team) -> tuple[str, ...]:
     return tuple(due)
 
 
-def mentioners(turn: TurnState, due: Iterable[str]) -> dict[str, list[str]]:
+def mentioners(turn: Turn, due: Iterable[str]) -> dict[str, list[str]]:
     """Return who mentioned each agent that is due; for the deferred it adds up."""
     by_agent: dict[str, dict[str, None]] = {}
     for agent in due:
@@ -189,31 +189,7 @@ def mentioners(turn: TurnState, due: Iterable[str]) -> dict[str, list[str]]:
     return {agent: list(names) for agent, names in by_agent.items() if names}
 
 
-def trigger_for(agent: str, chain: ChainState, *, phase: Phase) -> list[str]:
-    """The ids of the open turn's new messages as this agent sees them, in order.
-
-    Phase B sees phase A too; who was deferred also what called it then; nobody its own messages.
-    """
-    turn = chain.turns[-1]
-    ids = dict.fromkeys(_since_deferred(agent, chain, len(chain.turns) - 1))
-    if phase == "B":
-        in_phase_a = set(turn.started.must)
-        for done in turn.successes():
-            if done.message and done.agent in in_phase_a:
-                ids[done.message.id] = None
-    return [name for name in ids if chain.messages[name].author_id != agent]
-
-
-def _since_deferred(agent: str, chain: ChainState, number: int) -> list[str]:
-    trigger = [name for name in chain.turns[number].started.trigger if name in chain.messages]
-    if number == 0 or agent not in chain.turns[number - 1].started.deferred:
-        return trigger
-    earlier = _since_deferred(agent, chain, number - 1)
-    calling = [name for name in earlier if agent in chain.calling[name]]
-    return [*(calling or earlier), *trigger]
-
-
-def aborted(turn: TurnState, team: Team) -> bool:
+def aborted(turn: Turn, team: Team) -> bool:
     """Return True if an agent whose failure ends the chain failed in this turn."""
     return any(
         done.status in ("error", "timeout") and _on_failure(done.agent, team) == "abort"
@@ -227,7 +203,7 @@ def _on_failure(agent: str, team: Team) -> str:
     return (member.profile.on_failure if member else None) or team.config.on_failure
 
 
-def decide_end(chain: ChainState, team: Team) -> tuple[End, tuple[str, ...]]:
+def decide_end(chain: Chain, team: Team) -> tuple[End, tuple[str, ...]]:
     """Return the end of the chain, by the first rule that holds, and the humans it waits for."""
     results = chain.results()
     failed = any(done.status in ("error", "timeout") for done in results)
@@ -243,7 +219,7 @@ def decide_end(chain: ChainState, team: Team) -> tuple[End, tuple[str, ...]]:
     return ("quiet" if replied else "no_reply"), ()
 
 
-def humans_named(chain: ChainState, team: Team) -> tuple[str, ...]:
+def humans_named(chain: Chain, team: Team) -> tuple[str, ...]:
     """The humans that replies of the chain mention, in order of mention."""
     humans = {chain.opening.message.author_id, *(human.id for human in team.humans)}
     mentioned: dict[str, None] = {}

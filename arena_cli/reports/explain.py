@@ -12,8 +12,9 @@ from arena_cli.protocol import Message
 from arena_cli.reports import lines
 from arena_cli.reports.lines import INDENT, Line, Span, Words, line
 from arena_cli.scenarios.result import ScenarioResult, StepResult
+from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import Candidates, Event, MessageEvent, ReplyFinished, TurnStarted
-from arena_cli.transcript.state import ChainState, Fold
+from arena_cli.transcript.state import Fold
 from arena_cli.util.text import cut_text, escape_line
 from arena_cli.workspace import mentions
 from arena_cli.workspace.mentions import Everybody, MentionSpot, Opener, Somebody
@@ -243,7 +244,7 @@ def _which_name(written: str, member_id: str, team: Team) -> str:
     return "alias" if folded in map(mentions.fold_name, aliases) else "name"
 
 
-def _explain_called(event: TurnStarted, chain: ChainState, team: Team) -> Called:
+def _explain_called(event: TurnStarted, chain: Chain, team: Team) -> Called:
     must = {agent: event.mentioned_by.get(agent, []) for agent in event.must}
     reason = ""
     if must and not chain.opening.message.mentions and event.depth == 0:
@@ -251,7 +252,7 @@ def _explain_called(event: TurnStarted, chain: ChainState, team: Team) -> Called
     return Called(event.depth + 1, must, reason, event.deferred)
 
 
-def _explain_others(event: Candidates, chain: ChainState, team: Team) -> Others:
+def _explain_others(event: Candidates, chain: Chain, team: Team) -> Others:
     """Everyone who did not have to reply."""
     turn = chain.turns[-1]
     names = mentions.build_roster(team)
@@ -292,7 +293,7 @@ def _explain_candidate(
     )
 
 
-def _why_none(member: Member, chain: ChainState, team: Team) -> str:
+def _why_none(member: Member, chain: Chain, team: Team) -> str:
     if member.id in chain.turns[-1].started.deferred:
         return "deferred to the next turn"
     if member.id in chain.called:

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,8 +27,16 @@ from arena_cli.session import outgoing, shelves, store
 from arena_cli.session.session import SessionConfig
 from arena_cli.session.shelves import Shelf
 from arena_cli.transcript import log, queries, reader
-from arena_cli.transcript.events import MessageEvent, NoteAct, NoteEvent, ReplyFinished
-from arena_cli.transcript.log import Log, Stamp
+from arena_cli.transcript.events import (
+    Event,
+    MessageEvent,
+    NoteAct,
+    NoteEvent,
+    Recovered,
+    ReplyFinished,
+)
+from arena_cli.transcript.log import Journal, Log
+from arena_cli.transcript.state import Fold
 from arena_cli.util import files
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import escape_line
@@ -92,8 +101,10 @@ class Keeper:
             seq = reader.last_seq(shelf.trail)
             self._log = Log(shelf.trail, clock=config.clock, durability=config.durability, seq=seq)
             held.callback(self._log.close)
+            journal = Journal(self._log, Fold(), self._hear)
+            self._append = partial(journal.write_all, NoteEvent)
             if repair:
-                self._log.append(log.recovered(repair, self._log.stamp()))
+                journal.write(Recovered, **repair._asdict())
             note_events.finish(
                 self._log, self._append, _folders(config.workspace, shelf, sync=sync)
             )
@@ -146,9 +157,7 @@ class Keeper:
             )
         if result.act is None and (result.note.id, draft.source) not in trail:
             # A file that is there without its event is by somebody's hand.
-            self._append(
-                [note_events.maker(self._fields(_Act("added", result.note)))], lambda: None
-            )
+            self._append([self._fields(_Act("added", result.note))], lambda: None)
         return result.note
 
     def step(self, id: str, step: Step, reason: str = "") -> Note:
@@ -303,18 +312,10 @@ class Keeper:
             fields["sha256"] = staging.sha256(note)
         return fields
 
-    def _append(
-        self, makes: Sequence[Callable[[Stamp], NoteEvent]], then: Callable[[], None]
-    ) -> list[NoteEvent]:
-        events = []
-        for make in makes:
-            event = make(self._log.stamp())
-            self._log.append(event)
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, NoteEvent):
             staging.after(self._approved, event.note, event.act, event.sha256)
-            events.append(event)
-        self.told += events
-        then()
-        return events
+            self.told.append(event)
 
     def _redacted(self, draft: Draft) -> Draft:
         text = self._redactor.text

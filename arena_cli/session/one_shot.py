@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Callable, Collection
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -26,9 +25,8 @@ from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import SessionConfig
 from arena_cli.transcript import log
 from arena_cli.transcript.events import Event, ReplyFinished
-from arena_cli.transcript.log import Journal, Log
+from arena_cli.transcript.log import Journal, NullLog
 from arena_cli.transcript.state import Fold
-from arena_cli.util.clock import Clock
 from arena_cli.util.text import clean_text
 from arena_cli.workspace import mentions
 from arena_cli.workspace.models import AgentProfile, Member, Team, TeamConfig
@@ -136,7 +134,7 @@ class Aside:
         room = Room(
             scene=Scene(folder.name, team, fold, history),
             roster=mentions.build_roster(team),
-            journal=Journal(_Nowhere(self._place.clock), fold, heard.append),
+            journal=Journal(NullLog(self._place.clock), fold, heard.append),
             runtime=calls,
             clock=self._place.clock,
             keep=lambda parts, message_id: log.store(
@@ -151,27 +149,14 @@ class Aside:
         return OneShotReply(planned.input, finished)
 
 
-class _Nowhere(Log):
-    """A transcript that nobody will read: it only counts."""
-
-    def __init__(self, clock: Clock) -> None:  # without a file, so without what opens one
-        self.seq = 0
-        self._clock = clock
-
-    def append(self, event: Event) -> None:
-        self.seq = event.seq
-
-
 def _planned(room: Room, agent: str, text: str) -> Planned:
     """The call that a message makes which only this agent is shown, whomever its text names."""
     sent = outgoing.redacted(Outgoing(clean_text(text)[0]), room.runtime.redactor)
-    opening = room.journal.write(
-        partial(outgoing.event, sent, chain=1, roster=room.roster, keep=room.keep)
-    )
+    opening = outgoing.open_chain(sent, room.journal, roster=room.roster, keep=room.keep)
     chain = room.scene.fold.open
     assert chain is not None
     turn = StartTurn(depth=0, must=(agent,), deferred=(), trigger=(opening.message.id,))
-    room.journal.write(partial(loop.turn_started, turn, chain, room.scene.fold))
+    loop.start_turn(turn, room.journal)
     return plan.plan(agent, "A", chain, room.scene)
 
 

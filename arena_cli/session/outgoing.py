@@ -11,7 +11,7 @@ from arena_cli.engine.state import Keep
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Attachment, AuthorType, Message, MessageKind, StructuredContent
 from arena_cli.transcript.events import MessageEvent
-from arena_cli.transcript.log import Stamp
+from arena_cli.transcript.log import Journal
 from arena_cli.util.files import read_regular
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import clean_text, escape_line
@@ -114,14 +114,14 @@ def redacted(sent: Outgoing, redactor: Redactor) -> Outgoing:
     return sent._replace(content=redactor.text(sent.content), attachments=attachments)
 
 
-def event(sent: Outgoing, stamp: Stamp, *, chain: int, roster: Roster, keep: Keep) -> MessageEvent:
-    """The event that opens a chain with a redacted message; `keep` as in `Room`."""
-    author = sent.author
+def open_chain(sent: Outgoing, journal: Journal, *, roster: Roster, keep: Keep) -> MessageEvent:
+    """Write a redacted message that opens the next chain; `keep` as in `Room`."""
+    author, stamp = sent.author, journal.stamp()
     mentioned = parse_mentions(sent.content, roster, author=author.id, opener=author.id)
-    return MessageEvent(
-        seq=stamp.seq,
-        ts=stamp.ts,
-        chain=chain,
+    return journal.write(
+        MessageEvent,
+        stamp=stamp,
+        chain=journal.fold.chain + 1,
         message=Message(
             id=stamp.message_id,
             author_id=author.id,
@@ -136,10 +136,11 @@ def event(sent: Outgoing, stamp: Stamp, *, chain: int, roster: Roster, keep: Kee
     )
 
 
-def planted_event(
-    planted: Planted, stamp: Stamp, *, redactor: Redactor, roster: Roster, keep: Keep
+def plant(
+    planted: Planted, journal: Journal, *, redactor: Redactor, roster: Roster, keep: Keep
 ) -> MessageEvent:
-    """The event of a planted message; `keep` as in `Room`."""
+    """Write a planted message; `keep` as in `Room`."""
+    stamp = journal.stamp()
     content = redactor.text(planted.content)
     mentioned = parse_mentions(content, roster, author=planted.author_id, opener=USER.id)
     attachments = [redactor.attachment(attachment) for attachment in planted.attachments]
@@ -150,9 +151,9 @@ def planted_event(
         )
     )
     own_kind: MessageKind = "system" if planted.author_type == "system" else "chat"
-    return MessageEvent(
-        seq=stamp.seq,
-        ts=stamp.ts,
+    return journal.write(
+        MessageEvent,
+        stamp=stamp,
         message=Message(
             id=stamp.message_id,
             author_id=planted.author_id,

@@ -26,10 +26,10 @@ from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import SessionConfig, make_redactor, open_recollection
 from arena_cli.session.store import Stored
 from arena_cli.transcript import cache, log, queries, reader
+from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import Phase, ReplyStarted
-from arena_cli.transcript.log import Stamp
-from arena_cli.transcript.state import ChainState, Fold
-from arena_cli.util.clock import format_timestamp
+from arena_cli.transcript.log import Journal, NullLog
+from arena_cli.transcript.state import Fold
 from arena_cli.util.text import escape_line
 from arena_cli.workspace import mentions
 from arena_cli.workspace.models import Member, Team
@@ -110,10 +110,11 @@ def _preview(
     clean = outgoing.redacted(
         sent, make_redactor(config, [member.profile for member in team.members])
     )
-    chain = _opened(scene, clean, folder, config)
+    journal = Journal(NullLog(config.clock, seq=scene.fold.seq), scene.fold, lambda _: None)
+    chain = _open_chain(scene, clean, folder, config, journal)
     step = rules.next_step(chain, team)
     assert isinstance(step, rules.StartTurn)
-    scene.fold.apply(loop.turn_started(step, chain, scene.fold, _stamp(scene.fold, config)))
+    loop.start_turn(step, journal)
     return Preview(
         session=name,
         is_new=is_new,
@@ -149,32 +150,25 @@ def make_scene(
     return Scene(folder.name, team, fold, history, recollection, windows)
 
 
-def _opened(scene: Scene, sent: Outgoing, folder: Path, config: SessionConfig) -> ChainState:
-    """The chain that the message opens, after the one that was cut short, if there is one."""
-    fold = scene.fold
-    if fold.open:
-        ended = loop.chain_finished(fold.open, "interrupted", (), fold, _stamp(fold, config))
-        fold.apply(ended)
-    fold.apply(
-        outgoing.event(
-            sent,
-            _stamp(fold, config),
-            chain=fold.chain + 1,
-            roster=mentions.build_roster(scene.team),
-            keep=lambda parts, message_id: log.planned(
-                parts, message_id, session=folder, workspace=config.workspace
-            ),
-        )
+def _open_chain(
+    scene: Scene, sent: Outgoing, folder: Path, config: SessionConfig, journal: Journal
+) -> Chain:
+    """Return the chain that the message opens, after the end of one that was cut short."""
+    if scene.fold.open:
+        loop.finish_chain("interrupted", (), journal)
+    outgoing.open_chain(
+        sent,
+        journal,
+        roster=mentions.build_roster(scene.team),
+        keep=lambda parts, message_id: log.planned(
+            parts, message_id, session=folder, workspace=config.workspace
+        ),
     )
-    assert fold.open is not None
-    return fold.open
+    assert scene.fold.open is not None
+    return scene.fold.open
 
 
-def _stamp(fold: Fold, config: SessionConfig) -> Stamp:
-    return Stamp(fold.seq + 1, format_timestamp(config.clock.now()))
-
-
-def _judged(chain: ChainState, scene: Scene) -> list[Judged]:
+def _judged(chain: Chain, scene: Scene) -> list[Judged]:
     """Everyone who need not reply, the most relevant first."""
     team, turn = scene.team, chain.turns[-1]
     roster = mentions.build_roster(team)
@@ -212,7 +206,7 @@ def _why_not(member: Member, team: Team) -> str:
     return "below its threshold"
 
 
-def _plan_call(agent: str, phase: Phase, chain: ChainState, scene: Scene) -> PlannedCall:
+def _plan_call(agent: str, phase: Phase, chain: Chain, scene: Scene) -> PlannedCall:
     planned = plan.plan(agent, phase, chain, scene)
     return PlannedCall(
         agent=agent,

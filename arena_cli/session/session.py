@@ -28,18 +28,19 @@ from arena_cli.protocol import Attachment, Renderer
 from arena_cli.session import approvals, outgoing, store
 from arena_cli.session.outgoing import Outgoing, Planted, PlantedSummary
 from arena_cli.transcript import cache, log, reader
+from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import (
     ChainFinished,
     Compacted,
     Event,
     MessageEvent,
     NoteEvent,
+    Recovered,
     Resumed,
     SessionEvent,
 )
 from arena_cli.transcript.log import Journal, Log
 from arena_cli.transcript.reader import Problem
-from arena_cli.transcript.state import ChainState
 from arena_cli.util import files
 from arena_cli.util.clock import Clock, SystemClock
 from arena_cli.util.redaction import Redactor
@@ -255,12 +256,13 @@ class Session:
         self._engine = Engine(room)
         self._tell_who_talks()
         if repair:
-            self.journal.write(lambda stamp: log.recovered(repair, stamp))
+            self.journal.write(Recovered, **repair._asdict())
         self._finish_acts(recollection)
 
     def _finish_acts(self, recollection: Recollection) -> None:
         """Finish what a crash left half done with the notes of the session, and the shared ones."""
-        note_events.finish(self._log, self.journal.write_all, recollection.folders)
+        append = partial(self.journal.write_all, NoteEvent)
+        note_events.finish(self._log, append, recollection.folders)
         for folder in recollection.folders:
             if folder.shared and note_events.is_unfinished(approvals.trail_path(folder)):
                 from arena_cli.session import notes, shelves  # noqa: PLC0415 - after a crash
@@ -268,7 +270,7 @@ class Session:
                 notes.finish(self._place, shelves.open_shelf(self._place.workspace, None))
 
     @property
-    def open_chain(self) -> ChainState | None:
+    def open_chain(self) -> Chain | None:
         """The chain that was cut short, if there is one."""
         return self.journal.fold.open
 
@@ -278,42 +280,31 @@ class Session:
         A chain that was cut short is closed as `interrupted` first. Raises DiskRefused.
         """
         sent = outgoing.redacted(message, self._redactor)
-        chain = self.journal.fold.open
-        if chain:
-            ended = partial(loop.chain_finished, chain, "interrupted", (), self.journal.fold)
-            self.journal.write(ended)
-        self.journal.write(
-            lambda stamp: outgoing.event(
-                sent,
-                stamp,
-                chain=self.journal.fold.chain + 1,
-                roster=self._roster,
-                keep=self._keep,
-            )
-        )
+        if self.journal.fold.open:
+            loop.finish_chain("interrupted", (), self.journal)
+        outgoing.open_chain(sent, self.journal, roster=self._roster, keep=self._keep)
         return await self._engine.run()
 
     def plant(self, planted: Planted) -> MessageEvent:
         """Write a message that calls nobody and opens no chain. Raises DiskRefused."""
-        return self.journal.write(
-            lambda stamp: outgoing.planted_event(
-                planted, stamp, redactor=self._redactor, roster=self._roster, keep=self._keep
-            )
+        return outgoing.plant(
+            planted,
+            self.journal,
+            redactor=self._redactor,
+            roster=self._roster,
+            keep=self._keep,
         )
 
     def plant_summary(self, planted: PlantedSummary, messages: Sequence[MessageEvent]) -> None:
         """Write a summary of what was planted: of all of `said`. Raises DiskRefused."""
         self.journal.write(
-            lambda stamp: Compacted(
-                seq=stamp.seq,
-                ts=stamp.ts,
-                by=planted.by,
-                upto=messages[-1].message.id,
-                messages=len(messages),
-                summary=self._redactor.text(planted.text),
-                tokens_before=planted.tokens_before,
-                tokens_after=planted.tokens_after,
-            )
+            Compacted,
+            by=planted.by,
+            upto=messages[-1].message.id,
+            messages=len(messages),
+            summary=self._redactor.text(planted.text),
+            tokens_before=planted.tokens_before,
+            tokens_after=planted.tokens_after,
         )
 
     def plant_approval(self, note: Note) -> None:
@@ -344,11 +335,7 @@ class Session:
         if chain is None:
             return None
         after_seq = self.journal.fold.seq
-        self.journal.write(
-            lambda stamp: Resumed(
-                seq=stamp.seq, ts=stamp.ts, chain=chain.number, after_seq=after_seq
-            )
-        )
+        self.journal.write(Resumed, chain=chain.number, after_seq=after_seq)
         return await self._engine.run()
 
     async def last(self, chain: Coroutine[Any, Any, T]) -> T:
@@ -392,15 +379,12 @@ class Session:
         if opening and (opening.session, opening.team, opening.members, opening.config) == current:
             return
         self.journal.write(
-            lambda stamp: SessionEvent(
-                seq=stamp.seq,
-                ts=stamp.ts,
-                session=self.name,
-                team=self.team.name,
-                members=members,
-                config=config,
-                scenario=self._scenario,
-            )
+            SessionEvent,
+            session=self.name,
+            team=self.team.name,
+            members=members,
+            config=config,
+            scenario=self._scenario,
         )
 
     def _keep(self, attachments: Sequence[Attachment], message_id: str) -> list[Attachment]:

@@ -1,31 +1,21 @@
 """The canonical form of a session: what two of them have in common when the same came of both.
 
-Left out is what differs from run to run: `recovered`, `resumed`, `status`; times, `seq`, `attempt`,
-`attempts`, `latency_ms`, `agent_session`, `metadata`, attachments' `path`; replies that were
-cancelled, and every attempt of a reply but its last. Within a phase replies stand in order of call,
-begun before finished, and deviations after them; messages are numbered `m1`, `m2`, ... in the order
-that comes of it.
+Left out is what differs from run to run: events and fields that are marked as volatile, replies
+that were cancelled, and every attempt of a reply but its last. Within a phase replies follow in
+order of call, beginnings before ends, and deviations after them; messages are numbered `m1`, `m2`,
+... in the resulting order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple, get_args, get_origin
 
-from arena_cli.transcript.events import (
-    Deviation,
-    Event,
-    Recovered,
-    ReplyFinished,
-    ReplyStarted,
-    Resumed,
-    StatusReported,
-)
+from pydantic.fields import FieldInfo
 
-_LEFT_OUT = (Recovered, Resumed, StatusReported)
-_VARIES = frozenset({"seq", "ts", "attempt", "attempts", "latency_ms", "agent_session", "metadata"})
-_VARIES_IN_MESSAGE = frozenset({"timestamp", "metadata"})
-_MESSAGE_IDS = ("message", "upto")  # fields of events that name one
+from arena_cli.protocol import Message, MessageRef, Shape, Volatile
+from arena_cli.transcript.events import Deviation, Event, ReplyFinished, ReplyStarted, list_fields
 
 
 def canonicalize(events: Iterable[Event]) -> list[dict[str, Any]]:
@@ -53,7 +43,7 @@ def ordered(events: Iterable[Event]) -> Iterator[Event]:
                 finished[event.reply] = event
         elif isinstance(event, Deviation):
             unheeded.append(event)
-        elif not isinstance(event, _LEFT_OUT):
+        elif not event.volatile:
             if started or finished or unheeded:
                 yield from _phase(started, finished, unheeded)
             yield event
@@ -76,25 +66,60 @@ def _phase(
 
 def canonicalize_event(event: Event, ids: dict[str, str]) -> dict[str, Any]:
     """Return an event as a canonical record; `ids` maps ids of the transcript to new ones."""
-    fields = event.model_dump(mode="json", exclude=set(_VARIES))
-    message = fields.get("message")
-    if isinstance(message, dict):
+    form = _form(type(event))
+    fields = event.model_dump(mode="json", exclude=form.volatile)
+    message = fields.get("message") if form.has_message else None
+    if message:
         ids[message["id"]] = f"m{len(ids) + 1}"
-        fields["message"] = _message(message, ids)
-    if "trigger" in fields:
-        fields["trigger"] = [ids.get(name, name) for name in fields["trigger"]]
-    for name in _MESSAGE_IDS:
-        if isinstance(fields.get(name), str):
-            fields[name] = ids.get(fields[name], fields[name])
+        for name in _MESSAGE_REFS:
+            message[name] = ids.get(message[name], message[name])
+    for name in form.refs:
+        fields[name] = replace_ids(fields[name], ids)
     return fields
 
 
-def _message(message: Mapping[str, Any], ids: Mapping[str, str]) -> dict[str, Any]:
-    fields = {key: value for key, value in message.items() if key not in _VARIES_IN_MESSAGE}
-    fields["id"] = ids[fields["id"]]
-    fields["reply_to"] = ids.get(fields["reply_to"], fields["reply_to"])
-    fields["attachments"] = [
-        {key: value for key, value in attachment.items() if key != "path"}
-        for attachment in fields["attachments"]
-    ]
-    return fields
+def replace_ids(value: Any, ids: Mapping[str, str]) -> Any:
+    """Return the id of a message, or a list of them, as `ids` has them."""
+    if isinstance(value, list):
+        return [ids.get(name, name) for name in value]
+    return ids.get(value, value)
+
+
+class _Form(NamedTuple):
+    """The canonical form of a kind of event.
+
+    `volatile` is what pydantic leaves out of it, `refs` the fields with ids of messages.
+    """
+
+    volatile: dict[str, Any]
+    refs: frozenset[str]
+    has_message: bool
+
+
+_MESSAGE_REFS = list_fields(Message, MessageRef)
+
+
+@cache
+def _form(shape: type[Event]) -> _Form:
+    has_message = _nested_shape(shape.model_fields.get("message")) is Message
+    return _Form(_list_volatile(shape), list_fields(shape, MessageRef), has_message)
+
+
+def _list_volatile(shape: type[Shape]) -> dict[str, Any]:
+    """Return the volatile fields of a shape and of those in it, as `model_dump` excludes them."""
+    excluded: dict[str, Any] = dict.fromkeys(list_fields(shape, Volatile), True)
+    for name, field in shape.model_fields.items():
+        nested = _nested_shape(field)
+        below = _list_volatile(nested) if nested and name not in excluded else {}
+        if below:
+            excluded[name] = {"__all__": below} if get_origin(field.annotation) is list else below
+    return excluded
+
+
+def _nested_shape(field: FieldInfo | None) -> type[Shape] | None:
+    """Return the shape that a field holds, or that the items of its list are."""
+    annotation = field.annotation if field else None
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, Shape):
+            return candidate
+    return None

@@ -1,5 +1,9 @@
 """Every event that a transcript holds, one frozen shape a kind (docs/reference/transcript.md).
 
+A field says by its markers (`Volatile`, `Derived`, `Position`, `MessageRef`) how the canonical
+form, recordings, audits and comparisons treat it. A new kind of event that opens, continues and
+ends nothing derives from `SideEvent`; every reader then treats it by its markers.
+
 `seq` counts 1, 2, 3, ... without a gap; `ts` is UTC, ISO 8601, ending in `Z`. `chain`, `turn` and
 `reply` count over the session. Readers ignore types and fields that they do not know.
 """
@@ -7,11 +11,23 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, Literal
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError
 
-from arena_cli.protocol import Invocation, MemberInfo, Message, Shape, Status, Usage
+from arena_cli.protocol import (
+    Derived,
+    Invocation,
+    MemberInfo,
+    Message,
+    MessageRef,
+    Position,
+    Shape,
+    Status,
+    Usage,
+    Volatile,
+)
 
 Phase = Literal["A", "B"]
 ReplyStatus = Literal["success", "declined", "timeout", "error", "cancelled"]
@@ -23,12 +39,47 @@ FREE_KINDS = frozenset({"scripted"})
 """Kinds of agents that call no model: what they used is known to cost nothing."""
 
 
-class Event(Shape):
-    """The fields of every event."""
+EVENT_TYPES: dict[str, type[Event]] = {}
+"""Every kind of event by its `type`, the order being that of their classes."""
 
-    seq: int
-    ts: str
+
+class Event(Shape):
+    """The fields of every event.
+
+    One whose class is `volatile` tells of this run alone, and counts in no comparison.
+    """
+
+    volatile: ClassVar[bool] = False
+
+    seq: Annotated[int, Volatile]
+    ts: Annotated[str, Volatile]
     type: str
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Register a kind of event by its `type`."""
+        super().__pydantic_init_subclass__(**kwargs)
+        name = cls.model_fields["type"].default
+        if isinstance(name, str):
+            EVENT_TYPES[name] = cls
+
+
+class SideEvent(Event):
+    """An event beside the steps of a conversation, such as work for the team's memory.
+
+    It opens, continues and ends nothing. Readers show and compare it by its markers, and in the
+    timeline by what `reports.event_lines` has for it.
+    """
+
+
+@cache
+def list_fields(shape: type[Shape], *markers: type) -> frozenset[str]:
+    """Return the names of the fields of a shape that bear one of these markers."""
+    return frozenset(
+        name
+        for name, field in shape.model_fields.items()
+        if any(marker in field.metadata for marker in markers)
+    )
 
 
 class SessionEvent(Event):
@@ -38,19 +89,21 @@ class SessionEvent(Event):
     """
 
     type: Literal["session"] = "session"
-    version: int = VERSION
-    session: str
+    version: Annotated[int, Derived] = VERSION
+    session: Annotated[str, Derived]
     team: str | None = None
     members: list[MemberInfo] = []
     config: dict[str, Any] = {}
-    scenario: str | None = Field(default=None, exclude_if=lambda title: title is None)
+    scenario: Annotated[str | None, Derived] = Field(
+        default=None, exclude_if=lambda title: title is None
+    )
 
 
 class MessageEvent(Event):
     """A message that is not a reply. It opens a chain only if it carries `chain`."""
 
     type: Literal["message"] = "message"
-    chain: int | None = None
+    chain: Annotated[int | None, Position] = None
     message: Message
     unresolved: list[str] = []
     planted: bool = False
@@ -60,10 +113,10 @@ class TurnStarted(Event):
     """A turn opens: `must` in order of call, `deferred` to the next turn."""
 
     type: Literal["turn_started"] = "turn_started"
-    chain: int
-    turn: int
+    chain: Annotated[int, Position]
+    turn: Annotated[int, Position]
     depth: int
-    trigger: list[str]
+    trigger: Annotated[list[str], MessageRef]
     must: list[str]
     deferred: list[str] = []
     mentioned_by: dict[str, list[str]] = {}
@@ -76,23 +129,25 @@ class ReplyStarted(Event):
     """
 
     type: Literal["reply_started"] = "reply_started"
-    reply: int
-    turn: int
+    reply: Annotated[int, Position]
+    turn: Annotated[int, Position]
     phase: Phase
     agent: str
     adapter: str
     invocation: Invocation
-    attempt: int
+    attempt: Annotated[int, Volatile]
     input_hash: str
-    input_tokens: int
+    input_tokens: Annotated[int, Derived]
     notes: list[str] = Field(default=[], exclude_if=lambda shown: not shown)
 
 
 class StatusReported(Event):
     """A status line that an agent reported while it works."""
 
+    volatile: ClassVar[bool] = True
+
     type: Literal["status"] = "status"
-    reply: int
+    reply: Annotated[int, Position]
     agent: str
     status: Status
     detail: str = ""
@@ -103,8 +158,8 @@ class ReplyFinished(Event):
     """A reply is over. `next_mentions` are the ids that it calls; `latency_ms` in milliseconds."""
 
     type: Literal["reply_finished"] = "reply_finished"
-    reply: int
-    turn: int
+    reply: Annotated[int, Position]
+    turn: Annotated[int, Position]
     phase: Phase
     agent: str
     status: ReplyStatus
@@ -112,12 +167,12 @@ class ReplyFinished(Event):
     next_mentions: list[str] = []
     refused: dict[str, str] = {}
     unresolved: list[str] = []
-    usage: Usage | None = None
-    latency_ms: int = 0
-    attempts: int = 1
-    error: str | None = None
-    agent_session: dict[str, Any] | None = None
-    metadata: dict[str, Any] = {}
+    usage: Annotated[Usage | None, Derived] = None
+    latency_ms: Annotated[int, Volatile] = 0
+    attempts: Annotated[int, Volatile] = 1
+    error: Annotated[str | None, Derived] = None
+    agent_session: Annotated[dict[str, Any] | None, Volatile] = None
+    metadata: Annotated[dict[str, Any], Volatile] = {}
 
 
 class PassedOver(Shape):
@@ -132,7 +187,7 @@ class Candidates(Event):
     """After phase A: who was asked, in order of call, and who was not."""
 
     type: Literal["candidates"] = "candidates"
-    turn: int
+    turn: Annotated[int, Position]
     asked: list[str]
     passed_over: dict[str, PassedOver] = {}
 
@@ -141,7 +196,7 @@ class TurnFinished(Event):
     """A turn is over. `next` is everyone due, deferred first, also where a limit stops them."""
 
     type: Literal["turn_finished"] = "turn_finished"
-    turn: int
+    turn: Annotated[int, Position]
     called: list[str]
     replied: list[str]
     next: list[str] = []
@@ -151,13 +206,13 @@ class ChainFinished(Event):
     """A chain is over; `turns` and `replies` are counts, `awaits` the humans it waits for."""
 
     type: Literal["chain_finished"] = "chain_finished"
-    chain: int
+    chain: Annotated[int, Position]
     end: End
     awaits: list[str] = []
     turns: int
     replies: int
-    usage: Usage
-    session_usage: Usage
+    usage: Annotated[Usage, Derived]
+    session_usage: Annotated[Usage, Derived]
 
 
 NoteAct = Literal[
@@ -174,7 +229,7 @@ NoteAct = Literal[
 ]
 
 
-class NoteEvent(Event):
+class NoteEvent(SideEvent):
     """Something was done to a note: by whom, and as what it stands since.
 
     `note` is its id (see `notes.model`), `by` the id of an agent or a human, or `rules`; `status`
@@ -191,12 +246,12 @@ class NoteEvent(Event):
     kind: str
     title: str
     status: str
-    message: str | None = None
+    message: Annotated[str | None, MessageRef] = None
     reason: str = ""
-    sha256: str = Field(default="", exclude_if=lambda value: not value)
+    sha256: Annotated[str, Volatile] = Field(default="", exclude_if=lambda value: not value)
 
 
-class ContextUsage(Event):
+class ContextUsage(SideEvent):
     """An agent's window has filled up so far for the first time since the last compaction.
 
     `usage_ratio` is what all that is not summarised yet would take, over what its window has room
@@ -206,12 +261,12 @@ class ContextUsage(Event):
     type: Literal["context_usage"] = "context_usage"
     agent: str
     level: Literal["warning", "saturated"]
-    usage_ratio: float
-    tokens: int
-    budget: int
+    usage_ratio: Annotated[float, Derived]
+    tokens: Annotated[int, Derived]
+    budget: Annotated[int, Derived]
 
 
-class Compacted(Event):
+class Compacted(SideEvent):
     """Older messages were summarised; nothing is deleted, and they can still be found.
 
     `by` is the agent that did it, `extractive (<library>)`, or `given (<either>)` in the past of a
@@ -223,14 +278,16 @@ class Compacted(Event):
 
     type: Literal["compacted"] = "compacted"
     by: str
-    upto: str
+    upto: Annotated[str, MessageRef]
     messages: int
     summary: str
-    tokens_before: int
-    tokens_after: int
-    usage: Usage | None = None
+    tokens_before: Annotated[int, Derived]
+    tokens_after: Annotated[int, Derived]
+    usage: Annotated[Usage | None, Derived] = None
     rolled_back: str = ""
-    metadata: dict[str, Any] = Field(default={}, exclude_if=lambda notes: not notes)
+    metadata: Annotated[dict[str, Any], Volatile] = Field(
+        default={}, exclude_if=lambda notes: not notes
+    )
 
     @property
     def is_by_agent(self) -> bool:
@@ -238,11 +295,11 @@ class Compacted(Event):
         return " " not in self.by
 
 
-class Deviation(Event):
+class Deviation(SideEvent):
     """A reply did not heed a note that its agent was shown; `kind` is the note's."""
 
     type: Literal["deviation"] = "deviation"
-    reply: int
+    reply: Annotated[int, Position]
     agent: str
     note: str
     kind: str
@@ -250,7 +307,7 @@ class Deviation(Event):
     reason: str
 
 
-class Extracted(Event):
+class Extracted(SideEvent):
     """An agent looked for what is worth a note, up to the message `upto`; `notes` it found.
 
     `error` says why nothing came of it, where it failed.
@@ -258,15 +315,19 @@ class Extracted(Event):
 
     type: Literal["extracted"] = "extracted"
     by: str
-    upto: str
+    upto: Annotated[str, MessageRef]
     notes: int = 0
-    usage: Usage | None = None
-    error: str | None = None
-    metadata: dict[str, Any] = Field(default={}, exclude_if=lambda notes: not notes)
+    usage: Annotated[Usage | None, Derived] = None
+    error: Annotated[str | None, Derived] = None
+    metadata: Annotated[dict[str, Any], Volatile] = Field(
+        default={}, exclude_if=lambda notes: not notes
+    )
 
 
 class Recovered(Event):
     """The bytes that were set aside when the transcript was repaired."""
+
+    volatile: ClassVar[bool] = True
 
     type: Literal["recovered"] = "recovered"
     what: str
@@ -277,32 +338,11 @@ class Recovered(Event):
 class Resumed(Event):
     """The point at which an interrupted chain continues."""
 
+    volatile: ClassVar[bool] = True
+
     type: Literal["resumed"] = "resumed"
-    chain: int
+    chain: Annotated[int, Position]
     after_seq: int
-
-
-class EventTypes:
-    """Event shapes by the value of `type`."""
-
-    by_name: ClassVar[dict[str, type[Event]]] = {
-        "session": SessionEvent,
-        "message": MessageEvent,
-        "turn_started": TurnStarted,
-        "reply_started": ReplyStarted,
-        "status": StatusReported,
-        "reply_finished": ReplyFinished,
-        "candidates": Candidates,
-        "turn_finished": TurnFinished,
-        "chain_finished": ChainFinished,
-        "note": NoteEvent,
-        "context_usage": ContextUsage,
-        "compacted": Compacted,
-        "deviation": Deviation,
-        "extracted": Extracted,
-        "recovered": Recovered,
-        "resumed": Resumed,
-    }
 
 
 def parse(record: dict[str, Any]) -> Event | None:
@@ -310,7 +350,7 @@ def parse(record: dict[str, Any]) -> Event | None:
 
     Raises ValueError where the line is a known type with wrong fields.
     """
-    shape = EventTypes.by_name.get(str(record.get("type")))
+    shape = EVENT_TYPES.get(str(record.get("type")))
     if shape is None:
         return None
     try:
@@ -335,7 +375,7 @@ def parse_own(raw: bytes) -> Event | None:
 
     About half the time of decoding the line first, for what nearly every line is.
     """
-    shape = EventTypes.by_name.get(read_type(raw) or "")
+    shape = EVENT_TYPES.get(read_type(raw) or "")
     if shape is None:
         return None
     try:

@@ -10,14 +10,14 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from arena_cli.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.protocol import Attachment
 from arena_cli.transcript import reader
-from arena_cli.transcript.events import Event, MessageEvent, Recovered, ReplyFinished, encode_line
+from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished, encode_line
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files, text
 from arena_cli.util.clock import Clock, format_timestamp
@@ -315,11 +315,16 @@ def _free_path(path: Path, ending: str = "") -> Path:
     return free
 
 
-def recovered(repair: Repair, stamp: Stamp) -> Recovered:
-    """The event that tells of a repair."""
-    return Recovered(
-        seq=stamp.seq, ts=stamp.ts, what=repair.what, bytes=repair.bytes, kept_in=repair.kept_in
-    )
+class NullLog(Log):
+    """A log without a file, for what is tried or shown in advance: it only counts."""
+
+    def __init__(self, clock: Clock, *, seq: int = 0) -> None:
+        self.seq = seq
+        self._clock = clock
+
+    def append(self, event: Event) -> None:
+        """Count the event."""
+        self.seq = event.seq
 
 
 E = TypeVar("E", bound=Event)
@@ -333,26 +338,31 @@ class Journal:
         self.fold = fold
         self._on_event = on_event
 
-    def write(self, make: Callable[[Stamp], E]) -> E:
-        """Append the event that `make` builds around its stamp. Raises DiskRefused."""
-        event = make(self.log.stamp())  # as `_append`: most events come this way
-        self.log.append(event)
-        self.fold.apply(event)
+    def stamp(self) -> Stamp:
+        """Return the number and time of the next event, for a message that it will carry."""
+        return self.log.stamp()
+
+    def write(self, shape: type[E], *, stamp: Stamp | None = None, **fields: Any) -> E:
+        """Append an event of these fields, numbered and timed. Raises DiskRefused."""
+        event = self._append(shape, stamp or self.log.stamp(), fields)
         self._on_event(event)
         return event
 
     def write_all(
-        self, makes: Sequence[Callable[[Stamp], E]], then: Callable[[], object] = lambda: None
+        self, shape: type[E], records: Sequence[Mapping[str, Any]], then: Callable[[], object]
     ) -> list[E]:
-        """Append events in order, do what follows on them, and tell of them. Raises DiskRefused."""
-        events = [self._append(make) for make in makes]
+        """Append an event for each of `records`, call `then`, and only then report the events.
+
+        Raises DiskRefused.
+        """
+        events = [self._append(shape, self.log.stamp(), record) for record in records]
         then()
         for event in events:
             self._on_event(event)
         return events
 
-    def _append(self, make: Callable[[Stamp], E]) -> E:
-        event = make(self.log.stamp())
+    def _append(self, shape: type[E], stamp: Stamp, fields: Mapping[str, Any]) -> E:
+        event = shape(seq=stamp.seq, ts=stamp.ts, **fields)
         self.log.append(event)
         self.fold.apply(event)
         return event

@@ -15,10 +15,10 @@ from arena_cli.errors import UsageError
 from arena_cli.protocol import Message, parse_seq
 from arena_cli.transcript import cache, reader
 from arena_cli.transcript.events import (
+    EVENT_TYPES,
     Candidates,
     ChainFinished,
     Event,
-    EventTypes,
     MessageEvent,
     Recovered,
     ReplyFinished,
@@ -216,7 +216,7 @@ def summarize_session(path: Path) -> dict[str, str | None]:
     """Return a session's row in a list of sessions: its team, its end, its last change."""
     session = read_session_event(path)
     end, changed = "no messages", ""
-    for entry in reader.newest_first(path, path.stat().st_size, EventTypes.by_name):
+    for entry in reader.newest_first(path, path.stat().st_size, EVENT_TYPES):
         if isinstance(entry, Event):
             changed = changed or entry.ts
             if not isinstance(entry, (SessionEvent, Recovered)):

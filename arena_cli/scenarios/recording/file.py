@@ -178,7 +178,7 @@ def _name(label: str) -> str:
 
 def _check(record: Mapping[str, Any]) -> None:
     """Raises ValueError, KeyError or TypeError where something in an edited line is wrong."""
-    shape = events.EventTypes.by_name.get(record["type"])
+    shape = events.EVENT_TYPES.get(record["type"])
     if shape is not None:
         completed = {**_LEFT_OUT, **record}
         if isinstance(record.get("message"), dict):

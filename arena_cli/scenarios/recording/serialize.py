@@ -14,26 +14,17 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
-from arena_cli.protocol import AgentInput, ShownMessage
+from arena_cli.protocol import AgentInput, Derived, ShownMessage
 from arena_cli.scenarios.recording import model, settings
 from arena_cli.scenarios.recording.recorder import MEMORY, Stretch, Tape, TapedCall
 from arena_cli.transcript import canonical
-from arena_cli.transcript.events import Event, MessageEvent, ReplyStarted
+from arena_cli.transcript.events import Event, MessageEvent, ReplyStarted, list_fields
 from arena_cli.workspace.models import Member
 
 JUDGE = "judge"
 STEP = "step"
 IN_OUTPUT = ("content", "structured", "attachments")
 
-_AGAIN = {
-    "session": ("version", "session", "scenario"),
-    "reply_started": ("input_tokens",),
-    "reply_finished": ("usage", "error"),
-    "chain_finished": ("usage", "session_usage"),
-    "context_usage": ("usage_ratio", "tokens", "budget"),
-    "compacted": ("tokens_before", "tokens_after", "usage"),
-    "extracted": ("usage", "error"),
-}
 _INLINE = ("author_id", "author_name", "author_type", "content", "role")
 
 
@@ -112,7 +103,7 @@ def _events(
 def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
     """An event as it stands in a recording; `ids` as in `canonical.record`."""
     line = canonical.canonicalize_event(event, ids)
-    for name in _AGAIN.get(event.type, ()):
+    for name in list_fields(type(event), Derived):
         line.pop(name, None)
     if event.type == "reply_finished" and line.get("message"):
         line["message"] = {

@@ -1,0 +1,348 @@
+"""The read model: a session as its chains, their turns, and the replies in them.
+
+`Chain.apply` is the one place that knows how events build a chain. The fold keeps the open chain
+of a session that is written; `read_conversation` keeps all that a reader asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from arena_cli.protocol import Message, Usage
+from arena_cli.transcript.events import (
+    Candidates,
+    ChainFinished,
+    Compacted,
+    Deviation,
+    Event,
+    Extracted,
+    MessageEvent,
+    NoteEvent,
+    PassedOver,
+    Phase,
+    ReplyFinished,
+    ReplyStarted,
+    Resumed,
+    SessionEvent,
+    SideEvent,
+    TurnFinished,
+    TurnStarted,
+)
+
+LIMIT_NOTICE = "chain_limit"
+"""The `notice` in the metadata of the system message that tells of a chain's depth limit."""
+
+FAILED = frozenset({"timeout", "error"})
+"""The statuses of replies that failed."""
+
+
+@dataclass
+class Reply:
+    """A call of an agent in a turn, from its first attempt to its end.
+
+    `failed_attempts` are those that ended by themselves and were tried again; `ends` are the ends
+    of the reply: cancelled ones, after which it may go on, and the one that counts.
+    """
+
+    number: int
+    agent: str
+    phase: Phase
+    attempt: int
+    failed_attempts: int = 0
+    cut_short: bool = False
+    started: ReplyStarted | None = None
+    ends: list[ReplyFinished] = field(default_factory=list)
+
+    @property
+    def finished(self) -> ReplyFinished | None:
+        """Its end; None while it has none but cancelled ones."""
+        end = self.ends[-1] if self.ends else None
+        return None if end is None or end.status == "cancelled" else end
+
+    @property
+    def notes(self) -> list[str]:
+        """The ids of the notes that its agent was shown."""
+        return self.started.notes if self.started else []
+
+    @property
+    def adapter(self) -> str:
+        """The kind of its agent; empty where its beginning cannot be read."""
+        return self.started.adapter if self.started else ""
+
+
+@dataclass
+class Turn:
+    """A turn of a chain; `replies` by agent, `side_events` those that came in it or after it."""
+
+    started: TurnStarted
+    replies: dict[str, Reply] = field(default_factory=dict)
+    candidates: Candidates | None = None
+    side_events: list[SideEvent] = field(default_factory=list)
+    finished: TurnFinished | None = None
+
+    @property
+    def must(self) -> list[str]:
+        """The agents that must reply, in order of call."""
+        return self.started.must
+
+    @property
+    def asked(self) -> list[str]:
+        """The agents that may reply, in order of call."""
+        return self.candidates.asked if self.candidates else []
+
+    @property
+    def passed_over(self) -> dict[str, PassedOver]:
+        """The agents that were not asked, and the reasons."""
+        return self.candidates.passed_over if self.candidates else {}
+
+    @property
+    def called(self) -> list[str]:
+        """Everyone who is called in this turn, in order of call."""
+        return [*self.must, *self.asked]
+
+    @property
+    def concerned(self) -> list[str]:
+        """Everyone who was called, deferred, passed over or heard in it."""
+        candidates = (*self.must, *self.started.deferred, *self.asked, *self.passed_over)
+        return list(dict.fromkeys((*candidates, *self.replies)))
+
+    @property
+    def compactions(self) -> list[Compacted]:
+        """The summaries made in it, also those rolled back."""
+        return [event for event in self.side_events if isinstance(event, Compacted)]
+
+    @property
+    def noted(self) -> set[tuple[str, str]]:
+        """The ids of notes, each with the id of the message that it was taken from."""
+        return {
+            (event.note, event.message)
+            for event in self.side_events
+            if isinstance(event, NoteEvent) and event.message
+        }
+
+    @property
+    def deviations(self) -> set[tuple[int, str]]:
+        """The numbers of replies, each with the id of a note that it ignored."""
+        return {
+            (event.reply, event.note) for event in self.side_events if isinstance(event, Deviation)
+        }
+
+    def result(self, agent: str) -> ReplyFinished | None:
+        """Return the end of the agent's reply; None while it has not ended."""
+        reply = self.replies.get(agent)
+        return reply.finished if reply else None
+
+    def results(self) -> list[ReplyFinished]:
+        """Return the replies that ended, in order of call."""
+        ended = (self.result(agent) for agent in self.called)
+        return [done for done in ended if done is not None]
+
+    def successes(self) -> list[ReplyFinished]:
+        """Return the replies that others are shown, in order of call."""
+        return [done for done in self.results() if done.status == "success"]
+
+
+@dataclass
+class Chain:
+    """A chain: the message that opened it, its turns, and all its events in order.
+
+    `first` is None where a part of a session begins within the chain. `messages` are those that
+    agents see, by id; `calling` says whom each of them calls; `called` is everyone who was called
+    so far.
+    """
+
+    number: int
+    first: MessageEvent | None
+    turns: list[Turn] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    finished: ChainFinished | None = None
+    limit_told: bool = False
+    messages: dict[str, Message] = field(default_factory=dict)
+    calling: dict[str, list[str]] = field(default_factory=dict)
+    called: set[str] = field(default_factory=set)
+
+    @classmethod
+    def open(cls, event: MessageEvent) -> Chain:
+        """Return the chain that a message opens."""
+        chain = cls(event.chain or 0, event, events=[event])
+        chain._add_message(event.message, event.message.mentions)
+        return chain
+
+    @property
+    def opening(self) -> MessageEvent:
+        """The message that opened it."""
+        assert self.first is not None
+        return self.first
+
+    @property
+    def end(self) -> str:
+        """How it ended; empty while it is open."""
+        return self.finished.end if self.finished else ""
+
+    @property
+    def remembering(self) -> list[Usage]:
+        """The usage of the calls that worked for the team's memory, beside replies."""
+        side_events = [event for turn in self.turns for event in turn.side_events]
+        return [
+            event.usage
+            for event in side_events
+            if isinstance(event, (Compacted, Extracted)) and event.usage is not None
+        ]
+
+    def apply(self, event: Event) -> None:
+        """Take in an event; one that does not fit what is open changes nothing."""
+        self.events.append(event)
+        turn = self.turns[-1] if self.turns else None
+        match event:
+            case MessageEvent():
+                self.limit_told |= event.message.metadata.get("notice") == LIMIT_NOTICE
+            case TurnStarted() if event.chain == self.number:
+                self.turns.append(Turn(event))
+                self.called.update(event.must)
+            case ReplyStarted() if turn and turn.started.turn == event.turn:
+                _start_reply(turn, event)
+            case ReplyFinished() if turn and turn.started.turn == event.turn:
+                self._finish_reply(turn, event)
+            case Candidates() if turn and turn.started.turn == event.turn:
+                turn.candidates = event
+                self.called.update(event.asked)
+            case TurnFinished() if turn and turn.started.turn == event.turn:
+                turn.finished = event
+            case ChainFinished():
+                self.finished = event
+            case Resumed() if turn:
+                for reply in turn.replies.values():
+                    reply.cut_short |= reply.finished is None
+            case SideEvent() if turn:
+                turn.side_events.append(event)
+            case _:
+                pass
+
+    def new_messages(self, turn: Turn) -> list[Message]:
+        """Return the new messages of one of its turns: the trigger, and its replies so far."""
+        trigger = [self.messages[name] for name in turn.started.trigger if name in self.messages]
+        return trigger + [done.message for done in turn.successes() if done.message]
+
+    def results(self) -> list[ReplyFinished]:
+        """Return every reply that ended, in order of call."""
+        return [done for turn in self.turns for done in turn.results()]
+
+    def trigger_for(self, agent: str, phase: Phase) -> list[str]:
+        """Return the ids of the last turn's new messages as an agent sees them, in order.
+
+        Phase B sees phase A too; who was deferred also what called it then; no agent sees its own
+        messages.
+        """
+        turn = self.turns[-1]
+        ids = dict.fromkeys(self._since_deferred(agent, len(self.turns) - 1))
+        if phase == "B":
+            in_phase_a = set(turn.must)
+            for done in turn.successes():
+                if done.message and done.agent in in_phase_a:
+                    ids[done.message.id] = None
+        return [name for name in ids if self.messages[name].author_id != agent]
+
+    def _since_deferred(self, agent: str, number: int) -> list[str]:
+        started = self.turns[number].started
+        trigger = [name for name in started.trigger if name in self.messages]
+        if number == 0 or agent not in self.turns[number - 1].started.deferred:
+            return trigger
+        earlier = self._since_deferred(agent, number - 1)
+        calling = [name for name in earlier if agent in self.calling[name]]
+        return [*(calling or earlier), *trigger]
+
+    def _finish_reply(self, turn: Turn, event: ReplyFinished) -> None:
+        # A line that cannot be read may have been its start; the reply counts all the same.
+        reply = turn.replies.setdefault(event.agent, make_reply(event))
+        reply.ends.append(event)
+        reply.cut_short |= event.status == "cancelled"
+        if event.status == "success" and event.message is not None:
+            self._add_message(event.message, event.next_mentions)
+
+    def _add_message(self, message: Message, calls: list[str]) -> None:
+        self.messages[message.id] = message
+        self.calling[message.id] = calls
+
+
+def make_reply(event: ReplyFinished) -> Reply:
+    """Return the reply of an end whose beginning is not known."""
+    failed = event.attempts - 1
+    return Reply(event.reply, event.agent, event.phase, event.attempts, failed_attempts=failed)
+
+
+def _start_reply(turn: Turn, event: ReplyStarted) -> None:
+    reply = turn.replies.get(event.agent)
+    if reply is None:
+        reply = Reply(event.reply, event.agent, event.phase, event.attempt)
+        turn.replies[event.agent] = reply
+    else:
+        reply.failed_attempts += not reply.cut_short
+    reply.started = event
+    reply.attempt = event.attempt
+    reply.cut_short = False
+
+
+@dataclass
+class Conversation:
+    """A session, or a part of it: chains, and what stands between them, in order."""
+
+    items: list[Chain | Event] = field(default_factory=list)
+    sessions: list[SessionEvent] = field(default_factory=list)
+    open: Chain | None = None
+
+    @property
+    def chains(self) -> list[Chain]:
+        """The chains, in order."""
+        return [item for item in self.items if isinstance(item, Chain)]
+
+    @property
+    def turns(self) -> Iterator[Turn]:
+        """Yield the turns of all chains, in order."""
+        for chain in self.chains:
+            yield from chain.turns
+
+    def apply(self, event: Event) -> None:
+        """Take in the next event; a chain that another one follows stays without an end."""
+        if isinstance(event, SessionEvent):
+            self.sessions.append(event)
+            self.items.append(event)
+        elif isinstance(event, MessageEvent) and event.chain is not None:
+            self._add(Chain.open(event))
+        elif self.open is None and not isinstance(event, _IN_A_TURN):
+            self.items.append(event)
+        else:
+            chain = self.open or self._add(Chain(getattr(event, "chain", 0), None))
+            _open_turn(chain, event)
+            chain.apply(event)
+            if chain.finished:
+                self.open = None
+
+    def _add(self, chain: Chain) -> Chain:
+        self.items.append(chain)
+        self.open = chain
+        return chain
+
+
+_IN_A_TURN = (TurnStarted, ReplyStarted, ReplyFinished, Candidates, TurnFinished)
+
+
+def _open_turn(chain: Chain, event: Event) -> None:
+    """Open the turn of an event where the line that opened it cannot be read, or is not asked for.
+
+    The chain then takes the event as one of that turn.
+    """
+    if not isinstance(event, _IN_A_TURN) or isinstance(event, TurnStarted):
+        return
+    if not chain.turns or chain.turns[-1].started.turn != event.turn:
+        heading = {"chain": chain.number, "turn": event.turn, "depth": len(chain.turns)}
+        started = TurnStarted(seq=event.seq, ts=event.ts, trigger=[], must=[], **heading)
+        chain.turns.append(Turn(started))
+
+
+def read_conversation(events: Iterable[Event]) -> Conversation:
+    """Return the conversation that events tell of, in order."""
+    conversation = Conversation()
+    for event in events:
+        conversation.apply(event)
+    return conversation
