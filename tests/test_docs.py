@@ -557,9 +557,7 @@ def test_the_event_table_has_every_event_with_its_fields() -> None:
     table = rows(_page("transcript.md"), "type")
     told = {spans(cells[0])[0]: set(spans(cells[1])) for cells in table}
     common = {"seq", "ts", "type"}
-    assert told == {
-        name: set(shape.model_fields) - common for name, shape in EVENT_TYPES.items()
-    }
+    assert told == {name: set(shape.model_fields) - common for name, shape in EVENT_TYPES.items()}
 
 
 @pytest.mark.parametrize(

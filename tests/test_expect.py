@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from arena_cli.protocol import Attachment, Message, StructuredContent, Usage
-from arena_cli.scenarios.expect import check_kinds, conversation, evaluate, text_checks
-from arena_cli.scenarios.expect.conversation import Conversation
+from arena_cli.scenarios.expect import check_kinds, evaluate, text_checks
+from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.expect.text_checks import Verdict
 from arena_cli.scenarios.result import CheckResult
+from arena_cli.transcript.conversation import read_conversation
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
@@ -107,8 +108,8 @@ class Script:
         counts = {"turns": self._turn, "replies": 0, "usage": Usage(), "session_usage": Usage()}
         return self._put(ChainFinished, chain=1, end=end, awaits=list(awaits), **counts)
 
-    def told(self) -> Conversation:
-        return conversation.read_conversation(self.events, Path())
+    def told(self) -> CheckContext:
+        return CheckContext(Path(), read_conversation(self.events))
 
 
 def worked() -> Script:
@@ -428,7 +429,7 @@ def test_each_further_key_holds_or_not(
             Expect.model_validate(expected)
         return
     (tmp_path / "plan.md").write_text("# Plan\n好", encoding="utf-8")
-    told = conversation.read_conversation(rich().events, tmp_path)
+    told = CheckContext(tmp_path, read_conversation(rich().events))
     shape = Expect.model_validate(expected)
     results = evaluate.checked(shape, told, lambda _: ("x.yaml", 1), ("expect",))
     assert results

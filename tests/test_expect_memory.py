@@ -10,10 +10,11 @@ from program import Program
 from stage import Stage, broken, printed
 
 from arena_cli.errors import FileFaults
-from arena_cli.scenarios.expect import conversation, evaluate
-from arena_cli.scenarios.expect.conversation import Conversation
+from arena_cli.scenarios.expect import evaluate
+from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.expect.text_checks import Verdict
+from arena_cli.transcript.conversation import read_conversation
 from arena_cli.transcript.events import Compacted, Deviation, NoteEvent
 
 NOTE = """\
@@ -236,7 +237,7 @@ def test_what_means_nothing_is_a_fault(stage: Stage, expect: str, what: str) -> 
     assert what in str(raised.value)
 
 
-def judged(expect: dict[str, Any], told: Conversation) -> list[Verdict]:
+def judged(expect: dict[str, Any], told: CheckContext) -> list[Verdict]:
     checks = evaluate.checks_of(Expect.model_validate(expect))
     return [check.judge(told) for check in checks]
 
@@ -263,7 +264,7 @@ def test_deviations_and_compactions_are_counted_and_named(tmp_path: Path) -> Non
         tokens_after=3,
     )
     undone = summary.model_copy(update={"seq": 11, "rolled_back": "it is no shorter"})
-    told = conversation.read_conversation([ignored, summary, undone], tmp_path)
+    told = CheckContext(tmp_path, read_conversation([ignored, summary, undone]))
     holds = {
         "deviations": [
             {"agent": "dev", "note": "blocker-*", "level": "replan_required", "kind": "blocker"}
@@ -285,7 +286,7 @@ def test_deviations_and_compactions_are_counted_and_named(tmp_path: Path) -> Non
 
 
 def test_exactly_gives_each_note_to_one_row(tmp_path: Path) -> None:
-    told = Conversation(tmp_path)
+    told = CheckContext(tmp_path)
 
     def event(seq: int, name: str, title: str) -> NoteEvent:
         return NoteEvent(

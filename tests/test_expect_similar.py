@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stage import Stage
 
 from arena_cli.scenarios.expect import check_kinds
-from arena_cli.scenarios.expect.conversation import Conversation, Subject
+from arena_cli.scenarios.expect.context import CheckContext, Subject
 from arena_cli.scenarios.expect.model import Checks
 
 ZH = "登录分为三步：认证、会话和审计"
@@ -81,7 +81,7 @@ def test_one_word_in_many_is_not_the_same(stage: Stage) -> None:
 
 def figure(text: str, to: str, measure: str) -> float:
     checks = Checks.model_validate({"similar": {"to": to, "min": 1, "measure": measure}})
-    verdict = check_kinds.all_of(Subject(text, Conversation(Path())), checks)
+    verdict = check_kinds.all_of(Subject(text, CheckContext(Path())), checks)
     value = float(verdict.actual.partition(" ")[0])
     assert verdict.holds is (value == 1)
     return value

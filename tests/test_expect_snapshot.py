@@ -13,10 +13,12 @@ from program import Program
 from stage import Stage
 
 from arena_cli.errors import DiskRefused
-from arena_cli.scenarios.expect import conversation, evaluate
+from arena_cli.scenarios.expect import evaluate
+from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.expect.snapshots import Snapshots, path_of
 from arena_cli.scenarios.result import CheckResult
+from arena_cli.transcript.conversation import read_conversation
 
 SNAPSHOT = {"replies": {"dev": [{"snapshot": True}]}}
 HERE = Path("scenarios/one.yaml")
@@ -50,7 +52,7 @@ def judged(
     snapshots = Snapshots(stage.folder / HERE, case, cases=cases if case else [None], update=update)
     results: list[CheckResult] = []
     for step in told.steps:
-        one = conversation.read_conversation(step.events, stage.folder)
+        one = CheckContext(stage.folder, read_conversation(step.events))
         one.step = step.number
         one.snapshots = snapshots
         shape = Expect.model_validate(expect)
@@ -180,8 +182,8 @@ def test_every_reply_has_its_own(stage: Stage) -> None:
         "replies": {"*": {"all": [{"snapshot": True}]}, "dev": {"last": [{"snapshot": True}]}}
     }
     (told,) = stage.play_all(text_of(["a", "b"], {}, sends=2), detail=True)
-    whole = conversation.read_conversation(
-        [event for step in told.steps for event in step.events], stage.folder
+    whole = CheckContext(
+        stage.folder, read_conversation(event for step in told.steps for event in step.events)
     )
     whole.snapshots = Snapshots(stage.folder / HERE, None, cases=[None], update=True)
     evaluate.checked(Expect.model_validate(expect), whole, lambda _: ("x", 1), ("expect",))

@@ -8,101 +8,24 @@ A reader of events, whether they come live or from a file. It makes lines of pie
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from arena_cli.notes.lifecycle import RULES
 from arena_cli.protocol import Message
-from arena_cli.reports import content, lines
+from arena_cli.reports import content, event_lines, lines
 from arena_cli.reports.lines import BETWEEN, EMPTY, INDENT, Line, Span, Words, line
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
-    Compacted,
-    ContextUsage,
-    Deviation,
     Event,
-    Extracted,
     MessageEvent,
-    NoteEvent,
-    Recovered,
     ReplyFinished,
     ReplyStarted,
-    Resumed,
     SessionEvent,
+    SideEvent,
     TurnFinished,
     TurnStarted,
 )
 from arena_cli.util.text import escape_line
-
-Who = Callable[[str], "list[Span] | str"]
-"""An agent, or somebody else, by id, as a timeline names them."""
-
-
-def line_of(event: Event, say: Words, who: Who) -> Line | None:
-    """The line for one event; None if it is no such event, or tells nothing beside the notes."""
-    match event:
-        case NoteEvent(act="refused"):
-            told = _refused(event, say, who)
-        case NoteEvent():
-            told = _note(event, say, who)
-        case ContextUsage():
-            said = "the window of {who} is {share} % full"
-            share = f"{event.usage_ratio * 100:.0f}"
-            told = line(INDENT, say.spans(said, "dim", who=who(event.agent), share=share))
-        case Compacted():
-            told = _compacted(event, say, who)
-        case Deviation():
-            told = _deviation(event, say, who)
-        case Extracted(error=str(why)):
-            said = "{who} looked for notes: {why}"
-            spans = say.spans(said, "dim", who=who(event.by), why=escape_line(why))
-            told = line(INDENT, spans, hang=4)
-        case _:
-            return None
-    return told
-
-
-def _note(event: NoteEvent, say: Words, who: Who) -> Line:
-    title = escape_line(f"{event.title} ({event.reason})" if event.reason else event.title)
-    told = say.spans(
-        "note {note} {act} by {who}: {title}",
-        "dim",
-        note=escape_line(event.note),
-        act=say.enum(event.act),
-        who=say("rules") if event.by == RULES else who(event.by),
-        title=title,
-    )
-    return line(INDENT, told)
-
-
-def _refused(event: NoteEvent, say: Words, who: Who) -> Line:
-    facts = {"message": escape_line(event.message or ""), "why": escape_line(event.reason)}
-    said = "notes in {message} by {who}: {why}"
-    return line(INDENT, say.spans(said, "dim", who=who(event.by), **facts), hang=4)
-
-
-def _compacted(event: Compacted, say: Words, who: Who) -> Line:
-    told: dict[str, int | str | list[Span]] = {"count": event.messages, "who": who(event.by)}
-    if event.rolled_back:
-        said = "summary of {count} messages by {who} rolled back: {why}"
-        told["why"] = escape_line(event.rolled_back)
-    else:
-        said = "summary of {count} messages by {who}: {before} → {after} tokens"
-        told.update(before=event.tokens_before, after=event.tokens_after)
-    return line(INDENT, say.spans(said, "dim", **told))
-
-
-def _deviation(event: Deviation, say: Words, who: Who) -> Line:
-    style = "failed" if event.level == "replan_required" else "warned"
-    spans = say.spans(
-        "{level}: {who} did not heed {note}: {reason}",
-        level=[Span(say.enum(event.level), style)],
-        who=who(event.agent),
-        note=escape_line(event.note),
-        reason=escape_line(event.reason),
-    )
-    return line(INDENT, spans, hang=4)
-
 
 AGENT_STYLES = 10
 
@@ -166,17 +89,13 @@ class Timeline:
                 yield EMPTY
             case ChainFinished():
                 yield from self._chain_finished(event)
-            case Recovered():
-                yield from self._recovered(event)
-            case Resumed():
-                said = {"chain": event.chain, "seq": event.after_seq}
-                yield line(self._say("resumed chain {chain} after event {seq}", **said))
-                yield EMPTY
             case _:
-                told = line_of(event, self._say, self._who)
-                if told is not None:
-                    self._is_loose = not self._in_turn
-                    yield told
+                text = event_lines.render_event(event, self._say, self._who)
+                if text is not None:
+                    yield text
+                    self._is_loose = isinstance(event, SideEvent) and not self._in_turn
+                    if not isinstance(event, SideEvent):
+                        yield EMPTY
 
     def named(self, agent: str) -> list[Span]:
         """An agent's avatar and name."""
@@ -316,19 +235,6 @@ class Timeline:
 
     def _who(self, by: str) -> list[Span] | str:
         return [self._short(by)] if by in self._names else escape_line(by)
-
-    def _recovered(self, event: Recovered) -> Iterator[Line]:
-        told: dict[str, object] = {"what": escape_line(event.what), "bytes": event.bytes}
-        problem = (
-            self._say(
-                "{what} ({bytes} bytes set aside, kept in {place})",
-                **told,
-                place=escape_line(event.kept_in),
-            )
-            if event.kept_in
-            else self._say("{what} ({bytes} bytes set aside)", **told)
-        )
-        yield line(self._say("recovered: {what}", what=problem))
 
     def _unresolved(self, names: list[str]) -> Iterator[Line]:
         if names:

@@ -13,7 +13,7 @@ from typing import Any
 from arena_cli.adapters.runtime import Calls, Runtime
 from arena_cli.protocol import Usage
 from arena_cli.scenarios.expect import evaluate, text_checks
-from arena_cli.scenarios.expect.conversation import Conversation
+from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.judge_checks import MATTER, RUBRIC, Answered, Question, Vote
 from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.model import Scenario
@@ -129,9 +129,9 @@ class Judges:
     async def heard(
         self,
         expect: Expect,
-        conversation: Conversation,
-        whole_conversation: Callable[[], Conversation],
-    ) -> Conversation:
+        conversation: CheckContext,
+        whole_conversation: Callable[[], CheckContext],
+    ) -> CheckContext:
         """The conversation with an answer to all that `expect` asks a judge about it.
 
         `whole` gives that of all steps so far. Raises DiskRefused.

@@ -13,7 +13,7 @@ from arena_cli.scenarios.expect import (
     snapshots,
     text_checks,
 )
-from arena_cli.scenarios.expect.conversation import Folders
+from arena_cli.scenarios.expect.context import Folders
 from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.model import ScenarioFile
 from arena_cli.session.outgoing import USER

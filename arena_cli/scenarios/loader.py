@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from arena_cli.errors import Fault, FileFaults
 from arena_cli.scenarios import cast, lint, model, select, variables
 from arena_cli.scenarios.expect import snapshots
-from arena_cli.scenarios.expect.conversation import Folders
+from arena_cli.scenarios.expect.context import Folders
 from arena_cli.scenarios.given import Pasts
 from arena_cli.scenarios.model import (
     Case,

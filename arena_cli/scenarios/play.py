@@ -18,7 +18,7 @@ from arena_cli.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.protocol import AgentInput, Usage
 from arena_cli.scenarios import lint
 from arena_cli.scenarios.expect import evaluate, text_checks
-from arena_cli.scenarios.expect.conversation import Conversation, read_conversation
+from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.model import Expect, Noted, NoteRow
 from arena_cli.scenarios.expect.snapshots import NotSnapshots, Snapshots
 from arena_cli.scenarios.expect.text_checks import Verdict
@@ -40,6 +40,7 @@ from arena_cli.scenarios.result import (
 from arena_cli.scenarios.variables import NotSaved
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.session.session import Session, SessionConfig, make_redactor, own_notes
+from arena_cli.transcript.conversation import read_conversation
 from arena_cli.transcript.events import ChainFinished, Event, MessageEvent, NoteEvent, SessionEvent
 from arena_cli.util.clock import HastyClock
 from arena_cli.util.text import cut_text
@@ -49,7 +50,7 @@ from arena_cli.yamlio.document import find_holder
 from arena_cli.yamlio.nodes import Loc, format_loc
 
 
-def save_text(saved: Saved, conversation: Conversation) -> Verdict:
+def save_text(saved: Saved, conversation: CheckContext) -> Verdict:
     """Return the text saved of the agent's last reply, as `actual`."""
     replies = conversation.replies(saved.agent)
     pattern = f" that matches /{saved.regex}/" if saved.regex else ""
@@ -106,7 +107,7 @@ Around = Callable[[Runtime], Calls]
 class Watching:
     """Keeps, while a scenario is played, what its expectations look at.
 
-    `inputs` and `noted` as in `Conversation`.
+    `inputs` and `noted` as in `CheckContext`.
     """
 
     def __init__(self, file: ScenarioFile, workspace: Path) -> None:
@@ -458,7 +459,7 @@ class Playing:
         )
 
     async def _checked(
-        self, expect: Expect, talk: Conversation, loc: Loc, events: Sequence[Event] = ()
+        self, expect: Expect, talk: CheckContext, loc: Loc, events: Sequence[Event] = ()
     ) -> list[CheckResult]:
         """The results; `events` are those of the step that are not in its result yet."""
         if not expect.model_fields_set:
@@ -476,7 +477,7 @@ class Playing:
         actual = self._redactor.text_or_nothing(result.actual)
         return result if actual == result.actual else result.model_copy(update={"actual": actual})
 
-    def _save(self, index: int, step: Step, conversation: Conversation) -> list[CheckResult]:
+    def _save(self, index: int, step: Step, conversation: CheckContext) -> list[CheckResult]:
         """Keep what the step saves; a result for each that is not there to be kept."""
         missing = []
         for name, saved in step.save.items():
@@ -503,8 +504,8 @@ class Playing:
         except (NotSaved, UsageError) as error:
             self._error = str(error)
 
-    def _told(self, events: Sequence[Event], step: int | None = None) -> Conversation:
-        talk = read_conversation(events, self._place.workspace)
+    def _told(self, events: Sequence[Event], step: int | None = None) -> CheckContext:
+        talk = CheckContext(self._place.workspace, read_conversation(events))
         talk.scenario = self._scenario.path
         talk.anywhere = self._scenario.anywhere
         talk.step = step

@@ -61,6 +61,13 @@ class Reply:
         return None if end is None or end.status == "cancelled" else end
 
     @property
+    def is_running(self) -> bool:
+        """True if its last attempt has not ended, or was cut off by a crash."""
+        if self.started is None:
+            return False
+        return not self.ends or self.ends[-1].seq < self.started.seq
+
+    @property
     def notes(self) -> list[str]:
         """The ids of the notes that its agent was shown."""
         return self.started.notes if self.started else []
@@ -73,9 +80,13 @@ class Reply:
 
 @dataclass
 class Turn:
-    """A turn of a chain; `replies` by agent, `side_events` those that came in it or after it."""
+    """A turn of a chain; `replies` by agent, `side_events` those that came in it or after it.
+
+    `is_made_up`: the line that opened it is not known, and `started` only has its number.
+    """
 
     started: TurnStarted
+    is_made_up: bool = False
     replies: dict[str, Reply] = field(default_factory=dict)
     candidates: Candidates | None = None
     side_events: list[SideEvent] = field(default_factory=list)
@@ -106,6 +117,13 @@ class Turn:
         """Everyone who was called, deferred, passed over or heard in it."""
         candidates = (*self.must, *self.started.deferred, *self.asked, *self.passed_over)
         return list(dict.fromkeys((*candidates, *self.replies)))
+
+    @property
+    def is_whole(self) -> bool:
+        """True if its heading and its end are known, and those of each reply in it."""
+        replies = self.replies.values()
+        has_ends = self.finished is not None and not self.is_made_up
+        return has_ends and all(reply.started and reply.ends for reply in replies)
 
     @property
     def compactions(self) -> list[Compacted]:
@@ -302,6 +320,25 @@ class Conversation:
         for chain in self.chains:
             yield from chain.turns
 
+    @property
+    def events(self) -> Iterator[Event]:
+        """Yield all its events, in order."""
+        for item in self.items:
+            yield from item.events if isinstance(item, Chain) else (item,)
+
+    def said(self) -> Iterator[MessageEvent | ReplyFinished]:
+        """Yield the events with messages, in order; the replies of a turn in order of call.
+
+        A reply that ended without a message is among them.
+        """
+        for item in self.items:
+            turns = iter(item.turns if isinstance(item, Chain) else ())
+            for event in item.events if isinstance(item, Chain) else (item,):
+                if isinstance(event, MessageEvent):
+                    yield event
+                elif isinstance(event, TurnStarted):
+                    yield from next(turns).results()
+
     def apply(self, event: Event) -> None:
         """Take in the next event; a chain that another one follows stays without an end."""
         if isinstance(event, SessionEvent):
@@ -337,7 +374,7 @@ def _open_turn(chain: Chain, event: Event) -> None:
     if not chain.turns or chain.turns[-1].started.turn != event.turn:
         heading = {"chain": chain.number, "turn": event.turn, "depth": len(chain.turns)}
         started = TurnStarted(seq=event.seq, ts=event.ts, trigger=[], must=[], **heading)
-        chain.turns.append(Turn(started))
+        chain.turns.append(Turn(started, is_made_up=True))
 
 
 def read_conversation(events: Iterable[Event]) -> Conversation:

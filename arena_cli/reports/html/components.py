@@ -10,14 +10,8 @@ from typing import NamedTuple
 from arena_cli.protocol import Usage
 from arena_cli.reports.lines import INDENT, Line, Span, avatar
 from arena_cli.reports.timeline import AGENT_STYLES
-from arena_cli.transcript.events import (
-    Candidates,
-    Event,
-    ReplyFinished,
-    ReplyStarted,
-    SessionEvent,
-    TurnStarted,
-)
+from arena_cli.transcript.conversation import Turn
+from arena_cli.transcript.events import SessionEvent
 from arena_cli.util.text import cut_text, escape_line, escape_text
 
 LONGEST = 1800  # characters that a text may have before its end is folded away
@@ -169,17 +163,17 @@ class Cast:
         face = avatar(self._avatars.get(agent, ""))
         return Who(escape_line(agent), escape_line(name), face, escape_line(role), colour)
 
-    def lanes(self, events: Iterable[Event]) -> dict[str, Lane]:
+    def lanes(self, turns: Iterable[Turn]) -> dict[str, Lane]:
         """Return the lanes of agents that were called or judged, in team order."""
         seen: dict[str, None] = {}
         replies: Counter[str] = Counter()
         usage: dict[str, list[Usage]] = {}
-        for event in events:
-            seen.update(dict.fromkeys(_concerned(event)))
-            if isinstance(event, ReplyFinished):
-                replies[event.agent] += event.status == "success"
-                if event.usage:
-                    usage.setdefault(event.agent, []).append(event.usage)
+        for turn in turns:
+            seen.update(dict.fromkeys(turn.concerned))
+            for done in (done for reply in turn.replies.values() for done in reply.ends):
+                replies[done.agent] += done.status == "success"
+                if done.usage:
+                    usage.setdefault(done.agent, []).append(done.usage)
         ordered = [agent for agent in self._everybody if agent in seen]
         ordered += [agent for agent in seen if agent not in self._everybody]
         return {
@@ -190,15 +184,3 @@ class Cast:
             )
             for agent in ordered
         }
-
-
-def _concerned(event: Event) -> Iterable[str]:
-    match event:
-        case TurnStarted():
-            return (*event.must, *event.deferred)
-        case Candidates():
-            return (*event.asked, *event.passed_over)
-        case ReplyStarted() | ReplyFinished():
-            return (event.agent,)
-        case _:
-            return ()

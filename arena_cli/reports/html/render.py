@@ -26,19 +26,12 @@ from arena_cli.reports.html.components import Cast
 from arena_cli.reports.html.session import Talk
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios.result import RunResult
-from arena_cli.transcript.events import (
-    ChainFinished,
-    Compacted,
-    Event,
-    Extracted,
-    MessageEvent,
-    ReplyFinished,
-)
+from arena_cli.transcript.conversation import Chain, Conversation, read_conversation
+from arena_cli.transcript.events import Event, SessionEvent, SideEvent
 from arena_cli.util.text import escape_line
 
 _HERE = "arena_cli.reports.html"
 _LANE_REM, _TURN_REM = 15, 7.5
-_USING = (ReplyFinished, Compacted, Extracted)
 _RESULTS = {
     0: "passed",
     errors.EXIT_NOT_HELD: "failed",
@@ -79,64 +72,62 @@ def session_page(
 
     `events` begin with the `session` event that holds there. `avatars` by agent id.
     """
-    all_events = list(events)
-    cast = Cast(session.sessions(all_events), avatars)
-    lanes = cast.lanes(all_events)
-    chains = [
-        (chain_events, session.build_talk(chain_events, cast, lanes, say))
-        for chain_events in _chains(all_events)
-        if _is_told(chain_events)
+    conversation = read_conversation(events)
+    cast = Cast(conversation.sessions, avatars)
+    lanes = cast.lanes(conversation.turns)
+    parts = [
+        _Part(number, items, session.build_talk(items, cast, lanes, say))
+        for number, items in enumerate(_parts(conversation), 1)
     ]
-    used = [event.usage for event in all_events if isinstance(event, _USING) and event.usage]
-    opening = next(iter(session.sessions(all_events)), None)
+    replies = [
+        done
+        for turn in conversation.turns
+        for reply in turn.replies.values()
+        for done in reply.ends
+    ]
+    used = [done.usage for done in replies if done.usage]
+    side_events = (event for event in conversation.events if isinstance(event, SideEvent))
+    used += [usage for event in side_events if (usage := getattr(event, "usage", None))]
+    opening = next(iter(conversation.sessions), None)
+    first = next(conversation.events, None)
     return _rendered(
         "session.html",
-        [talk for _, talk in chains],
+        [part.talk for part in parts],
         say,
         title=escape_line(title),
         team=escape_line(opening.team or "") if opening else "",
         scenario=escape_line(opening.scenario or "") if opening else "",
-        began=_date(all_events[0].ts if all_events else ""),
+        began=_date(first.ts if first else ""),
         tokens=lines.tokens(Usage.total(used)) if used else "",
-        replies=sum(isinstance(event, ReplyFinished) for event in all_events),
+        replies=len(replies),
         lanes=list(lanes.values()),
-        chains=[
-            _Chain(number, chain_events, talk)
-            for number, (chain_events, talk) in enumerate(chains, 1)
-        ],
+        chains=parts,
     )
 
 
-class _Chain:
-    """A chain of a session: a part of the page that a filter shows or hides."""
+class _Part:
+    """A chain of a session, with what follows it: what a filter of the page shows or hides."""
 
-    def __init__(self, number: int, events: Sequence[Event], talk: Talk) -> None:
+    def __init__(self, number: int, items: Sequence[Chain | Event], talk: Talk) -> None:
+        chain = items[0] if isinstance(items[0], Chain) else None
+        turns = chain.turns if chain else []
+        ended = [reply for turn in turns for reply in turn.replies.values() if reply.ends]
         self.id = f"c{number}"
         self.talk = talk
-        self.agents = list(
-            dict.fromkeys(
-                escape_line(event.agent) for event in events if isinstance(event, ReplyFinished)
-            )
-        )
-        ends = [event.end for event in events if isinstance(event, ChainFinished)]
-        self.end = ends[-1] if ends else "open"
-        self.number = next(
-            (event.chain for event in events if isinstance(event, MessageEvent)), None
-        )
+        self.agents = list(dict.fromkeys(escape_line(reply.agent) for reply in ended))
+        self.end = (chain.end if chain else "") or "open"
+        self.number = chain.number if chain and chain.first else None
 
 
-def _chains(events: Iterable[Event]) -> list[list[Event]]:
-    """The events from each message that opened a chain to the next."""
-    chains: list[list[Event]] = [[]]
-    for event in events:
-        if isinstance(event, MessageEvent) and event.chain is not None:
-            chains.append([])
-        chains[-1].append(event)
-    return chains
-
-
-def _is_told(events: Sequence[Event]) -> bool:
-    return any(event.type != "session" for event in events)
+def _parts(conversation: Conversation) -> list[list[Chain | Event]]:
+    """Return each chain with what follows it; what comes before the first is a part of its own."""
+    parts: list[list[Chain | Event]] = [[]]
+    for item in conversation.items:
+        if isinstance(item, Chain):
+            parts.append([])
+        if not isinstance(item, SessionEvent):
+            parts[-1].append(item)
+    return [items for items in parts if items]
 
 
 def _date(ts: str) -> str:

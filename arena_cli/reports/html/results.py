@@ -36,6 +36,7 @@ from arena_cli.scenarios.result import (
     StepResult,
     Touched,
 )
+from arena_cli.transcript.conversation import read_conversation
 from arena_cli.util.text import escape_line, escape_text
 
 Kind = Literal["same", "removed", "added", "left_out"]
@@ -328,12 +329,16 @@ class _Steps:
         self._say = say
         self._id = f"s{number}"
         self._result = result
-        events = [event for step in result.steps for event in step.events]
+        talks = [read_conversation(step.events) for step in result.steps]
         opening = [result.opening] if result.opening else []
         members = result.team.members if result.team else ()
         avatars = {member.id: member.profile.avatar for member in members}
-        self._cast = Cast([*opening, *session_module.sessions(events)], avatars)
-        self._lanes = self._cast.lanes(events)
+        sessions = [session for talk in talks for session in talk.sessions]
+        self._cast = Cast([*opening, *sessions], avatars)
+        self._lanes = self._cast.lanes(turn for talk in talks for turn in talk.turns)
+        self._items = {
+            step.number: talk.items for step, talk in zip(result.steps, talks, strict=True)
+        }
 
     def view(self, step: StepResult) -> StepView:
         """Return the view of a step."""
@@ -350,10 +355,14 @@ class _Steps:
             tokens=_tokens(step.usage),
             failures=[self._failed(failure, step) for failure in step.failures],
             checks=[_check(check) for check in step.checks],
-            talk=session_module.build_talk(step.events, self._cast, self._lanes, self._say)
-            if step.events
-            else None,
+            talk=self._talk(step),
         )
+
+    def _talk(self, step: StepResult) -> Talk | None:
+        items = self._items[step.number]
+        if not items:
+            return None
+        return session_module.build_talk(items, self._cast, self._lanes, self._say)
 
     def _failed(self, failure: Failure, step: StepResult) -> Failed:
         agent = escape_line(failure.agent)

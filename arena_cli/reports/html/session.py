@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from arena_cli.protocol import Message
-from arena_cli.reports import content, lines, timeline
+from arena_cli.reports import content, event_lines, lines
 from arena_cli.reports.html import components
 from arena_cli.reports.html.components import Cast, FoldedText, Lane, Who
 from arena_cli.reports.lines import Span, Words
-from arena_cli.transcript.events import (
-    Candidates,
-    ChainFinished,
-    Event,
-    MessageEvent,
-    Recovered,
-    ReplyFinished,
-    ReplyStarted,
-    Resumed,
-    SessionEvent,
-    TurnStarted,
-)
+from arena_cli.transcript.conversation import Chain, Reply, Turn
+from arena_cli.transcript.events import ChainFinished, Event, MessageEvent, ReplyFinished
 from arena_cli.util.text import escape_line
 
 
@@ -113,74 +103,92 @@ class Talk:
         return any(row.kind == "phase" for row in self.rows)
 
 
-def build_talk(events: Iterable[Event], cast: Cast, lanes: Mapping[str, Lane], say: Words) -> Talk:
-    """The table of these events, which has these lanes."""
+def build_talk(
+    items: Iterable[Chain | Event], cast: Cast, lanes: Mapping[str, Lane], say: Words
+) -> Talk:
+    """Return the table of a part of a conversation, with these lanes."""
+    items = list(items)
     table = _Table(cast, lanes, say)
-    for event in events:
-        table.take(event)
-    return table.talk()
+    rows = [row for item in items for row in table.rows(item)]
+    chains = [item for item in items if isinstance(item, Chain)]
+    # Of a part of a chain it is not known who else was called in it.
+    is_whole = any(chain.first for chain in chains) and any(chain.finished for chain in chains)
+    concerned = {agent for chain in chains for turn in chain.turns for agent in turn.concerned}
+    names = set(map(escape_line, concerned))
+    idle = [member for member in cast.members if is_whole and member.id not in names]
+    reason = (
+        say("not asked (selection: none)")
+        if cast.config.get("selection") == "none"
+        else say("not asked (it answers only when it is named)")
+    )
+    return Talk(list(lanes.values()), rows, idle, reason)
 
 
 class _Table:
-    """Takes events in order; keeps what later rows need."""
+    """Makes the rows of a table."""
 
     def __init__(self, cast: Cast, lanes: Mapping[str, Lane], say: Words) -> None:
         self._cast = cast
         self._lanes = lanes
         self._say = say
-        self._rows: list[Row] = []
-        self._phases: dict[tuple[int, str], PhaseRow] = {}
-        self._turn = 0
-        self._mentioned_by: dict[str, list[str]] = {}
-        self._running: dict[int, ReplyStarted] = {}
-        self._concerned: set[str] = set()
-        self._opened = False
-        self._ended = False
 
-    def take(self, event: Event) -> None:
-        """Add an event; one that is not shown is skipped."""
+    def rows(self, item: Chain | Event) -> Iterator[Row]:
+        """Yield the rows of a chain, or of an event between chains."""
+        if not isinstance(item, Chain):
+            yield from self._event(item)
+            return
+        turns = {turn.started.turn: turn for turn in item.turns}
+        drawn: set[tuple[int, str]] = set()
+        for event in item.events:
+            turn = turns.get(getattr(event, "turn", 0))
+            if turn is None:
+                yield from self._event(event)
+                continue
+            phase = "B" if event is turn.candidates else getattr(event, "phase", "A")
+            if (turn.started.turn, phase) not in drawn:
+                drawn.add((turn.started.turn, phase))
+                yield from self._phase(turn, phase)
+
+    def _event(self, event: Event) -> Iterator[Row]:
         match event:
             case MessageEvent():
-                self._opened = self._opened or event.chain is not None
-                self._rows.append(self._said(event))
-            case TurnStarted():
-                self._turn_started(event)
-            case ReplyStarted():
-                self._running[event.reply] = event
-            case ReplyFinished():
-                self._running.pop(event.reply, None)
-                self._reply(event)
-            case Candidates():
-                self._candidates(event)
+                yield self._said(event)
             case ChainFinished():
-                self._ended = True
-                self._rows.append(self._end(event))
-            case Recovered():
-                problem = self._say("recovered: {what}", what=escape_line(event.what))
-                self._rows.append(NoteLine([Span(problem)]))
-            case Resumed():
-                fields = {"chain": event.chain, "seq": event.after_seq}
-                text = self._say("resumed chain {chain} after event {seq}", **fields)
-                self._rows.append(NoteLine([Span(text)]))
+                yield self._end(event)
             case _:
-                line = timeline.line_of(event, self._say, lambda by: self._cast.who(by).name)
+                line = event_lines.render_event(
+                    event, self._say, lambda by: self._cast.who(by).name
+                )
                 if line is not None:
-                    self._rows.append(NoteLine(line.spans))
+                    yield NoteLine(line.spans)
 
-    def talk(self) -> Talk:
-        """The table of all that was taken."""
-        for started in self._running.values():
-            card = Card(self._cast.who(started.agent), "", by=self._by(started.agent))
-            self._cell(started.turn, started.phase, started.agent).cards.append(card)
-        # Of a part of a chain nobody knows who else was called in it.
-        members = self._cast.members if self._opened and self._ended else []
-        idle = [member for member in members if member.id not in self._concerned]
-        reason = (
-            self._say("not asked (selection: none)")
-            if self._cast.config.get("selection") == "none"
-            else self._say("not asked (it answers only when it is named)")
-        )
-        return Talk(list(self._lanes.values()), self._rows, idle, reason)
+    def _name(self, agent: str) -> str:
+        return self._cast.who(agent).name
+
+    def _phase(self, turn: Turn, phase: str) -> Iterator[PhaseRow]:
+        """Yield the row of a phase; one that has nothing has none, but for a turn's first."""
+        cells = {agent: Cell(lane.who) for agent, lane in self._lanes.items()}
+        if phase == "A":
+            for agent in turn.started.deferred:
+                cells[agent].why = self._say("deferred to the next turn")
+        else:
+            for agent, over in turn.passed_over.items():
+                reason = lines.passed_over(over, self._say)
+                cells[agent].why = self._say("passed over: {who}", who=reason)
+        for agent, reply in turn.replies.items():
+            if reply.phase == phase:
+                cells[agent].cards += self._cards(reply, turn)
+        has_heading = phase == "A" and not turn.is_made_up
+        if has_heading or turn.asked or any(cell.cards or cell.why for cell in cells.values()):
+            yield PhaseRow(phase, turn.started.depth + 1, turn.started.turn, cells)
+
+    def _cards(self, reply: Reply, turn: Turn) -> Iterator[Card]:
+        mentioned_by = turn.started.mentioned_by if turn.started.depth else {}
+        by = [self._cast.who(agent) for agent in mentioned_by.get(reply.agent, ())]
+        for done in reply.ends:
+            yield self._card(done, by if reply.phase == "A" else [])
+        if reply.is_running:
+            yield Card(self._cast.who(reply.agent), "", by=by)
 
     def _said(self, event: MessageEvent) -> SaidRow:
         message = event.message
@@ -197,47 +205,25 @@ class _Table:
             notes=self._unresolved(event.unresolved),
         )
 
-    def _turn_started(self, event: TurnStarted) -> None:
-        self._turn = event.depth + 1
-        self._mentioned_by = event.mentioned_by if event.depth else {}
-        self._phase(event.turn, "A")
-        for agent in event.must:
-            self._concerned.add(escape_line(agent))
-        for agent in event.deferred:
-            self._cell(event.turn, "A", agent).why = self._say("deferred to the next turn")
-
-    def _candidates(self, event: Candidates) -> None:
-        if event.asked or event.passed_over:
-            self._phase(event.turn, "B")
-        for agent in event.asked:
-            self._concerned.add(escape_line(agent))
-        for agent, over in event.passed_over.items():
-            cell = self._cell(event.turn, "B", agent)
-            reason = self._say("passed over: {who}", who=lines.passed_over(over, self._say))
-            cell.why = reason
-
-    def _reply(self, event: ReplyFinished) -> None:
-        cell = self._cell(event.turn, event.phase, event.agent)
-        message = event.message
+    def _card(self, done: ReplyFinished, by: list[Who]) -> Card:
+        message = done.message
         mentioned = message.mentions if message else []
-        cell.cards.append(
-            Card(
-                who=self._cast.who(event.agent),
-                status=event.status,
-                ts=event.ts,
-                clock=lines.clock(event.ts),
-                by=self._by(event.agent) if event.phase == "A" else [],
-                error=components.of_text(event.error) if event.error else None,
-                text=self._text(message) if message else None,
-                calls=[self._cast.who(agent) for agent in event.next_mentions],
-                humans=[
-                    escape_line(member_id)
-                    for member_id in mentioned
-                    if not self._cast.is_member(member_id)
-                ],
-                notes=self._refused(event) + self._unresolved(event.unresolved),
-                facts=self._facts(event),
-            )
+        return Card(
+            who=self._cast.who(done.agent),
+            status=done.status,
+            ts=done.ts,
+            clock=lines.clock(done.ts),
+            by=by,
+            error=components.of_text(done.error) if done.error else None,
+            text=self._text(message) if message else None,
+            calls=[self._cast.who(agent) for agent in done.next_mentions],
+            humans=[
+                escape_line(member_id)
+                for member_id in mentioned
+                if not self._cast.is_member(member_id)
+            ],
+            notes=self._refused(done) + self._unresolved(done.unresolved),
+            facts=self._facts(done),
         )
 
     def _facts(self, event: ReplyFinished) -> list[str]:
@@ -286,25 +272,3 @@ class _Table:
 
     def _text(self, message: Message) -> FoldedText:
         return components.of_lines(content.draw_message(message, self._say))
-
-    def _by(self, agent: str) -> list[Who]:
-        return [self._cast.who(agent_id) for agent_id in self._mentioned_by.get(agent, ())]
-
-    def _phase(self, number: int, phase: str) -> PhaseRow:
-        """The row of a phase, made where its heading was not told."""
-        row = self._phases.get((number, phase))
-        if row is None:
-            cells = {agent: Cell(lane.who) for agent, lane in self._lanes.items()}
-            row = PhaseRow(phase, self._turn or number, number, cells)
-            self._phases[number, phase] = row
-            self._rows.append(row)
-        return row
-
-    def _cell(self, number: int, phase: str, agent: str) -> Cell:
-        self._concerned.add(escape_line(agent))
-        return self._phase(number, phase).cells[agent]
-
-
-def sessions(events: Iterable[Event]) -> list[SessionEvent]:
-    """Return the session events, which name the members."""
-    return [event for event in events if isinstance(event, SessionEvent)]

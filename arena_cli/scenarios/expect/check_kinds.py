@@ -13,7 +13,7 @@ from arena_cli.scenarios.expect import (
     snapshots,
     text_checks,
 )
-from arena_cli.scenarios.expect.conversation import Subject
+from arena_cli.scenarios.expect.context import Subject
 from arena_cli.scenarios.expect.model import CheckKeys
 from arena_cli.scenarios.expect.text_checks import Verdict
 

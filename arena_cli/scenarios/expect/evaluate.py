@@ -22,7 +22,7 @@ from arena_cli.scenarios.expect import (
     replies,
     text_checks,
 )
-from arena_cli.scenarios.expect.conversation import FAILED, Call, Conversation, Subject
+from arena_cli.scenarios.expect.context import Call, CheckContext, Subject
 from arena_cli.scenarios.expect.judge_checks import NOT_YET, Consulted, JudgeError, Question
 from arena_cli.scenarios.expect.model import (
     EVERYBODY,
@@ -36,12 +36,13 @@ from arena_cli.scenarios.expect.model import (
 )
 from arena_cli.scenarios.expect.text_checks import Check, NoVerdict, Verdict
 from arena_cli.scenarios.result import CheckResult, Failure, Status
+from arena_cli.transcript.conversation import FAILED
 from arena_cli.util.text import clean_text
 from arena_cli.yamlio import nodes
 from arena_cli.yamlio.nodes import Loc
 
 
-def among(rows: Sequence[ReplyRow], conversation: Conversation) -> Verdict:
+def among(rows: Sequence[ReplyRow], conversation: CheckContext) -> Verdict:
     """These rows are there in this order; others may lie between."""
     calls = conversation.calls()
     start = 0
@@ -61,7 +62,7 @@ def among(rows: Sequence[ReplyRow], conversation: Conversation) -> Verdict:
     return _verdict(rows, calls)
 
 
-def exactly(rows: Sequence[ReplyRow], conversation: Conversation) -> Verdict:
+def exactly(rows: Sequence[ReplyRow], conversation: CheckContext) -> Verdict:
     """These rows are there in this order, and no other."""
     calls = conversation.calls()
     for index, (row, call) in enumerate(zip(rows, calls, strict=False)):
@@ -89,7 +90,7 @@ def _row_place(index: int | None) -> tuple[int, ...]:
     return () if index is None else (index,)
 
 
-def _against(row: ReplyRow, call: Call, conversation: Conversation) -> str:
+def _against(row: ReplyRow, call: Call, conversation: CheckContext) -> str:
     """Explain why a call is not this row; return an empty text if it is."""
     keys = row.model_fields_set
     done = call.done
@@ -115,7 +116,7 @@ def _mentions(expected: Sequence[str] | Exactly, actual: Sequence[str]) -> bool:
     return set(expected) <= set(actual) if expected else not actual
 
 
-def _nearest(row: ReplyRow, calls: Sequence[Call], conversation: Conversation) -> str:
+def _nearest(row: ReplyRow, calls: Sequence[Call], conversation: CheckContext) -> str:
     """Explain why the calls of the row's agent are not that row."""
     agent_calls = [call for call in calls if call.agent == row.agent]
     return "".join(
@@ -212,7 +213,7 @@ def _replied(expected: list[str] | Replied) -> Checks:
         yield Check(("exclude",), lambda told: _excludes(expected.exclude, _who_replied(told)))
 
 
-def _who_replied(conversation: Conversation) -> list[str]:
+def _who_replied(conversation: CheckContext) -> list[str]:
     return [call.agent for call in conversation.replies()]
 
 
@@ -231,7 +232,7 @@ def _excludes(unwanted: list[str], actual: list[str]) -> Verdict:
 
 
 def _must(expected: list[list[str]]) -> Checks:
-    def check(conversation: Conversation) -> Verdict:
+    def check(conversation: CheckContext) -> Verdict:
         actual = [turn.must for turn in conversation.turns]
         return Verdict(expected == actual, _turns_of(expected), _turns_of(actual))
 
@@ -249,7 +250,7 @@ def _silent(expected: list[str]) -> Checks:
         yield Check((index,), functools.partial(_said_nothing, agent))
 
 
-def _said_nothing(agent: str, conversation: Conversation) -> Verdict:
+def _said_nothing(agent: str, conversation: CheckContext) -> Verdict:
     """An agent that failed was not silent: it may have had something to say."""
     ended = [call.done.status for call in conversation.calls() if call.agent == agent]
     holds = all(status == "declined" for status in ended)
@@ -261,7 +262,7 @@ def _outcome(expected: dict[str, str]) -> Checks:
         yield Check((agent,), functools.partial(_came_of, agent, status))
 
 
-def _came_of(agent: str, expected: str, conversation: Conversation) -> Verdict:
+def _came_of(agent: str, expected: str, conversation: CheckContext) -> Verdict:
     actual = conversation.outcome(agent)
     return Verdict(actual == expected, expected, actual)
 
@@ -272,7 +273,7 @@ def _passed_over(expected: dict[str, PassedOverBy]) -> Checks:
 
 
 def _was_passed_over(
-    agent: str, expected_relevance: float | Range | None, conversation: Conversation
+    agent: str, expected_relevance: float | Range | None, conversation: CheckContext
 ) -> Verdict:
     expected = "passed over"
     if expected_relevance is not None:
@@ -289,7 +290,7 @@ def _was_passed_over(
 
 
 def _counted(
-    count: Callable[[Conversation], float | None], unit: str, expected: float | Range
+    count: Callable[[CheckContext], float | None], unit: str, expected: float | Range
 ) -> Checks:
     yield Check((), lambda told: _count(expected, count(told), unit))
 
@@ -302,7 +303,7 @@ def _count(expected: float | Range, actual: float | None, unit: str) -> Verdict:
 
 
 def _cost(expected: float | Cost) -> Checks:
-    def check(conversation: Conversation) -> Verdict:
+    def check(conversation: CheckContext) -> Verdict:
         text, actual = f"{model.describe_limit(expected)} USD", conversation.cost_usd()
         if actual is None:
             passes = isinstance(expected, Cost) and expected.unknown == "pass"
@@ -360,9 +361,9 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "passed_over": _passed_over,
     "turns": functools.partial(_counted, lambda told: len(told.turns), ""),
     "replies_count": functools.partial(_counted, lambda told: len(told.replies()), ""),
-    "tokens": functools.partial(_counted, Conversation.tokens, " tokens"),
+    "tokens": functools.partial(_counted, CheckContext.tokens, " tokens"),
     "cost_usd": _cost,
-    "latency_s": functools.partial(_counted, Conversation.live_s, " s"),
+    "latency_s": functools.partial(_counted, CheckContext.live_s, " s"),
     "end": _end,
     "awaits": _awaits,
     "unresolved": _unresolved,
@@ -383,7 +384,7 @@ Locate = Callable[[Loc], tuple[str, int]]
 """The file and the line of what stands at a place of a scenario."""
 
 
-def questions(expected: Expect, conversation: Conversation) -> list[Question]:
+def questions(expected: Expect, conversation: CheckContext) -> list[Question]:
     """Return the questions to judges of an `expect` that the conversation holds no answer to.
 
     With the answers there may be more: what a row says is looked at once another row did not fit.
@@ -403,7 +404,7 @@ def questions(expected: Expect, conversation: Conversation) -> list[Question]:
 
 
 def checked(
-    expected: Expect, conversation: Conversation, locate: Locate, loc: Loc
+    expected: Expect, conversation: CheckContext, locate: Locate, loc: Loc
 ) -> list[CheckResult]:
     """Every check of an `expect`, which stands at `loc`, in the order of their lines."""
     results = [_checked(check, conversation, locate, loc) for check in checks_of(expected)]
@@ -412,7 +413,7 @@ def checked(
     return results
 
 
-def _checked(check: Check, conversation: Conversation, locate: Locate, loc: Loc) -> CheckResult:
+def _checked(check: Check, conversation: CheckContext, locate: Locate, loc: Loc) -> CheckResult:
     status: Status
     consulted = Consulted(conversation.verdicts)
     judge = None
@@ -476,7 +477,7 @@ class Rows:
 
 
 def unnamed(
-    conversation: Conversation, step: Expect, scenario: Expect, rows: Rows, turns_before: int
+    conversation: CheckContext, step: Expect, scenario: Expect, rows: Rows, turns_before: int
 ) -> list[Failure]:
     """Return the calls that failed in a step, and that neither `expect` names.
 

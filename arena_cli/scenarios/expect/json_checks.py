@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 
 from arena_cli.errors import find_nearest
 from arena_cli.scenarios.expect import text_checks
-from arena_cli.scenarios.expect.conversation import Folders, Subject
+from arena_cli.scenarios.expect.context import Folders, Subject
 from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
 from arena_cli.util import files
 from arena_cli.util.files import OutsideError
@@ -359,7 +359,7 @@ def judge(subject: Subject, json_check: JsonCheck, *, ignore_case: bool = False)
         return Verdict(False, expected, f"{error}: {text_checks.excerpt(subject.text)}")
     if json_check.of_schema is not None:
         try:
-            schema = load_validator(json_check.of_schema, subject.told.folders)
+            schema = load_validator(json_check.of_schema, subject.context.folders)
             against = validate_schema(value, schema)
         except (NotASchema, CannotTell) as error:
             raise NoVerdict(expected, str(error)) from error

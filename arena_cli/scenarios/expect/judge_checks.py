@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from arena_cli.context import render
 from arena_cli.protocol import ShownMessage
 from arena_cli.scenarios.expect import text_checks
-from arena_cli.scenarios.expect.conversation import Call, Subject
+from arena_cli.scenarios.expect.context import Call, Subject
 from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
 from arena_cli.workspace import models
 from arena_cli.workspace.models import FileShape
@@ -167,7 +167,7 @@ def judge(subject: Subject, judge_check: JudgeCheck, **_: bool) -> Verdict:
     """Return the verdict of most of the judge's votes. Raises JudgeError where there is none."""
     question = _question(subject, judge_check)
     expected = asks(judge_check)
-    answered = subject.told.verdicts.get(question)
+    answered = subject.context.verdicts.get(question)
     if answered is None:
         raise JudgeError(judge_check.agent, expected, "it was not asked")
     holds = outcome(answered.votes)
@@ -196,7 +196,7 @@ def _question(subject: Subject, judge_check: JudgeCheck) -> Question:
 
 def _matter(subject: Subject, over: Over) -> str:
     """Frame what is judged, so that no text in it can end the frame or speak as another."""
-    talk = subject.told
+    talk = subject.context
     if over == "reply":
         return _said(subject.call, subject.text, subject.part)
     if over == "scenario" and talk.whole is not None:

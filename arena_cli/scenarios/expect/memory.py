@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arena_cli.scenarios.expect import check_kinds, model, text_checks
-from arena_cli.scenarios.expect.conversation import Conversation, Subject
+from arena_cli.scenarios.expect.context import CheckContext, Subject
 from arena_cli.scenarios.expect.model import DeviationRow, Noted, NoteRow, NotesShown, Range
 from arena_cli.scenarios.expect.text_checks import Check, Verdict
 from arena_cli.transcript.events import Deviation, NoteEvent
@@ -32,7 +32,7 @@ class _NoteItem:
         return " · ".join([*facts, text_checks.excerpt(last.title)])
 
 
-def _items(conversation: Conversation) -> list[_NoteItem]:
+def _items(conversation: CheckContext) -> list[_NoteItem]:
     items: dict[str, _NoteItem] = {}
     for event in conversation.noted:
         if event.act == "refused":
@@ -60,12 +60,12 @@ def notes(expected: Sequence[str | NoteRow] | Noted) -> Iterator[Check]:
             yield Check((name,), functools.partial(judge, value))
 
 
-def _none(conversation: Conversation) -> Verdict:
+def _none(conversation: CheckContext) -> Verdict:
     listed = _list_items(_items(conversation))
     return Verdict(not listed, "no note", listed or NOTHING)
 
 
-def _is_there(row: str | NoteRow, conversation: Conversation, *, times: int = 1) -> Verdict:
+def _is_there(row: str | NoteRow, conversation: CheckContext, *, times: int = 1) -> Verdict:
     """So many notes are this row."""
     reasons = [(item, _against(row, item, conversation)) for item in _items(conversation)]
     matches = [item for item, reason in reasons if not reason]
@@ -80,7 +80,7 @@ def _often(row: str, times: int) -> str:
     return f"{row}, {times} times" if times > 1 else row
 
 
-def _exactly(rows: Sequence[str | NoteRow], conversation: Conversation) -> Verdict:
+def _exactly(rows: Sequence[str | NoteRow], conversation: CheckContext) -> Verdict:
     """Every note is another row, and every row another note."""
     items = _items(conversation)
     fits = [
@@ -118,7 +118,7 @@ def _give(
     return False
 
 
-def _so_many(kind: str, expected: float | Range, conversation: Conversation) -> Verdict:
+def _so_many(kind: str, expected: float | Range, conversation: CheckContext) -> Verdict:
     items = [item for item in _items(conversation) if item.last.kind == kind]
     actual = f"{len(items)} {kind}"
     told_of = f"{actual}: {'; '.join(map(str, items))}" if items else actual
@@ -126,14 +126,14 @@ def _so_many(kind: str, expected: float | Range, conversation: Conversation) -> 
     return Verdict(model.within(expected, len(items)), text, told_of)
 
 
-def _against(row: str | NoteRow, item: _NoteItem, conversation: Conversation) -> str:
+def _against(row: str | NoteRow, item: _NoteItem, conversation: CheckContext) -> str:
     """Explain why a note is not this row; return an empty text if it is."""
     if isinstance(row, str):
         return "" if item.last.kind == row else f"kind is {item.last.kind}"
     return next(_reasons(row, item, conversation), "")
 
 
-def _reasons(row: NoteRow, item: _NoteItem, conversation: Conversation) -> Iterator[str]:
+def _reasons(row: NoteRow, item: _NoteItem, conversation: CheckContext) -> Iterator[str]:
     last, keys = item.last, row.model_fields_set
     for name in ("kind", "status"):
         if name in keys and getattr(row, name) != getattr(last, name):
@@ -184,7 +184,7 @@ def _as_shape(expected: Sequence[str] | NotesShown) -> NotesShown:
     return NotesShown(include=list(expected)) if expected else NotesShown(exactly=[])
 
 
-def _judge_shown(agent: str, notes_shown: NotesShown, conversation: Conversation) -> Verdict:
+def _judge_shown(agent: str, notes_shown: NotesShown, conversation: CheckContext) -> Verdict:
     shown_ids = conversation.notes_shown(agent)
     expected_ids = list(
         notes_shown.exactly if notes_shown.exactly is not None else notes_shown.include
@@ -234,13 +234,13 @@ def deviations(expected: float | Range | Sequence[DeviationRow]) -> Iterator[Che
         yield Check((index,), functools.partial(_unheeded, row, times=times))
 
 
-def _deviated(expected: float | Range, conversation: Conversation) -> Verdict:
+def _deviated(expected: float | Range, conversation: CheckContext) -> Verdict:
     count = len(conversation.deviations)
     told_of = f"{count}: {'; '.join(map(_deviation, conversation.deviations))}" if count else "0"
     return Verdict(model.within(expected, count), model.describe_limit(expected), told_of)
 
 
-def _unheeded(row: DeviationRow, conversation: Conversation, *, times: int = 1) -> Verdict:
+def _unheeded(row: DeviationRow, conversation: CheckContext, *, times: int = 1) -> Verdict:
     """So many deviations are this row."""
     keys = row.model_fields_set
     expected = " · ".join(

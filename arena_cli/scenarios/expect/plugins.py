@@ -18,7 +18,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from arena_cli import errors
 from arena_cli.scenarios.expect import python_checks, text_checks
-from arena_cli.scenarios.expect.conversation import Subject
+from arena_cli.scenarios.expect.context import Subject
 from arena_cli.scenarios.expect.text_checks import Verdict
 
 GROUP = "arena.expectations"

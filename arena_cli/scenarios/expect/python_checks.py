@@ -24,7 +24,7 @@ from pydantic import AfterValidator
 from arena_cli import errors
 from arena_cli.protocol import Message, Usage
 from arena_cli.scenarios.expect import text_checks
-from arena_cli.scenarios.expect.conversation import Call, Conversation, Folders, Subject
+from arena_cli.scenarios.expect.context import Call, CheckContext, Folders, Subject
 from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
 from arena_cli.util import files
 from arena_cli.util.files import OutsideError
@@ -90,7 +90,7 @@ def verdict(
     file: Path | None = None,
 ) -> Verdict:
     """Call a check on a subject; `file` is where the check stands. Raises OwnCheckError."""
-    talk = subject.told
+    talk = subject.context
     outcome = _came_of(lambda: check(_reply(subject), _run(talk)))
     if outcome is None:
         raise OwnCheckError(expected, f"it did not return within {LIMIT_S:g} s")
@@ -155,10 +155,10 @@ def _what_happened(error: BaseException, file: Path | None, folders: Folders) ->
 def _reply(subject: Subject) -> Reply:
     if subject.call is None:
         return Reply(subject.text, "system", 0)
-    return _of_call(subject.call, subject.told, subject.text)
+    return _of_call(subject.call, subject.context, subject.text)
 
 
-def _of_call(call: Call, conversation: Conversation, text: str) -> Reply:
+def _of_call(call: Call, conversation: CheckContext, text: str) -> Reply:
     message = call.message
     assert message is not None  # only what was said is checked
     return Reply(
@@ -174,7 +174,7 @@ def _of_call(call: Call, conversation: Conversation, text: str) -> Reply:
     )
 
 
-def _run(conversation: Conversation) -> CheckedRun:
+def _run(conversation: CheckContext) -> CheckedRun:
     return CheckedRun(
         replies=tuple(_of_call(call, conversation, call.text) for call in conversation.replies()),
         messages=tuple(_said(message) for message in conversation.messages()),
@@ -208,7 +208,7 @@ def judge(subject: Subject, target: str, **_: bool) -> Verdict:
     """The function says that it holds. Raises OwnCheckError where it says nothing."""
     name, function = _split(target)
     try:
-        path = subject.told.folders.located(name)
+        path = subject.context.folders.located(name)
     except OutsideError as error:
         raise OwnCheckError(asks(target), error.what) from error
     if path is None:

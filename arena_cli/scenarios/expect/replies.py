@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from arena_cli.scenarios.expect import check_kinds
-from arena_cli.scenarios.expect.conversation import Call, Conversation, Subject
+from arena_cli.scenarios.expect.context import Call, CheckContext, Subject
 from arena_cli.scenarios.expect.model import (
     EVERYBODY,
     CarriedFile,
@@ -30,8 +30,8 @@ class _Texts(NamedTuple):
     """
 
     what: str
-    of: Callable[[str, Conversation], list[tuple[Subject, Call]]]
-    none: Callable[[str, Conversation], Verdict]
+    of: Callable[[str, CheckContext], list[tuple[Subject, Call]]]
+    none: Callable[[str, CheckContext], Verdict]
 
 
 def replies(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
@@ -78,7 +78,7 @@ def _by_level(text_checks: Sequence[TextCheck]) -> Iterable[tuple[Sequence[TextC
 
 
 def _each_passes(
-    texts: _Texts, agent: str, which: str, check: TextCheck, conversation: Conversation
+    texts: _Texts, agent: str, which: str, check: TextCheck, conversation: CheckContext
 ) -> Verdict:
     """The texts that are meant pass the check, and there is one; shows the first that fails."""
     agent_texts = texts.of(agent, conversation)
@@ -101,7 +101,7 @@ def _by(name: str, actual: str) -> str:
 
 
 def _any_passes(
-    texts: _Texts, agent: str, text_checks: Sequence[TextCheck], conversation: Conversation
+    texts: _Texts, agent: str, text_checks: Sequence[TextCheck], conversation: CheckContext
 ) -> Verdict:
     """Return a passing verdict if a text passes all checks, else why each does not."""
     agent_texts = texts.of(agent, conversation)
@@ -135,12 +135,12 @@ def _one_passes(
     return Verdict(False, expected, "; ".join(reasons) or nothing)
 
 
-def _replies_of(agent: str, conversation: Conversation) -> list[tuple[Subject, Call]]:
+def _replies_of(agent: str, conversation: CheckContext) -> list[tuple[Subject, Call]]:
     replies = conversation.replies(None if agent == EVERYBODY else agent)
     return [(Subject(reply.text, conversation, reply), reply) for reply in replies]
 
 
-def _shown_to(agent: str, conversation: Conversation) -> list[tuple[Subject, Call]]:
+def _shown_to(agent: str, conversation: CheckContext) -> list[tuple[Subject, Call]]:
     """Return the inputs of all calls that ended, whatever their result."""
     calls = [call for call in conversation.calls() if agent in (EVERYBODY, call.agent)]
     counted: Counter[str] = Counter()
@@ -152,7 +152,7 @@ def _shown_to(agent: str, conversation: Conversation) -> list[tuple[Subject, Cal
     return inputs
 
 
-def _not_called(agent: str, conversation: Conversation) -> Verdict:
+def _not_called(agent: str, conversation: CheckContext) -> Verdict:
     if agent == EVERYBODY:
         return Verdict(False, "a call", "no call of anybody")
     return Verdict(
@@ -160,7 +160,7 @@ def _not_called(agent: str, conversation: Conversation) -> Verdict:
     )
 
 
-def _nothing_said(agent: str, conversation: Conversation) -> Verdict:
+def _nothing_said(agent: str, conversation: CheckContext) -> Verdict:
     if agent == EVERYBODY:
         return Verdict(False, "a reply", "no reply of anybody")
     return Verdict(
@@ -178,7 +178,7 @@ def system(expected: Sequence[TextCheck]) -> Iterable[Check]:
         yield Check((), functools.partial(_system_says, level_checks), warns=warns)
 
 
-def _system_says(expected: Sequence[TextCheck], conversation: Conversation) -> Verdict:
+def _system_says(expected: Sequence[TextCheck], conversation: CheckContext) -> Verdict:
     if not expected:
         texts = "; ".join(map(excerpt, conversation.system))
         return Verdict(not texts, "no system message", texts or "no system message")
@@ -241,7 +241,7 @@ def _checks(expected: Any, problem: str, items: Any) -> Iterator[Check]:
         yield Check((index,), judge)
 
 
-def _none_carried(problem: str, items: Any, conversation: Conversation) -> Verdict:
+def _none_carried(problem: str, items: Any, conversation: CheckContext) -> Verdict:
     listed = ", ".join(f"{item.name} of {item.agent}" for item in items(conversation))
     return Verdict(not listed, f"no {problem}", listed or "nothing was carried")
 
@@ -252,7 +252,7 @@ def _carried(
     name: str,
     agent: str,
     checks: Sequence[CheckKeys],
-    conversation: Conversation,
+    conversation: CheckContext,
     *,
     times: int = 1,
 ) -> Verdict:
@@ -280,13 +280,13 @@ def _carried(
     return Verdict(False, expected, "; ".join(reasons) or listed or "nothing was carried")
 
 
-def _parts(conversation: Conversation) -> Iterator[Item]:
+def _parts(conversation: CheckContext) -> Iterator[Item]:
     for reply in conversation.replies():
         for number, content in enumerate(reply.message.structured if reply.message else (), 1):
             yield Item(content.type, reply, number, functools.partial(_text_of, content.data))
 
 
-def _files(conversation: Conversation) -> Iterator[Item]:
+def _files(conversation: CheckContext) -> Iterator[Item]:
     for reply in conversation.replies():
         for number, attachment in enumerate(reply.message.attachments if reply.message else (), 1):
             yield Item(

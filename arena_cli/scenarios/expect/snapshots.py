@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from arena_cli.errors import DiskRefused
 from arena_cli.scenarios.expect import text_checks
-from arena_cli.scenarios.expect.conversation import Folders, Subject
+from arena_cli.scenarios.expect.context import Folders, Subject
 from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
 from arena_cli.util import files
 from arena_cli.util.text import cut_text
@@ -184,14 +184,14 @@ def _write(path: Path, entries: dict[Key, str], *, sync: bool) -> None:
 
 def judge(subject: Subject, _: Literal[True], *, ignore_case: bool = False) -> Verdict:
     """The reply is what it was. Shows the lines that differ, those that belong together beside."""
-    snapshots = subject.told.snapshots
+    snapshots = subject.context.snapshots
     if snapshots is None:
         raise LookupError("there is no place here where snapshots are kept")
     try:
         snapshot = snapshots.kept(subject)
     except NotSnapshots as error:
         raise NoVerdict(asks(True), str(error)) from error
-    mend = f"`{_update(snapshots.scenario, subject.told.folders)}` writes it"
+    mend = f"`{_update(snapshots.scenario, subject.context.folders)}` writes it"
     if snapshot is None:
         return Verdict(
             False, asks(True), f"no snapshot yet ({mend}): {text_checks.excerpt(subject.text)}"

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from arena_cli.scenarios.expect.conversation import Conversation, Subject
+from arena_cli.scenarios.expect.context import CheckContext, Subject
 from arena_cli.util import process_signals
 from arena_cli.util.text import cut_text
 from arena_cli.util.user_pattern import PatternTimeout, UserPattern
@@ -199,7 +199,7 @@ class Check(NamedTuple):
     """An expectation, with its place below `expect`; `warns`: it does not fail."""
 
     loc: Loc
-    judge: Callable[[Conversation], Verdict]
+    judge: Callable[[CheckContext], Verdict]
     warns: bool = False
 
 

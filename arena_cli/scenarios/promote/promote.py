@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 
 from arena_cli.errors import UsageError
 from arena_cli.scenarios import loader, select
-from arena_cli.scenarios.expect.conversation import Conversation, read_conversation
 from arena_cli.scenarios.promote.recording import Taper
 from arena_cli.scenarios.promote.scenario_file import Writer, WrittenFiles
 from arena_cli.scenarios.promote.selection import Piece, SessionPart, select_part
@@ -29,6 +28,7 @@ from arena_cli.scenarios.variables import Reader
 from arena_cli.session.outgoing import USER
 from arena_cli.session.session import SessionConfig, make_redactor
 from arena_cli.session.store import Stored
+from arena_cli.transcript.conversation import Chain, Conversation, read_conversation
 from arena_cli.transcript.events import MessageEvent, ReplyFinished
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import escape_line, make_safe_name
@@ -55,48 +55,35 @@ class Parting(NamedTuple):
     after: str
 
 
-def find_parting(pieces: Sequence[Piece], result: ScenarioResult, root: Path) -> Parting | None:
+def find_parting(pieces: Sequence[Piece], result: ScenarioResult) -> Parting | None:
     """The first one, in the first step that has one; None where all is as it was."""
     for number, (piece, step) in enumerate(zip(pieces, result.steps, strict=True), 1):
-        if not piece.is_chain or step.status == "not_run":
+        if not piece.chain or step.status == "not_run":
             continue
-        earlier, later = (read_conversation(events, root) for events in (piece.events, step.events))
-        for parting in _partings(number, earlier, later):
+        for parting in _partings(number, piece.chain, read_conversation(step.events)):
             return parting
     return None
 
 
-def _partings(step: int, conversation: Conversation, later: Conversation) -> Iterator[Parting]:
-    for then, turn in zip(conversation.turns, later.turns, strict=False):
-
-        def parting(
-            matter: Matter, old_value: Any, new_value: Any, agent: str | None = None
-        ) -> Parting:
-            texts = [
-                ", ".join(call) if isinstance(call, list) else str(call)
-                for call in (old_value, new_value)
-            ]
-            return Parting(step, then.number, matter, agent, *texts)  # noqa: B023  # used at once
-
+def _partings(step: int, chain: Chain, conversation: Conversation) -> Iterator[Parting]:
+    turns, later_turns = chain.turns, list(conversation.turns)
+    for number, (then, turn) in enumerate(zip(turns, later_turns, strict=False), 1):
         if then.must != turn.must:
-            yield parting("must", then.must, turn.must)
+            yield Parting(step, number, "must", None, ", ".join(then.must), ", ".join(turn.must))
         if then.asked != turn.asked:
-            yield parting("asked", then.asked, turn.asked)
-        for call, later_call in zip(then.calls(), turn.calls(), strict=False):
-            if (
-                call.message
-                and later_call.message
-                and call.message.mentions != later_call.message.mentions
-            ):
-                yield parting(
-                    "mentions", call.message.mentions, later_call.message.mentions, call.agent
-                )
-    last = max(1, min(len(conversation.turns), len(later.turns)))
-    if len(conversation.turns) != len(later.turns):
-        counts = (str(len(conversation.turns)), str(len(later.turns)))
-        yield Parting(step, last, "turns", None, *counts)
-    if conversation.end != later.end:
-        yield Parting(step, last, "end", None, conversation.end, later.end)
+            yield Parting(step, number, "asked", None, ", ".join(then.asked), ", ".join(turn.asked))
+        for done, later_done in zip(then.results(), turn.results(), strict=False):
+            if done.message and later_done.message:
+                before = ", ".join(done.message.mentions)
+                after = ", ".join(later_done.message.mentions)
+                if before != after:
+                    yield Parting(step, number, "mentions", done.agent, before, after)
+    last = max(1, min(len(turns), len(later_turns)))
+    if len(turns) != len(later_turns):
+        yield Parting(step, last, "turns", None, str(len(turns)), str(len(later_turns)))
+    later_end = conversation.chains[-1].end if conversation.chains else ""
+    if chain.end != later_end:
+        yield Parting(step, last, "end", None, chain.end, later_end)
 
 
 _NOT_IN_A_NAME = re.compile(r"[\s!-,/:-@\[-^`{-~]+")
@@ -177,7 +164,7 @@ class Promotion:
             recording=reader.shown(recording),
             name=self._path.stem if is_known else reader.shown(self._path),
             result=scenario_results[0].model_copy(update={"mode": "replay"}),
-            parting=find_parting(self._written.pieces, scenario_results[0], root),
+            parting=find_parting(self._written.pieces, scenario_results[0]),
             rules=self._changed_rules(),
         )
 
@@ -288,7 +275,7 @@ def _humans(selection: SessionPart) -> Iterator[Human]:
 
 def _refuse_gone(selection: SessionPart, team: Team, name: str) -> None:
     called = dict.fromkeys(agent for piece in selection.pieces for agent in piece.called())
-    messages = (piece.opening.message for piece in selection.pieces if not piece.is_chain)
+    messages = (piece.opening.message for piece in selection.pieces if not piece.chain)
     called |= dict.fromkeys(
         message.author_id for message in messages if message.author_type == "agent"
     )

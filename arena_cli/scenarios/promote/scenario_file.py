@@ -9,7 +9,7 @@ from typing import Any
 
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Attachment, Message
-from arena_cli.scenarios.expect import conversation
+from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.given import messages, summary, with_content
 from arena_cli.scenarios.promote.selection import Piece, SessionPart
 from arena_cli.scenarios.variables import Reader
@@ -17,6 +17,7 @@ from arena_cli.session import outgoing, store
 from arena_cli.session.outgoing import USER
 from arena_cli.session.store import Stored
 from arena_cli.transcript import events, log
+from arena_cli.transcript.conversation import read_conversation
 from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished, StatusReported
 from arena_cli.util import templates
 from arena_cli.util.text import cut_text, escape_line, make_safe_name
@@ -148,7 +149,7 @@ class Writer:
         """The piece; agents that `--to` called and that its text does not name are named in it."""
         opening = piece.opening
         message = opening.message
-        if not piece.is_chain:
+        if not piece.chain:
             return piece
         mentioned = self._parsed(message.content, message)
         missing = self._called_before(message.mentions, mentioned.ids)
@@ -169,7 +170,7 @@ class Writer:
         replaced = opening.model_copy(
             update={"message": message.model_copy(update={"content": content})}
         )
-        return Piece((replaced, *piece.events[1:]))
+        return piece._replace(opening=replaced)
 
     def _called_before(self, called: Sequence[str], mentioned: Sequence[str]) -> list[str]:
         """Return the called agents that must be named before the text names the others."""
@@ -203,7 +204,7 @@ class Writer:
     def _step(self, piece: Piece) -> dict[str, Any]:
         message = piece.opening.message
         escaped = templates.escape_template(message.content)
-        if not piece.is_chain:
+        if not piece.chain:
             if message.author_type == "system":
                 return {"system": escaped}
             return {"say": {"agent": message.author_id, "text": escaped}}
@@ -263,7 +264,7 @@ def _bare(event: Event) -> Event:
 
 def _expected(piece: Piece, root: Path) -> Iterator[tuple[str, Any]]:
     """Yield the result of a chain, as expectations."""
-    talk = conversation.read_conversation(piece.events, root)
+    talk = CheckContext(root, read_conversation(piece.events))
     yield "replied", [call.agent for call in talk.replies()]
     yield "must", [turn.must for turn in talk.turns]
     asked_agents = [agent for turn in talk.turns for agent in turn.asked]

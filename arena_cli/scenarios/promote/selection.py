@@ -9,62 +9,43 @@ from typing import NamedTuple
 from arena_cli.errors import UsageError
 from arena_cli.scenarios import given
 from arena_cli.session.store import Stored
+from arena_cli.transcript.conversation import Chain, Turn, read_conversation
 from arena_cli.transcript.events import (
-    Candidates,
-    ChainFinished,
     Compacted,
     Event,
     Extracted,
     MessageEvent,
     NoteEvent,
-    ReplyFinished,
-    ReplyStarted,
     SessionEvent,
-    TurnFinished,
-    TurnStarted,
 )
 from arena_cli.util.text import escape_line
 
 
 class Piece(NamedTuple):
-    """The events of one step: a chain from its message to its end, or one planted message."""
+    """What one step plays: a chain from its message to its end, or one planted message."""
 
-    events: tuple[Event, ...]
-
-    @property
-    def opening(self) -> MessageEvent:
-        """The message that it begins with."""
-        first = self.events[0]
-        assert isinstance(first, MessageEvent)
-        return first
+    opening: MessageEvent
+    chain: Chain | None
 
     @property
-    def is_chain(self) -> bool:
-        return self.opening.chain is not None
+    def events(self) -> list[Event]:
+        """Its events, in order."""
+        return [self.opening, *(self.chain.events[1:] if self.chain else ())]
 
     @property
     def end(self) -> str:
         """The end of its chain; empty where it has none."""
-        last = self.events[-1]
-        return last.end if isinstance(last, ChainFinished) else ""
+        return self.chain.end if self.chain else ""
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The turns of its chain."""
+        return self.chain.turns if self.chain else []
 
     def called(self) -> Iterator[str]:
         """Yield the agents that were called in it, or were to be."""
-        for event in self.events:
-            if isinstance(event, TurnStarted):
-                yield from (*event.must, *event.deferred)
-            elif isinstance(event, Candidates):
-                yield from event.asked
-
-    @property
-    def is_whole(self) -> bool:
-        """True if each turn and each call that began in it ended in it."""
-        turns = {event.turn for event in self.events if isinstance(event, TurnStarted)}
-        begun = {event.reply for event in self.events if isinstance(event, ReplyStarted)}
-        ended = {event.reply for event in self.events if isinstance(event, ReplyFinished)}
-        closed = {event.turn for event in self.events if isinstance(event, TurnFinished)}
-        chosen = {event.turn for event in self.events if isinstance(event, Candidates)}
-        return begun == ended and turns == closed and chosen <= turns
+        for turn in self.turns:
+            yield from (*turn.must, *turn.started.deferred, *turn.asked)
 
 
 @dataclass
@@ -98,14 +79,14 @@ def select_part(stored: Stored, until: int | None) -> SessionPart:
     every = _pieces(events)
     session, cut, reason = _cut(events, every)
     pieces = [piece for piece in every if piece.opening.seq > cut]
-    while pieces and not pieces[0].is_chain:
+    while pieces and not pieces[0].chain:
         cut = pieces.pop(0).opening.seq
     if not pieces:
         raise UsageError(
             f"session {escape_line(stored.name)}: nothing of it can be played again: {reason}",
             f"only what comes after event {cut} could be",
         )
-    if not all(piece.is_whole for piece in pieces):
+    if not all(turn.is_whole for piece in pieces for turn in piece.turns):
         raise UsageError(
             f"session {escape_line(stored.name)}: events are missing in it",
             f"`arena doctor {escape_line(stored.name)}` tells which",
@@ -131,7 +112,7 @@ def _end(events: Sequence[Event], until: int | None, name: str, notes: list[str]
     """The number of the last event that counts: the end of a chain."""
     if until is not None and until > (last := max(event.seq for event in events)):
         raise UsageError(f"it has no event {until}: its last is {last}")
-    chains = [piece for piece in _pieces(events) if piece.is_chain]
+    chains = [piece for piece in _pieces(events) if piece.chain]
     ends = [piece.events[-1].seq for piece in chains if piece.end]
     resume = f"`arena resume {escape_line(name)}` goes on with it"
     if not chains:
@@ -160,17 +141,14 @@ def _end(events: Sequence[Event], until: int | None, name: str, notes: list[str]
 
 
 def _pieces(events: Iterable[Event]) -> list[Piece]:
-    """Chains and planted messages, in order; a chain that another one follows unended stays so."""
-    groups: list[list[Event]] = []
-    is_open = False
-    for event in events:
-        if isinstance(event, MessageEvent) and (event.chain is not None or event.planted):
-            groups.append([event])
-            is_open = event.chain is not None
-        elif is_open and not isinstance(event, SessionEvent):
-            groups[-1].append(event)
-            is_open = not isinstance(event, ChainFinished)
-    return [Piece(tuple(group)) for group in groups]
+    """Return the chains and the planted messages, in order."""
+    pieces = []
+    for item in read_conversation(events).items:
+        if isinstance(item, Chain):
+            pieces += [Piece(item.opening, item)] if item.first else []
+        elif isinstance(item, MessageEvent) and item.planted:
+            pieces.append(Piece(item, None))
+    return pieces
 
 
 def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent, int, str]:
@@ -179,9 +157,9 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
     cut, reason = 0, ""
     for piece in pieces:
         last = piece.events[-1].seq
-        if piece.is_chain and piece.end in ("", "interrupted"):
+        if piece.chain and piece.end in ("", "interrupted"):
             cut, reason = last, "its last chain was interrupted, which no scenario can play"
-        elif not piece.is_chain and not _is_step(piece.opening):
+        elif not piece.chain and not _is_step(piece.opening):
             cut, reason = last, "a message was planted that no step can plant"
         elif any(isinstance(event, Extracted) or _is_by_agent(event) for event in piece.events):
             cut, reason = last, "an agent worked for its memory, whose answers no transcript has"
@@ -201,8 +179,9 @@ def _notes_from_elsewhere(pieces: Sequence[Piece]) -> list[str]:
     own_notes = {
         event.note for event in events if isinstance(event, NoteEvent) and event.act == "added"
     }
+    turns = [turn for piece in pieces for turn in piece.turns]
     shown_notes = [
-        note for event in events if isinstance(event, ReplyStarted) for note in event.notes
+        note for turn in turns for reply in turn.replies.values() for note in reply.notes
     ]
     return [note for note in dict.fromkeys(shown_notes) if note not in own_notes]
 

@@ -1,0 +1,282 @@
+"""The conversation that an expectation covers, as its checks ask about it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arena_cli.protocol import Attachment, Message, Usage
+from arena_cli.transcript.conversation import FAILED, Conversation, Turn
+from arena_cli.transcript.events import (
+    FREE_KINDS,
+    ChainFinished,
+    Compacted,
+    Deviation,
+    NoteEvent,
+    PassedOver,
+    ReplyFinished,
+    SideEvent,
+)
+from arena_cli.util import files
+
+if TYPE_CHECKING:
+    from arena_cli.scenarios.expect.snapshots import Snapshots
+
+
+class Folders(NamedTuple):
+    """The workspace, and the scenario's file, where there is one: files may lie beside it.
+
+    With `anywhere` they may lie outside of both.
+    """
+
+    workspace: Path
+    scenario: Path | None = None
+    anywhere: bool = False
+
+    def located(self, name: str) -> Path | None:
+        """The file of that name: below the workspace, else beside the scenario's file.
+
+        Raises OutsideError.
+        """
+        return files.locate_file(
+            name,
+            self._folders(),
+            root=self.workspace,
+            scenario=self.scenario,
+            anywhere=self.anywhere,
+        )
+
+    def shown(self, path: Path) -> str:
+        """The path as the user is shown it."""
+        root = self.workspace.resolve()
+        return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
+
+    @property
+    def mend(self) -> str:
+        """The hint where a file is missing."""
+        return f"paths start from {self.workspace}, or from the folder of this file"
+
+    def _folders(self) -> list[Path]:
+        return [self.workspace, *([self.scenario.parent] if self.scenario else [])]
+
+
+class Call(NamedTuple):
+    """A call of an agent that ended. `turn` counts from 1 through all that is covered."""
+
+    turn: int
+    done: ReplyFinished
+    adapter: str = ""
+
+    @property
+    def agent(self) -> str:
+        return self.done.agent
+
+    @property
+    def text(self) -> str:
+        """The text of the reply; empty where the agent was silent or failed."""
+        return self.done.message.content if self.done.message else ""
+
+    @property
+    def message(self) -> Message | None:
+        return self.done.message
+
+    @property
+    def is_free(self) -> bool:
+        """True if it called no model."""
+        return self.adapter in FREE_KINDS
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Its cost in US dollars; 0 for a scripted one that says none, None if not known."""
+        usage = self.done.usage
+        if usage is not None and usage.cost_usd is not None:
+            return usage.cost_usd
+        return 0.0 if self.is_free else None
+
+
+def list_calls(turn: Turn, number: int) -> list[Call]:
+    """Return the calls of a turn that ended, in order of call; the turn counts as `number`."""
+    replies = [turn.replies[agent] for agent in turn.called if agent in turn.replies]
+    return [Call(number, reply.ends[-1], reply.adapter) for reply in replies if reply.ends]
+
+
+@dataclass
+class CheckContext:
+    """The conversation that checks are about, and all that they may use beside it.
+
+    Paths start from `workspace`, those of files that checks name also from the folder of the file
+    `scenario`; with `anywhere` they may lie outside of both. `step` counts from 1, None: it covers
+    them all. `live` is False where answers come from a recording. `verdicts` are those of judges,
+    by what they were asked; `whole` is all that was said so far, where that is more. `inputs` are
+    the texts that agents were shown, by the hash of the input, `noted_texts` those of notes as they
+    were then; both only where something is expected of them.
+    """
+
+    workspace: Path
+    conversation: Conversation = field(default_factory=Conversation)
+    scenario: Path | None = None
+    anywhere: bool = False
+    step: int | None = None
+    live: bool = True
+    verdicts: Mapping[Hashable, Any] = field(default_factory=dict)
+    whole: CheckContext | None = None
+    snapshots: Snapshots | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    noted_texts: Mapping[NoteEvent, str] = field(default_factory=dict)
+
+    @cached_property
+    def turns(self) -> list[Turn]:
+        """The turns, in order."""
+        return list(self.conversation.turns)
+
+    @property
+    def end(self) -> str:
+        """The end of the last chain that ended."""
+        return self._ends[-1].end if self._ends else ""
+
+    @property
+    def awaits(self) -> list[str]:
+        """The humans that the last chain that ended waits for."""
+        return self._ends[-1].awaits if self._ends else []
+
+    @cached_property
+    def _ends(self) -> list[ChainFinished]:
+        return [chain.finished for chain in self.conversation.chains if chain.finished]
+
+    @cached_property
+    def unresolved(self) -> list[str]:
+        """The names that no member has, each once."""
+        names = [name for event in self.conversation.said() for name in event.unresolved]
+        return list(dict.fromkeys(names))
+
+    @cached_property
+    def system(self) -> list[str]:
+        """The texts of system messages."""
+        return [message.content for message in self.messages() if message.author_type == "system"]
+
+    @cached_property
+    def noted(self) -> list[NoteEvent]:
+        """The acts on notes, in order."""
+        return [event for event in self._side_events if isinstance(event, NoteEvent)]
+
+    @cached_property
+    def deviations(self) -> list[Deviation]:
+        """The notes that replies ignored, in order."""
+        return [event for event in self._side_events if isinstance(event, Deviation)]
+
+    @cached_property
+    def compactions(self) -> list[Compacted]:
+        """The summaries that hold, in order."""
+        summaries = [event for event in self._side_events if isinstance(event, Compacted)]
+        return [event for event in summaries if not event.rolled_back]
+
+    @cached_property
+    def _side_events(self) -> list[SideEvent]:
+        return [event for event in self.conversation.events if isinstance(event, SideEvent)]
+
+    def calls(self) -> list[Call]:
+        """Every call that ended, in order of call."""
+        return [
+            call for number, turn in enumerate(self.turns, 1) for call in list_calls(turn, number)
+        ]
+
+    def messages(self) -> list[Message]:
+        """All that was said, in order; replies in order of call."""
+        return [event.message for event in self.conversation.said() if event.message]
+
+    def replies(self, agent: str | None = None) -> list[Call]:
+        """The calls that were answered, in order of call; of one agent, or of all."""
+        return [
+            call
+            for call in self.calls()
+            if call.done.status == "success" and agent in (None, call.agent)
+        ]
+
+    def failures(self) -> list[Call]:
+        """The calls that failed, in order of call."""
+        return [call for call in self.calls() if call.done.status in FAILED]
+
+    def outcome(self, agent: str) -> str:
+        """The status of the agent's last call, else `passed_over`, else `not_called`."""
+        replies = [turn.replies[agent] for turn in self.turns if agent in turn.replies]
+        ends = [reply.ends[-1] for reply in replies if reply.ends]
+        if ends:
+            return ends[-1].status
+        return "passed_over" if self.passings(agent) else "not_called"
+
+    def shown_at(self, call: Call) -> str:
+        """Return the system text and prompt that the agent was shown at a call.
+
+        Raises LookupError where that is not known.
+        """
+        started = self.turns[call.turn - 1].replies[call.agent].started
+        return self.inputs[started.input_hash if started else ""]
+
+    def notes_shown(self, agent: str) -> list[str] | None:
+        """The ids of the notes that the agent was shown, each once; None if it was not called."""
+        replies = [turn.replies[agent] for turn in self.turns if agent in turn.replies]
+        if not replies:
+            return None
+        return list(dict.fromkeys(note for reply in replies for note in reply.notes))
+
+    def passings(self, agent: str) -> list[PassedOver]:
+        """Each time that the agent was passed over, and why."""
+        return [turn.passed_over[agent] for turn in self.turns if agent in turn.passed_over]
+
+    @property
+    def folders(self) -> Folders:
+        """The folders of files that checks name."""
+        return Folders(self.workspace, self.scenario, self.anywhere)
+
+    def read(self, attachment: Attachment) -> str:
+        """The content of an attachment as text. Raises OSError where it is gone."""
+        path = self.workspace / (attachment.path or "")
+        return files.read_regular(path).decode("utf-8", "replace")
+
+    def tokens(self) -> int:
+        """The tokens, in and out, that all calls used."""
+        used = [call.done.usage for call in self.calls() if call.done.usage is not None]
+        total = Usage.total(used)
+        cached = total.cache_read_tokens + total.cache_write_tokens
+        return total.input_tokens + total.output_tokens + cached
+
+    def cost_usd(self) -> float | None:
+        """Return the cost of all calls; None where that of a live one is not known."""
+        costs = [call.cost_usd for call in self.calls()]
+        known_costs = [cost for cost in costs if cost is not None]
+        return round(sum(known_costs), 10) if len(known_costs) == len(costs) else None
+
+    def live_s(self) -> float | None:
+        """Return the seconds that live agents took, turn after turn; None where none was called."""
+        longest: dict[tuple[int, str], int] = {}
+        for call in self.calls() if self.live else ():
+            if not call.is_free:
+                phase = (call.turn, call.done.phase)
+                longest[phase] = max(longest.get(phase, 0), call.done.latency_ms)
+        return sum(longest.values()) / 1000 if longest else None
+
+
+class Subject(NamedTuple):
+    """A text that is checked, and where it comes from.
+
+    `call` is the call that said or carried it; None for a message of the system. `part` tells which
+    part of that it is, where it is not the reply's own text.
+    """
+
+    text: str
+    context: CheckContext
+    call: Call | None = None
+    part: tuple[str | int, ...] = ()
+
+    @property
+    def place(self) -> tuple[str | int, ...]:
+        """The location, alike in every run: step (0: all), agent, its n-th reply, part."""
+        step = self.context.step or 0
+        if self.call is None:
+            return (step, "", 0, *self.part)
+        replies = self.context.replies(self.call.agent)
+        number = next(n for n, call in enumerate(replies, 1) if call.done is self.call.done)
+        return (step, self.call.agent, number, *self.part)
