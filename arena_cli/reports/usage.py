@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,12 +11,12 @@ from arena_cli.reports.columns import fit, width_of
 from arena_cli.reports.lines import Line, Span, Words, line
 from arena_cli.transcript.events import (
     FREE_KINDS,
-    Compacted,
+    AgentCall,
     Event,
-    Extracted,
     ReplyFinished,
     ReplyStarted,
     SessionEvent,
+    SideEvent,
 )
 from arena_cli.util.text import escape_line
 
@@ -114,14 +114,13 @@ class Ledger:
                 self._kinds[event.reply] = event.adapter
             case ReplyFinished():
                 kind = self._kinds.pop(event.reply, "")
-                self._models[event.agent] = _model(event, kind)
+                self._models[event.agent] = _model(event.metadata, kind)
                 failed = event.status not in ("success", "declined")
                 free = kind in FREE_KINDS
                 self._add(event, event.agent, event.usage, failed=failed, free=free)
-            case Compacted() if event.usage is not None or event.is_by_agent:
-                self._remembered(event, failed=bool(event.rolled_back))
-            case Extracted():
-                self._remembered(event, failed=event.error is not None and not event.notes)
+            case SideEvent():
+                if event.agent_call is not None:
+                    self._remembered(event, event.agent_call)
             case _:
                 pass
 
@@ -141,12 +140,12 @@ class Ledger:
             "total": self.total.document(),
         }
 
-    def _remembered(self, event: Compacted | Extracted, *, failed: bool) -> None:
-        """Take in what an agent did for the team's memory, which no reply tells of."""
-        kind = str(event.metadata.get("adapter", ""))
-        self._models[event.by] = _model(event, kind) or self._models.get(event.by, "")
-        free = is_free(event)
-        self._add(event, event.by, event.usage, failed=failed, memory=True, free=free)
+    def _remembered(self, event: Event, call: AgentCall) -> None:
+        """Add a call that worked for the team's memory."""
+        kind = str(call.metadata.get("adapter", ""))
+        model = _model(call.metadata, kind)
+        self._models[call.agent] = model or self._models.get(call.agent, "")
+        self._add(event, call.agent, call.usage, failed=call.failed, memory=True, free=call.is_free)
 
     def _add(
         self,
@@ -170,18 +169,12 @@ class Ledger:
         self.total.add(usage, failed=failed, free=free)
 
 
-def is_free(event: Compacted | Extracted) -> bool:
-    """Return True for work without a model: by a library, or by a script."""
-    by_library = isinstance(event, Compacted) and not event.is_by_agent
-    return by_library or event.metadata.get("adapter") in FREE_KINDS
-
-
-def _model(event: ReplyFinished | Compacted | Extracted, kind: str) -> str:
-    """The model that answered; where nobody told it, the kind of agent in parentheses."""
-    model = event.metadata.get("model")
+def _model(metadata: Mapping[str, Any], kind: str) -> str:
+    """Return the model that answered; where it is not known, the kind of agent in parentheses."""
+    model = metadata.get("model")
     if isinstance(model, str) and model:
         return model
-    raw = event.metadata.get("raw")
+    raw = metadata.get("raw")
     answered = raw.get("model") if isinstance(raw, dict) else None
     if isinstance(answered, str) and answered:
         return answered

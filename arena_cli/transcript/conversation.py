@@ -16,7 +16,6 @@ from arena_cli.transcript.events import (
     Compacted,
     Deviation,
     Event,
-    Extracted,
     MessageEvent,
     NoteEvent,
     PassedOver,
@@ -202,11 +201,8 @@ class Chain:
     def remembering(self) -> list[Usage]:
         """The usage of the calls that worked for the team's memory, beside replies."""
         side_events = [event for turn in self.turns for event in turn.side_events]
-        return [
-            event.usage
-            for event in side_events
-            if isinstance(event, (Compacted, Extracted)) and event.usage is not None
-        ]
+        calls = [event.agent_call for event in side_events]
+        return [call.usage for call in calls if call and call.usage is not None]
 
     def apply(self, event: Event) -> None:
         """Take in an event; one that does not fit what is open changes nothing."""
@@ -375,6 +371,17 @@ def _open_turn(chain: Chain, event: Event) -> None:
         heading = {"chain": chain.number, "turn": event.turn, "depth": len(chain.turns)}
         started = TurnStarted(seq=event.seq, ts=event.ts, trigger=[], must=[], **heading)
         chain.turns.append(Turn(started, is_made_up=True))
+
+
+def follow(events: Iterable[Event]) -> Iterator[tuple[Event, Chain | None]]:
+    """Yield each event with the chain that it belongs to, as it is then; no more is kept."""
+    conversation = Conversation()
+    for event in events:
+        chain = conversation.open
+        conversation.apply(event)
+        yield event, conversation.open or chain
+        conversation.items.clear()
+        conversation.sessions.clear()
 
 
 def read_conversation(events: Iterable[Event]) -> Conversation:

@@ -11,8 +11,9 @@ ends nothing derives from `SideEvent`; every reader then treats it by its marker
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
@@ -64,12 +65,39 @@ class Event(Shape):
             EVENT_TYPES[name] = cls
 
 
+class AgentCall(NamedTuple):
+    """A call of an agent that is no reply: its cost, and its adapter's notes in `metadata`.
+
+    `agent` has a blank where a library did the work; no id of an agent has one.
+    """
+
+    agent: str
+    usage: Usage | None
+    metadata: Mapping[str, Any]
+    failed: bool = False
+
+    @property
+    def is_by_agent(self) -> bool:
+        """True if an agent did the work."""
+        return " " not in self.agent
+
+    @property
+    def is_free(self) -> bool:
+        """True if no model was called."""
+        return not self.is_by_agent or self.metadata.get("adapter") in FREE_KINDS
+
+
 class SideEvent(Event):
     """An event beside the steps of a conversation, such as work for the team's memory.
 
     It opens, continues and ends nothing. Readers show and compare it by its markers, and in the
     timeline by what `reports.event_lines` has for it.
     """
+
+    @property
+    def agent_call(self) -> AgentCall | None:
+        """The call that it reports, whose cost counts; None if it reports none."""
+        return None
 
 
 @cache
@@ -294,6 +322,13 @@ class Compacted(SideEvent):
         """True if an agent wrote the summary: no agent's id has a blank."""
         return " " not in self.by
 
+    @property
+    def agent_call(self) -> AgentCall | None:
+        """The call for the summary; None for one that was made without an agent."""
+        if self.usage is None and not self.is_by_agent:
+            return None
+        return AgentCall(self.by, self.usage, self.metadata, failed=bool(self.rolled_back))
+
 
 class Deviation(SideEvent):
     """A reply did not heed a note that its agent was shown; `kind` is the note's."""
@@ -322,6 +357,12 @@ class Extracted(SideEvent):
     metadata: Annotated[dict[str, Any], Volatile] = Field(
         default={}, exclude_if=lambda notes: not notes
     )
+
+    @property
+    def agent_call(self) -> AgentCall | None:
+        """The call of the agent that looked."""
+        failed = self.error is not None and not self.notes
+        return AgentCall(self.by, self.usage, self.metadata, failed=failed)
 
 
 class Recovered(Event):

@@ -7,7 +7,7 @@ same `Fold`, so resuming after a crash is continuing
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from arena_cli.protocol import Message, Usage
@@ -23,6 +23,7 @@ from arena_cli.transcript.events import (
     ReplyFinished,
     ReplyStarted,
     SessionEvent,
+    SideEvent,
     TurnFinished,
     TurnStarted,
 )
@@ -143,7 +144,7 @@ class Fold:
         if isinstance(fits := event.metadata.get(FITS), int):
             self.fits[event.agent] = fits
 
-    def _scripted(self, agent: str, metadata: dict[str, Any]) -> None:
+    def _scripted(self, agent: str, metadata: Mapping[str, Any]) -> None:
         """Count the entries of an agent's script that are used up."""
         earlier = metadata.get("earlier_attempts", ())
         for notes in (metadata, *(earlier if isinstance(earlier, list) else ())):
@@ -170,18 +171,14 @@ class Fold:
                 if not event.rolled_back:
                     self.summary = event
                     self.levels.clear()
-                self._add_call(event)
             case Extracted():
                 self.extracted, self.extracted_upto = self.messages, event.upto
-                self._add_call(event)
             case _:
                 pass
-
-    def _add_call(self, event: Compacted | Extracted) -> None:
-        """Count a call of an agent that works for the team's memory."""
-        self._scripted(event.by, event.metadata)
-        if event.usage is not None:
-            self._unsummed.append(event.usage)
+        call = event.agent_call if isinstance(event, SideEvent) else None
+        if call is not None:
+            self._scripted(call.agent, call.metadata)
+            self._unsummed += [call.usage] if call.usage is not None else []
 
     def _turn(self, number: int) -> Turn | None:
         """The open turn, if it has that number."""

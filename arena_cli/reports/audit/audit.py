@@ -17,21 +17,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arena_cli.protocol import Message, Usage
-from arena_cli.reports.usage import is_free
+from arena_cli.transcript.conversation import Chain, follow
 from arena_cli.transcript.events import (
     FREE_KINDS,
     ChainFinished,
-    Compacted,
-    ContextUsage,
-    Deviation,
     Event,
-    Extracted,
     MessageEvent,
-    NoteEvent,
     ReplyFinished,
     ReplyStarted,
     SessionEvent,
-    TurnStarted,
+    SideEvent,
 )
 from arena_cli.util import text
 
@@ -41,7 +36,6 @@ CALL = "call"
 MESSAGE = "message"
 UNFINISHED = "unfinished"
 
-_AS_THEY_ARE = (NoteEvent, ContextUsage, Compacted, Deviation, Extracted, ChainFinished)
 _APART = {"seq", "ts", "type", "metadata", "usage", "session_usage"}
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
@@ -67,132 +61,95 @@ def audit(events: Iterable[Event]) -> Iterator[Entry]:
     A call that is running, or was cut off by a crash, comes as `unfinished` when its chain ends,
     else at the end.
     """
-    open_chain = _OpenChain()
-    for event in events:
-        yield from open_chain.take(event)
-        if isinstance(event, ChainFinished):
-            open_chain = _OpenChain()
-    yield from open_chain.unfinished()
+    last: Chain | None = None
+    for event, chain in follow(events):
+        if last and chain is not last:
+            yield from _unfinished(last)
+        yield from _entries(event, chain)
+        last = None if chain is None or chain.finished else chain
+    if last:
+        yield from _unfinished(last)
 
 
-class _OpenChain:
-    """The facts that an entry takes from the events before its own."""
+def _entries(event: Event, chain: Chain | None) -> Iterator[Entry]:
+    match event:
+        case SessionEvent():
+            name = event.model_dump(mode="json", include={"team", "members"})
+            yield {**_event_entry("session", event), **name}
+        case MessageEvent():
+            yield _message(event, event.message, planted=event.planted)
+        case ReplyFinished():
+            yield _call(event, chain)
+        case ChainFinished():
+            yield from _unfinished(chain)
+            yield _event_entry(event.type, event)
+        case SideEvent():
+            yield _event_entry(event.type, event)
+        case _:
+            pass
 
-    def __init__(self) -> None:
-        self._turn: TurnStarted | None = None
-        self._started: dict[int, ReplyStarted] = {}
-        self._phase_a: list[Message] = []
-        self._called: dict[str, Sequence[str]] = {}  # whom each message of the chain calls
-        self._deferred: dict[str, list[str]] = {}  # what an agent that was deferred is yet to see
-        self._author: dict[str, str] = {}
 
-    def take(self, event: Event) -> Iterator[Entry]:
-        match event:
-            case SessionEvent():
-                name = event.model_dump(mode="json", include={"team", "members"})
-                yield {**_event_entry("session", event), **name}
-            case MessageEvent():
-                self._said(event.message, event.message.mentions)
-                yield _message(event, event.message, planted=event.planted)
-            case TurnStarted():
-                self._begin(event)
-            case ReplyStarted():
-                self._started[event.reply] = event
-            case ReplyFinished():
-                yield self._call(event, self._started.pop(event.reply, None))
-                if event.message is not None and event.status == "success":
-                    self._said(event.message, event.next_mentions)
-                    if event.phase == "A":
-                        self._phase_a.append(event.message)
-            case ChainFinished():
-                yield from self.unfinished()
-                yield _event_entry(event.type, event)
-            case _ if isinstance(event, _AS_THEY_ARE):
-                yield _event_entry(event.type, event)
-            case _:
-                pass
-
-    def unfinished(self) -> Iterator[Entry]:
-        """The calls that began, and of which nothing more is told."""
-        for started in self._started.values():
+def _unfinished(chain: Chain | None) -> Iterator[Entry]:
+    """Yield the calls of a chain's last turn that have no end."""
+    for reply in chain.turns[-1].replies.values() if chain and chain.turns else ():
+        if chain and reply.started and reply.is_running:
             yield {
-                **_event_entry(CALL, started),
-                **self._asked(started),
+                **_event_entry(CALL, reply.started),
+                **_asked(reply.started, chain),
                 "status": UNFINISHED,
-                **_usage(None, free=started.adapter in FREE_KINDS),
+                **_usage(None, free=reply.adapter in FREE_KINDS),
             }
-        self._started.clear()
 
-    def _said(self, message: Message, calls: Sequence[str]) -> None:
-        self._called[message.id] = calls
-        self._author[message.id] = message.author_id
 
-    def _begin(self, turn: TurnStarted) -> None:
-        held = {agent: self._deferred.get(agent, []) for agent in (*turn.must, *turn.deferred)}
-        self._deferred = {agent: ids for agent, ids in held.items() if ids}
-        for agent in turn.deferred:
-            seen = [*held[agent], *turn.trigger]
-            calling = [name for name in seen if agent in self._called.get(name, ())]
-            self._deferred[agent] = calling or seen
-        self._turn = turn
-        self._phase_a = []
+def _call(done: ReplyFinished, chain: Chain | None) -> Entry:
+    turn = chain.turns[-1] if chain and chain.turns else None
+    reply = turn.replies.get(done.agent) if turn else None
+    started = reply.started if reply else None
+    entry: Entry = {**_event_entry(CALL, done)}
+    if started is None or chain is None:  # its line cannot be read
+        entry |= {"turn": done.turn, "phase": done.phase, "reply": done.reply}
+        entry["agent"] = done.agent
+    else:
+        entry |= _asked(started, chain)
+    entry |= {
+        "status": done.status,
+        "attempts": done.attempts,
+        **_usage(done.usage, free=started is not None and started.adapter in FREE_KINDS),
+        "latency_ms": done.latency_ms,
+        "error": done.error,
+    }
+    if done.message is not None:
+        entry |= _content(done.message, done.next_mentions)
+    partial = done.metadata.get("partial")
+    if isinstance(partial, str) and partial:
+        entry["partial"] = partial
+    return entry
 
-    def _call(self, done: ReplyFinished, started: ReplyStarted | None) -> Entry:
-        entry: Entry = {**_event_entry(CALL, done)}
-        if started is None:  # its line cannot be read
-            entry |= {"turn": done.turn, "phase": done.phase, "reply": done.reply}
-            entry["agent"] = done.agent
-        else:
-            entry |= self._asked(started)
-        entry |= {
-            "status": done.status,
-            "attempts": done.attempts,
-            **_usage(done.usage, free=started is not None and started.adapter in FREE_KINDS),
-            "latency_ms": done.latency_ms,
-            "error": done.error,
-        }
-        if done.message is not None:
-            entry |= _content(done.message, done.next_mentions)
-        partial = done.metadata.get("partial")
-        if isinstance(partial, str) and partial:
-            entry["partial"] = partial
-        return entry
 
-    def _asked(self, started: ReplyStarted) -> Entry:
-        """Return the fields of a call's input."""
-        agent, turn = started.agent, self._turn
-        entry: Entry = {"chain": turn.chain if turn else None}
-        for name in ("turn", "phase", "reply", "agent", "adapter", "invocation"):
-            entry[name] = getattr(started, name)
-        entry["attempts"] = started.attempt
-        entry["input_hash"] = started.input_hash
-        entry["input_tokens_estimated"] = started.input_tokens
-        entry["trigger"] = self._trigger(agent, started.phase)
-        mentioners = turn.mentioned_by.get(agent, []) if turn and started.phase == "A" else []
-        entry["mentioned_by"] = list(mentioners)
-        entry["notes_shown"] = list(started.notes)
-        return entry
-
-    def _trigger(self, agent: str, phase: str) -> list[str]:
-        """The ids of the new messages that it was asked about, as the turn rules have them."""
-        turn = self._turn
-        if turn is None:
-            return []
-        ids = [*(self._deferred.get(agent, []) if phase == "A" else ()), *turn.trigger]
-        if phase == "B":
-            order = {name: index for index, name in enumerate(turn.must)}
-            first = sorted(self._phase_a, key=lambda one: order.get(one.author_id, len(order)))
-            ids += [message.id for message in first]
-        return [name for name in dict.fromkeys(ids) if self._author.get(name) != agent]
+def _asked(started: ReplyStarted, chain: Chain) -> Entry:
+    """Return the fields of a call's input."""
+    agent, turn = started.agent, chain.turns[-1].started
+    entry: Entry = {"chain": turn.chain}
+    for name in ("turn", "phase", "reply", "agent", "adapter", "invocation"):
+        entry[name] = getattr(started, name)
+    entry["attempts"] = started.attempt
+    entry["input_hash"] = started.input_hash
+    entry["input_tokens_estimated"] = started.input_tokens
+    entry["trigger"] = chain.trigger_for(agent, started.phase)
+    mentioners = turn.mentioned_by.get(agent, []) if started.phase == "A" else []
+    entry["mentioned_by"] = list(mentioners)
+    entry["notes_shown"] = list(started.notes)
+    return entry
 
 
 def _event_entry(kind: str, event: Event) -> Entry:
-    """An entry of an event; those that are told as they are with all that they have."""
+    """Return an entry of an event; of one beside the replies it has all fields."""
     entry: Entry = {"entry": kind, "seq": event.seq, "time": event.ts}
-    if isinstance(event, _AS_THEY_ARE):
+    if isinstance(event, (SideEvent, ChainFinished)):
         entry |= event.model_dump(mode="json", exclude=_APART)
-        if isinstance(event, (Compacted, Extracted)):
-            entry |= _usage(event.usage, free=is_free(event))
+    if isinstance(event, SideEvent) and "usage" in type(event).model_fields:
+        call = event.agent_call
+        entry |= _usage(call.usage if call else None, free=call is None or call.is_free)
     return entry
 
 
@@ -239,7 +196,6 @@ def _usage(usage: Usage | None, *, free: bool) -> Entry:
     return {**counts, "tokens_estimated": used.estimated, "cost_usd": cost}
 
 
-_MEMORY = ("compacted", "extracted")
 _SUMS = (
     "input_tokens",
     "output_tokens",
@@ -262,8 +218,8 @@ class Totals:
             kind = entry["entry"]
             if kind == CALL:
                 self._add(entry["agent"], entry, ("calls", entry["status"]))
-            elif kind in _MEMORY:
-                self._add(entry["by"], entry, (kind,))
+            elif "cost_usd" in entry:
+                self._add(entry.get("by") or entry["agent"], entry, (kind,))
             yield entry
 
     def _add(self, agent: str, entry: Entry, counted: Iterable[str]) -> None:

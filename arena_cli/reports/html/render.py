@@ -87,7 +87,8 @@ def session_page(
     ]
     used = [done.usage for done in replies if done.usage]
     side_events = (event for event in conversation.events if isinstance(event, SideEvent))
-    used += [usage for event in side_events if (usage := getattr(event, "usage", None))]
+    calls = [event.agent_call for event in side_events]
+    used += [call.usage for call in calls if call and call.usage]
     opening = next(iter(conversation.sessions), None)
     first = next(conversation.events, None)
     return _rendered(

@@ -11,12 +11,11 @@ from arena_cli.scenarios import given
 from arena_cli.session.store import Stored
 from arena_cli.transcript.conversation import Chain, Turn, read_conversation
 from arena_cli.transcript.events import (
-    Compacted,
     Event,
-    Extracted,
     MessageEvent,
     NoteEvent,
     SessionEvent,
+    SideEvent,
 )
 from arena_cli.util.text import escape_line
 
@@ -161,7 +160,7 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
             cut, reason = last, "its last chain was interrupted, which no scenario can play"
         elif not piece.chain and not _is_step(piece.opening):
             cut, reason = last, "a message was planted that no step can plant"
-        elif any(isinstance(event, Extracted) or _is_by_agent(event) for event in piece.events):
+        elif any(map(_is_by_agent, piece.events)):
             cut, reason = last, "an agent worked for its memory, whose answers no transcript has"
         elif piece.opening.seq < sessions[-1].seq:
             cut, reason = last, "then the team, or its rules, became what they were in the rest"
@@ -169,8 +168,9 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
 
 
 def _is_by_agent(event: Event) -> bool:
-    """Return True if an agent wrote the summary; one without an agent is made again."""
-    return isinstance(event, Compacted) and event.is_by_agent
+    """Return True if an agent did work that is no reply; what a library did is made again."""
+    call = event.agent_call if isinstance(event, SideEvent) else None
+    return call is not None and call.is_by_agent
 
 
 def _notes_from_elsewhere(pieces: Sequence[Piece]) -> list[str]:

@@ -36,7 +36,7 @@ from arena_cli.scenarios.recording import settings
 from arena_cli.scenarios.recording.model import CallKey, CaseRecord, Recorded
 from arena_cli.scenarios.recording.settings import Surroundings
 from arena_cli.transcript import log
-from arena_cli.transcript.events import Compacted, Event, Extracted, ReplyStarted
+from arena_cli.transcript.events import Event, ReplyStarted, SideEvent
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.user_pattern import UserPattern
 from arena_cli.workspace.models import Member
@@ -429,7 +429,7 @@ class Tape:
         self.stretches[-1].events.append(event)
         if isinstance(event, ReplyStarted):
             self._started[session, event.agent] = event
-        elif isinstance(event, (Compacted, Extracted)):
+        elif isinstance(event, SideEvent) and event.agent_call:
             pending = self.stretches[-1].remembering
             pending[:] = [(call, call_event or event) for call, call_event in pending]
 
