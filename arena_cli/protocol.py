@@ -49,7 +49,7 @@ class Derived:
 
 
 class Position:
-    """Mark a number that counts the chains, turns or replies of a session."""
+    """Mark what depends on the place in a session: a number of a chain, turn or reply, a sum."""
 
 
 class MessageRef:
@@ -163,7 +163,7 @@ class Message(Shape):
     """A message of a session, as the transcript keeps it. Its `id` is `m<seq>`."""
 
     id: Annotated[str, MessageRef]
-    turn_id: str | None = None
+    turn_id: Annotated[str | None, Position] = None
     author_id: str
     author_name: str
     author_type: AuthorType

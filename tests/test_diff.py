@@ -20,12 +20,13 @@ from support import WORKED_MESSAGE, Talk, canonical, member, team, worked_team
 
 from arena_cli.reports import columns
 from arena_cli.reports.diff import compare, model, render, text
-from arena_cli.reports.diff.model import Builder, Compared, ComparedConversation, Difference
+from arena_cli.reports.diff.model import Compared, ComparedConversation, Difference
 from arena_cli.reports.lines import Words
 from arena_cli.reports.terminal import Terminal
+from arena_cli.scenarios.recording.model import CaseRecord
 from arena_cli.session import outgoing
 from arena_cli.transcript.canonical import canonicalize
-from arena_cli.transcript.events import Event
+from arena_cli.transcript.events import Event, restore
 from arena_cli.workspace.models import Team
 
 SAY = Words()
@@ -369,10 +370,12 @@ NOT_THERE = {("message", "attachments"), ("message", "attachments", 0, "data")}
 
 
 def built(lines: Sequence[Mapping[str, Any]]) -> ComparedConversation:
-    builder = Builder()
-    for line in lines:
-        builder.take(line)
-    return builder.whole()
+    return model.of_session(event for line in lines if (event := restore(line)))
+
+
+def recorded(lines: Sequence[Mapping[str, Any]]) -> ComparedConversation:
+    (conversation,) = model.of_case(CaseRecord(None, lines=[dict(line) for line in lines]))
+    return conversation
 
 
 def test_whatever_differs_in_canonical_form_is_told(tmp_path: Path) -> None:
@@ -405,7 +408,7 @@ def test_what_only_a_recording_has_is_told(tmp_path: Path) -> None:
     del overloaded["output"]
     one = [*lines[:at], call, *lines[at + 1 :]]
     other = [*lines[:at], overloaded, {**call, "input": {"messages": ["m1"]}}, *lines[at + 1 :]]
-    difference = compare.between(A, B, [built(one)], [built(other)])
+    difference = compare.between(A, B, [recorded(one)], [recorded(other)])
     (reply,) = difference.conversations[0].entries[0].turns[0].replies
     assert {field.field: (field.a, field.b) for field in reply.fields} == {
         "input.messages": (6, 1),
@@ -413,9 +416,45 @@ def test_what_only_a_recording_has_is_told(tmp_path: Path) -> None:
     }
 
 
+OTHER_CHOICES = {
+    "A": "B",
+    "B": "A",
+    "added": "seen",
+    "agent": "system",
+    "awaiting_human": "quiet",
+    "chat": "task",
+    "declined": "success",
+    "file": "code",
+    "human": "system",
+    "may_reply": "must_reply",
+    "must_reply": "may_reply",
+    "quiet": "no_reply",
+    "seen": "added",
+    "success": "declined",
+    "task_list": "note",
+}
+"""Another of the values that a field takes, where it does not take any."""
+
+
+OF_OTHER_SHAPE = {
+    "structured": [{"type": "note", "data": "x"}],
+    "attachments": [{"type": "file", "name": "x", "data": "x"}],
+    "members": [{"id": "x", "name": "x"}],
+    "usage": {"input_tokens": 70},
+    "threshold": 0.9,
+    "mentioned_by": {"x": ["y"]},
+    "refused": {"x": "y"},
+    "passed_over": {"x": {"relevance": 0.25}},
+}
+
+
 def other_than(key: str, value: Any) -> Any:
     if isinstance(value, bool):
         return not value
+    if key in OF_OTHER_SHAPE:
+        return OF_OTHER_SHAPE[key]
+    if isinstance(value, str) and value in OTHER_CHOICES:
+        return OTHER_CHOICES[value]
     if isinstance(value, (int, float)) or key == "cost_usd":
         return (value or 0) + 7
     return [*value, "x"] if isinstance(value, list) else f"{value or ''}x"

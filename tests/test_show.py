@@ -153,8 +153,7 @@ def test_agents_go_by_id_and_name_those_of_earlier_teams_too(talk: Talk) -> None
 
 def test_what_concerns_one_agent(talk: Talk) -> None:
     def told_of(agent: str) -> list[tuple[str, int]]:
-        one = queries.OfAgent(agent)
-        found = [told for event in talk.events for told in one.take(event)]
+        found = queries.select_agent(talk.events, agent)
         return [(event.type, event.seq) for event in found]
 
     told = told_of("b")

@@ -458,8 +458,9 @@ def filter_by_agent(events: Iterable[Event], agent: str | None) -> Iterator[Even
     if agent is None:
         yield from events
         return
-    selection = queries.OfAgent(agent)
-    for event in events:
-        yield from selection.take(event)
-    if not selection.found:
+    is_called = False
+    for event in queries.select_agent(events, agent):
+        is_called = is_called or event.type != "session"
+        yield event
+    if not is_called:
         common.warn(f"{agent} was not called there")

@@ -73,6 +73,9 @@ def _tell_deviations(room: Room, recollection: Recollection, chain: Chain) -> No
     if index is None:
         return
     turn = chain.turns[-1]
+    reported = {
+        (event.reply, event.note) for event in turn.side_events if isinstance(event, Deviation)
+    }
     living = index.own(room.scene.session_id, _HEEDED_KINDS)
     for done in turn.successes() if living else ():
         notes = [note for note in living if _was_shown(note, done, turn, room)]
@@ -81,7 +84,7 @@ def _tell_deviations(room: Room, recollection: Recollection, chain: Chain) -> No
         for ignored in compliance.ignored(
             reply_text, new, notes, done.agent, language=room.language
         ):
-            if (done.reply, ignored.note.id) not in turn.deviations:
+            if (done.reply, ignored.note.id) not in reported:
                 _tell_deviation(ignored, done, room)
 
 
@@ -154,11 +157,11 @@ def _make_notes(drafts: Sequence[Draft], room: Room, recollection: Recollection)
     if not drafts:
         return 0
     own_folder, *shared_folders = recollection.folders
-    noted = _turn(room).noted
     count = 0
     desk = _TurnNotes(room, own_folder)
     for draft in drafts:
         desk.draft = draft
+        noted = _list_noted(room)
         try:
             result = lifecycle.take_note(
                 draft,
@@ -200,7 +203,7 @@ class _TurnNotes:
         self.draft: Draft | None = None
         self.refusal: DiskRefused | None = None
         self.was_told = False
-        self._told = _turn(room).noted
+        self._room = room
         self._log = room.journal.log
         write = partial(room.journal.write_all, NoteEvent)
         self._desk = note_events.NoteWriter(self._log, write, sync=folder.sync, is_strict=False)
@@ -208,7 +211,7 @@ class _TurnNotes:
     def carry(self, folder: Folder, act: NoteAct, changes: Sequence[NoteChange]) -> None:
         """Write a note that was taken."""
         assert self.draft is not None
-        self.was_told = (changes[0].note.id, self.draft.source) in self._told
+        self.was_told = (changes[0].note.id, self.draft.source) in _list_noted(self._room)
         if self.was_told:  # a power cut may lose a file whose event it spares
             for change in changes:
                 folder.put(change)
@@ -221,9 +224,14 @@ class _TurnNotes:
             raise
 
 
-def _turn(room: Room) -> Turn:
+def _list_noted(room: Room) -> set[tuple[str, str]]:
+    """Return the notes of the open turn: the id of each, with that of the message it is from."""
     assert room.scene.fold.open is not None
-    return room.scene.fold.open.turns[-1]
+    return {
+        (event.note, event.message)
+        for event in room.scene.fold.open.turns[-1].side_events
+        if isinstance(event, NoteEvent) and event.message
+    }
 
 
 def _act(note: Note, act: NoteAct, draft: Draft) -> dict[str, Any]:
@@ -239,7 +247,7 @@ def _act(note: Note, act: NoteAct, draft: Draft) -> dict[str, Any]:
 
 
 def _tell_refused(problem: str, message: Message, room: Room) -> None:
-    if ("", message.id) in _turn(room).noted:
+    if ("", message.id) in _list_noted(room):
         return
     room.journal.write(
         NoteEvent,

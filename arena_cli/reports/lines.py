@@ -158,14 +158,15 @@ def cost_not_taken(metadata: Mapping[str, Any], say: Words) -> str:
     return "" if cost is None else say("cost not counted: {cost} USD", cost=escape_line(str(cost)))
 
 
-def passed_over(passed_over: PassedOver, say: Words) -> str:
+def passed_over(reason: PassedOver | Mapping[str, Any], say: Words) -> str:
     """Explain why a candidate was not asked."""
+    passed_over = PassedOver.model_validate(reason)
     relevance = f"{passed_over.relevance:g}"
     if passed_over.threshold is not None:
         threshold = f"{passed_over.threshold:g}"
         return say("relevance {relevance} < {threshold}", relevance=relevance, threshold=threshold)
-    reason = escape_line(passed_over.reason or "")
-    return say("relevance {relevance}, {reason}", relevance=relevance, reason=reason)
+    text = escape_line(passed_over.reason or "")
+    return say("relevance {relevance}, {reason}", relevance=relevance, reason=text)
 
 
 def joined(groups: Iterable[list[Span]], between: str) -> list[Span]:

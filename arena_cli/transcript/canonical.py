@@ -2,8 +2,8 @@
 
 Left out is what differs from run to run: events and fields that are marked as volatile, replies
 that were cancelled, and every attempt of a reply but its last. Within a phase replies follow in
-order of call, beginnings before ends, and deviations after them; messages are numbered `m1`, `m2`,
-... in the resulting order.
+order of call, beginnings before ends, and side events about them after these; messages are numbered
+`m1`, `m2`, ... in the resulting order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from arena_cli.protocol import Message, MessageRef, Shape, Volatile
-from arena_cli.transcript.events import Deviation, Event, ReplyFinished, ReplyStarted, list_fields
+from arena_cli.transcript.events import Event, ReplyFinished, ReplyStarted, SideEvent, list_fields
 
 
 def canonicalize(events: Iterable[Event]) -> list[dict[str, Any]]:
@@ -31,7 +31,7 @@ def ordered(events: Iterable[Event]) -> Iterator[Event]:
     last = {event.reply: event for event in events if isinstance(event, ReplyStarted)}
     started: dict[int, ReplyStarted] = {}
     finished: dict[int, ReplyFinished] = {}
-    unheeded: list[Deviation] = []
+    about_replies: list[SideEvent] = []
     for event in events:
         if isinstance(event, ReplyStarted):
             if last[event.reply] is event:
@@ -41,27 +41,34 @@ def ordered(events: Iterable[Event]) -> Iterator[Event]:
                 started.pop(event.reply, None)
             else:
                 finished[event.reply] = event
-        elif isinstance(event, Deviation):
-            unheeded.append(event)
+        elif isinstance(event, SideEvent) and "reply" in type(event).model_fields:
+            about_replies.append(event)
         elif not event.volatile:
-            if started or finished or unheeded:
-                yield from _phase(started, finished, unheeded)
+            if started or finished or about_replies:
+                yield from _phase(started, finished, about_replies)
             yield event
-    yield from _phase(started, finished, unheeded)
+    yield from _phase(started, finished, about_replies)
 
 
 def _phase(
-    started: dict[int, ReplyStarted], finished: dict[int, ReplyFinished], unheeded: list[Deviation]
+    started: dict[int, ReplyStarted],
+    finished: dict[int, ReplyFinished],
+    about_replies: list[SideEvent],
 ) -> Iterator[Event]:
     for phase in ("A", "B"):
         yield from (started[number] for number in sorted(started) if started[number].phase == phase)
         yield from (
             finished[number] for number in sorted(finished) if finished[number].phase == phase
         )
-    yield from sorted(unheeded, key=lambda event: (event.reply, event.note))
+    yield from sorted(about_replies, key=_order_of)
     started.clear()
     finished.clear()
-    unheeded.clear()
+    about_replies.clear()
+
+
+def _order_of(event: SideEvent) -> tuple[int, str]:
+    """Return the key that sorts events about replies: the reply, then all that they say."""
+    return getattr(event, "reply", 0), event.model_dump_json(exclude={"seq", "ts"})
 
 
 def canonicalize_event(event: Event, ids: dict[str, str]) -> dict[str, Any]:

@@ -14,10 +14,8 @@ from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
     Compacted,
-    Deviation,
     Event,
     MessageEvent,
-    NoteEvent,
     PassedOver,
     Phase,
     ReplyFinished,
@@ -129,22 +127,6 @@ class Turn:
         """The summaries made in it, also those rolled back."""
         return [event for event in self.side_events if isinstance(event, Compacted)]
 
-    @property
-    def noted(self) -> set[tuple[str, str]]:
-        """The ids of notes, each with the id of the message that it was taken from."""
-        return {
-            (event.note, event.message)
-            for event in self.side_events
-            if isinstance(event, NoteEvent) and event.message
-        }
-
-    @property
-    def deviations(self) -> set[tuple[int, str]]:
-        """The numbers of replies, each with the id of a note that it ignored."""
-        return {
-            (event.reply, event.note) for event in self.side_events if isinstance(event, Deviation)
-        }
-
     def result(self, agent: str) -> ReplyFinished | None:
         """Return the end of the agent's reply; None while it has not ended."""
         reply = self.replies.get(agent)
@@ -166,7 +148,7 @@ class Chain:
 
     `first` is None where a part of a session begins within the chain. `messages` are those that
     agents see, by id; `calling` says whom each of them calls; `called` is everyone who was called
-    so far.
+    so far. `shown` are the ids of replies that agents may be shown.
     """
 
     number: int
@@ -178,6 +160,7 @@ class Chain:
     messages: dict[str, Message] = field(default_factory=dict)
     calling: dict[str, list[str]] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
+    shown: set[str] = field(default_factory=set)
 
     @classmethod
     def open(cls, event: MessageEvent) -> Chain:
@@ -204,8 +187,12 @@ class Chain:
         calls = [event.agent_call for event in side_events]
         return [call.usage for call in calls if call and call.usage is not None]
 
-    def apply(self, event: Event) -> None:
-        """Take in an event; one that does not fit what is open changes nothing."""
+    def apply(self, event: Event) -> list[Message]:
+        """Take in an event; one that does not fit what is open changes nothing.
+
+        Returns the replies that agents may be shown from now on, in order of call: those of a phase
+        that is over.
+        """
         self.events.append(event)
         turn = self.turns[-1] if self.turns else None
         match event:
@@ -232,6 +219,15 @@ class Chain:
                 turn.side_events.append(event)
             case _:
                 pass
+        if turn and (event is turn.candidates or event is turn.finished or self.finished):
+            return self._show(turn)
+        return []
+
+    def _show(self, turn: Turn) -> list[Message]:
+        replies = [done.message for done in turn.successes() if done.message]
+        new = [message for message in replies if message.id not in self.shown]
+        self.shown.update(message.id for message in new)
+        return new
 
     def new_messages(self, turn: Turn) -> list[Message]:
         """Return the new messages of one of its turns: the trigger, and its replies so far."""

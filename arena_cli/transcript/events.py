@@ -143,7 +143,7 @@ class TurnStarted(Event):
     type: Literal["turn_started"] = "turn_started"
     chain: Annotated[int, Position]
     turn: Annotated[int, Position]
-    depth: int
+    depth: Annotated[int, Position]
     trigger: Annotated[list[str], MessageRef]
     must: list[str]
     deferred: list[str] = []
@@ -240,7 +240,7 @@ class ChainFinished(Event):
     turns: int
     replies: int
     usage: Annotated[Usage, Derived]
-    session_usage: Annotated[Usage, Derived]
+    session_usage: Annotated[Usage, Derived, Position]
 
 
 NoteAct = Literal[
@@ -400,6 +400,30 @@ def parse(record: dict[str, Any]) -> Event | None:
         first = error.errors()[0]
         location = ".".join(str(step) for step in first["loc"])
         raise ValueError(f"{record.get('type')}: {location}: {first['msg']}") from error
+
+
+def restore(record: Mapping[str, Any]) -> Event | None:
+    """Return the event of a canonical or recorded line, which lacks what varies or can be derived.
+
+    Such fields have their default, else an empty value. Returns None for a type that this version
+    does not know. Raises ValueError where a field is wrong, or another one is missing.
+    """
+    shape = EVENT_TYPES.get(str(record.get("type")))
+    if shape is None:
+        return None
+    completed = {**_list_blanks(shape), **record}
+    if isinstance(completed.get("message"), dict):
+        completed["message"] = {"timestamp": "", **completed["message"]}
+    return parse(completed)
+
+
+@cache
+def _list_blanks(shape: type[Event]) -> dict[str, Any]:
+    """Return an empty value for each required field that is volatile or derived."""
+    empty: dict[Any, Any] = {int: 0, float: 0.0, str: "", Usage: {}}
+    fields = shape.model_fields
+    names = list_fields(shape, Volatile, Derived)
+    return {name: empty[fields[name].annotation] for name in names if fields[name].is_required()}
 
 
 _OWN_LINE = re.compile(rb'\{"seq":\d+,"ts":"[^"\\]*","type":"(\w+)",')

@@ -14,18 +14,15 @@ from arena_cli import errors
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Message, parse_seq
 from arena_cli.transcript import cache, reader
+from arena_cli.transcript.conversation import follow
 from arena_cli.transcript.events import (
     EVENT_TYPES,
-    Candidates,
     ChainFinished,
     Event,
     MessageEvent,
     Recovered,
     ReplyFinished,
-    ReplyStarted,
     SessionEvent,
-    StatusReported,
-    TurnFinished,
     TurnStarted,
     parse_own,
 )
@@ -298,43 +295,29 @@ def agent_named(path: Path, name: str) -> str:
     )
 
 
-class OfAgent:
-    """Takes events in order and gives those that concern one agent.
+def select_agent(events: Iterable[Event], agent: str) -> Iterator[Event]:
+    """Yield the events that concern an agent, in order.
 
-    That is its calls and replies, and before each the message and the turn in which it was called;
-    `found` says whether there was any. `session` events are always given: they hold the names.
+    They are its calls and what is reported of them, and before each the message and the turn in
+    which it was called; `session` events are always among them, since they hold the names.
     """
-
-    def __init__(self, agent: str) -> None:
-        self.found = False
-        self._agent = agent
-        self._held: list[Event] = []
-        self._is_called = False
-
-    def take(self, event: Event) -> Iterable[Event]:
-        """Return the events to show now."""
-        match event:
-            case SessionEvent():
-                return [event]
-            case MessageEvent() if event.chain is not None:
-                self._held, self._is_called = [event], False
-            case TurnStarted():
-                self._held = [held for held in self._held if isinstance(held, MessageEvent)]
-                self._held.append(event)
-                self._is_called = self._agent in (*event.must, *event.deferred)
-                return self._released() if self._is_called else ()
-            case Candidates() if self._agent in event.asked:
-                self._is_called = True
-                return [*self._released(), event]
-            case ReplyStarted() | StatusReported() | ReplyFinished() if event.agent == self._agent:
-                return [*self._released(), event]
-            case TurnFinished() if self._is_called:
-                return [event]
-            case _:
-                pass
-        return ()
-
-    def _released(self) -> list[Event]:
-        self.found = True
-        released, self._held = self._held, []
-        return released
+    held: list[Event] = []
+    is_called = False
+    for event, chain in follow(events):
+        turn = chain.turns[-1] if chain and chain.turns else None
+        concerns = getattr(event, "agent", None) == agent
+        if chain and event is chain.first:
+            held, is_called = [event], False
+        elif turn and event is turn.started:
+            held = [first for first in held if chain and first is chain.first]
+            is_called = concerns = agent in (*turn.must, *turn.started.deferred)
+            held += [] if concerns else [event]
+        elif turn and event is turn.candidates and agent in turn.asked:
+            is_called = concerns = True
+        elif turn and event is turn.finished:
+            concerns = is_called
+        if concerns:
+            yield from held
+            held.clear()
+        if concerns or isinstance(event, SessionEvent):
+            yield event

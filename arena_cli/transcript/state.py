@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from arena_cli.protocol import Message, Usage
+from arena_cli.protocol import Message, Position, Usage
 from arena_cli.transcript.conversation import Chain, Turn, make_reply
 from arena_cli.transcript.events import (
-    Candidates,
     ChainFinished,
     Compacted,
     ContextUsage,
@@ -24,13 +23,13 @@ from arena_cli.transcript.events import (
     ReplyStarted,
     SessionEvent,
     SideEvent,
-    TurnFinished,
-    TurnStarted,
+    list_fields,
 )
 from arena_cli.transcript.token_calibration import Counts
 
 FITS = "fits_tokens"
 MOST_UNSUMMED = 256
+_COUNTERS = frozenset({"chain", "turn", "reply"})
 
 
 class Fold:
@@ -69,36 +68,33 @@ class Fold:
         self._unsummed: list[Usage] = []
         self.open: Chain | None = None
         self._on_message = on_message
-        self._shown: set[str] = set()
 
     def apply(self, event: Event) -> None:
         """Take in one event. Events that do not fit what is open change nothing."""
         self.seq = max(self.seq, event.seq)
+        for name in _COUNTERS & list_fields(type(event), Position):
+            setattr(self, name, max(getattr(self, name), getattr(event, name) or 0))
         self.counts.apply(event)
-        opens = isinstance(event, MessageEvent) and event.chain is not None
-        if self.open and not opens:
-            self.open.apply(event)
+        if isinstance(event, MessageEvent):
+            self._message(event)
+        elif self.open:
+            for message in self.open.apply(event):
+                self._tell(message)
+            if self.open.turns and event is self.open.turns[-1].finished:
+                self.noted = event.seq
         match event:
             case SessionEvent():
                 self.session = event
-            case MessageEvent():
-                self._message(event)
-            case TurnStarted():
-                self.turn = max(self.turn, event.turn)
             case ReplyStarted():
-                self.reply = max(self.reply, event.reply)
                 self.agent_sessions.pop(event.agent, None)
             case ReplyFinished():
                 self._reply_finished(event)
-            case Candidates():
-                self._show(self._turn(event.turn))
-            case TurnFinished():
-                self.noted = event.seq
-                self._show(self._turn(event.turn))
             case ChainFinished():
                 self._chain_finished()
-            case _:
+            case SideEvent():
                 self._remember(event)
+            case _:
+                pass
 
     def spent(self) -> Usage:
         """Return the usage of all replies of the session."""
@@ -122,13 +118,12 @@ class Fold:
 
     def _message(self, event: MessageEvent) -> None:
         if event.chain is not None:
-            self.chain = max(self.chain, event.chain)
             self.open = Chain.open(event)
-            self._shown = set()
+        elif self.open:
+            self.open.apply(event)
         self._tell(event.message)
 
     def _reply_finished(self, event: ReplyFinished) -> None:
-        self.reply = max(self.reply, event.reply)
         if event.usage is not None:
             self._unsummed.append(event.usage)
             if len(self._unsummed) >= MOST_UNSUMMED:
@@ -153,15 +148,13 @@ class Fold:
                 self.scripted_used.setdefault(agent, set()).add(entry)
 
     def _chain_finished(self) -> None:
-        if self.open and self.open.turns:
-            self._show(self.open.turns[-1])
         for turn in self.open.turns if self.open else ():
             for agent, reply in turn.replies.items():
                 if reply.finished is None and reply.failed_attempts:
                     self.calls[agent] = self.calls.get(agent, 0) + reply.failed_attempts
         self.open = None
 
-    def _remember(self, event: Event) -> None:
+    def _remember(self, event: SideEvent) -> None:
         """Apply an event of the team's memory."""
         match event:
             case ContextUsage():
@@ -175,7 +168,7 @@ class Fold:
                 self.extracted, self.extracted_upto = self.messages, event.upto
             case _:
                 pass
-        call = event.agent_call if isinstance(event, SideEvent) else None
+        call = event.agent_call
         if call is not None:
             self._scripted(call.agent, call.metadata)
             self._unsummed += [call.usage] if call.usage is not None else []
@@ -185,12 +178,6 @@ class Fold:
         if self.open and self.open.turns and self.open.turns[-1].started.turn == number:
             return self.open.turns[-1]
         return None
-
-    def _show(self, turn: Turn | None) -> None:
-        for done in turn.successes() if turn else ():
-            if done.message is not None and done.message.id not in self._shown:
-                self._shown.add(done.message.id)
-                self._tell(done.message)
 
     def _tell(self, message: Message) -> None:
         self.messages += 1

@@ -7,11 +7,9 @@ and the sums that are made of others. Nothing is drawn here (`differences` does)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from arena_cli.reports.diff import model, text
 from arena_cli.reports.diff.model import (
-    Changed,
     Compared,
     ComparedConversation,
     ConversationDiff,
@@ -25,6 +23,7 @@ from arena_cli.reports.diff.model import (
     Told,
     TurnDiff,
 )
+from arena_cli.transcript.compare import Changed, list_changes
 
 # A recording keeps no estimates, and failures in another form; what was shown is hashed there
 # without what its scenario ignores. A session has no inputs.
@@ -56,15 +55,6 @@ def between(
             for key in dict.fromkeys([*by_key, *right])
         ]
     return Difference(a=a, b=b, conversations=diffs)
-
-
-def changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Changed]:
-    """The fields that differ, in the order of both."""
-    return [
-        Changed(field=name, a=a.get(name), b=b.get(name))
-        for name in dict.fromkeys([*a, *b])
-        if a.get(name) != b.get(name)
-    ]
 
 
 def _conversations(
@@ -104,7 +94,7 @@ def _measure_size(conversation: ComparedConversation | None) -> Told | None:
 def _settings(a: Fields, b: Fields, *, mixed: bool) -> Iterator[Changed]:
     """Yield changed settings of members and agents that both sides have."""
     owners = [{_owner(path) for path in side} for side in (a, b)]
-    for change in changed(a, b):
+    for change in list_changes(a, b):
         owner = _owner(change.field)
         of_agent = change.field.startswith("agents[")
         if owner and not all(owner in owner_set for owner_set in owners):
@@ -225,7 +215,7 @@ class _Comparing:
             self._heard_alike = False
 
     def _changed(self, a: Fields, b: Fields) -> list[Changed]:
-        return [change for change in changed(a, b) if change.field not in self._passed_over]
+        return [change for change in list_changes(a, b) if change.field not in self._passed_over]
 
     def _of(self, side: Side, fields: Fields) -> list[Changed]:
         """All fields of what the other side does not have."""
@@ -250,10 +240,10 @@ def _of_turn(turn: Fields) -> Fields:
 def _parted(number: int, second_number: int, a: Fields, b: Fields) -> Parted | None:
     ours, theirs = ({turn["turn"]: turn for turn in side["turns"]} for side in (a, b))
     for turn in sorted({*ours, *theirs}):
-        fields = changed(_way(ours.get(turn, {})), _way(theirs.get(turn, {})))
+        fields = list_changes(_way(ours.get(turn, {})), _way(theirs.get(turn, {})))
         if fields:
             return Parted(a=number, b=second_number, turn=turn, fields=fields)
-    fields = changed(*({"end": fields_of_side["end"].get("end")} for fields_of_side in (a, b)))
+    fields = list_changes(*({"end": fields_of_side["end"].get("end")} for fields_of_side in (a, b)))
     return Parted(a=number, b=second_number, turn=None, fields=fields) if fields else None
 
 

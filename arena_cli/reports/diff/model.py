@@ -8,40 +8,32 @@ out too. What is empty is not there: a recording leaves it out.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from pydantic import computed_field
 
-from arena_cli.protocol import Attachment, Shape, Usage
+from arena_cli.protocol import (
+    Derived,
+    Position,
+    Shape,
+    Usage,
+    Volatile,
+)
+from arena_cli.scenarios.recording import serialize
 from arena_cli.scenarios.recording.model import CaseRecord, Recording
-from arena_cli.transcript import canonical, log
-from arena_cli.transcript.events import Event
+from arena_cli.transcript import canonical
+from arena_cli.transcript.compare import EMPTY, Changed, FieldReader, drop_empty
+from arena_cli.transcript.conversation import Chain, Conversation, Reply, Turn, read_conversation
+from arena_cli.transcript.events import Event, MessageEvent, SessionEvent, SideEvent
 
 Kind = Literal["chain", "message", "settings", "judge"]
 Fields = dict[str, Any]
+Calls = Mapping[int, Sequence[Mapping[str, Any]]]
 
-_EMPTY: tuple[Any, ...] = (None, "", [], {})
-_TURN = ("must", "deferred", "mentioned_by")
-_STARTED = ("phase", "invocation", "adapter", "input_hash", "input_tokens", "notes", "failure")
-_FINISHED = ("error", "next_mentions", "refused", "unresolved")
-_MESSAGE = ("content", "mentions", "structured", "kind")
-_AUTHOR = ("author_id", "author_name", "author_type")
-_ENDED = ("end", "awaits", "turns", "replies", "usage")
-_REMEMBERED: Mapping[str, tuple[str, ...]] = {
-    "note": ("note", "act", "by", "kind", "title", "status", "message", "reason"),
-    "context_usage": ("agent", "level", "usage_ratio", "tokens", "budget"),
-    "compacted": (
-        *("by", "upto", "messages", "summary", "tokens_before", "tokens_after"),
-        *("usage", "rolled_back"),
-    ),
-    "deviation": ("agent", "note", "kind", "level", "reason"),
-    "extracted": ("by", "upto", "notes", "usage", "error"),
-}
+_OF_CALL = ("agent", "type")
 OF_INPUT = ("mentioned_by", "memory_context", "prefer_concise", "max_output_tokens")
 
 
@@ -78,252 +70,241 @@ class ComparedConversation:
     replies: int = 0
     usage: Usage | None = None
 
+    def add(self, kind: Kind, key: str, content: Fields) -> None:
+        """Add an entry; `key` matches it to the other side."""
+        chain = self.chains if kind == "chain" else None
+        text = json.dumps(content, ensure_ascii=False)
+        self.entries.append(Entry(kind, f"{kind}\n{key}", chain, text))
 
-class Builder:
-    """Takes records in canonical order."""
 
-    def __init__(self, case: str | None = None, session: str | None = None) -> None:
-        self._told = ComparedConversation(case, session)
-        self._known: Fields | None = None
-        self._chain: Fields | None = None
-        self._replies: dict[int, Fields] = {}
-        self._turns: dict[int, Fields] = {}
-        self._names: dict[str, str] = {}
-        self._adapters: dict[str, dict[str, None]] = {}
-        self._usages: list[Usage] = []
+def of_session(events: Iterable[Event]) -> ComparedConversation:
+    """Return a session from its events, from its beginning."""
+    return _compared_of(read_conversation(canonical.ordered(events)))
 
-    def take(self, record: Mapping[str, Any]) -> None:
-        """Add an event."""
-        match record["type"]:
-            case "session":
-                self._session(record)
-            case "message":
-                self._message(record)
-            case "turn_started":
-                self._turn_started(record)
-            case "reply_started":
-                self._reply_started(record)
-            case "reply_finished":
-                self._reply_finished(record)
-            case "candidates":
-                turn = self._turn(record["turn"])
-                turn.update(_pick_fields(record, ("asked", "passed_over")))
-            case "turn_finished":
-                self._turn(record["turn"]).update(
-                    _pick_fields(record, ("called", "replied", "next"))
-                )
-            case "chain_finished":
-                self._open()["end"] = _pick_fields(record, _ENDED)
-                self._close()
-            case kind if kind in _REMEMBERED:
-                self._remembered(kind, record)
+
+def of_recording(recording: Recording) -> list[ComparedConversation]:
+    """Return its conversations, those of each case in the order in which they began.
+
+    Raises ValueError, KeyError, TypeError or AttributeError where a line is none of a recording.
+    """
+    return [conversation for case in recording.cases.values() for conversation in of_case(case)]
+
+
+def of_case(case: CaseRecord) -> Iterator[ComparedConversation]:
+    """Yield the conversations of a case. Raises as `of_recording`."""
+    sides: dict[str | None, _RecordedSide] = {}
+    current: str | None = None
+    step: int | None = 0
+    for line in case.lines:
+        if line["type"] == "step":
+            step, current = line["step"], line["session"]
+        else:
+            sides.setdefault(current, _RecordedSide()).add(line, step)
+    for session, side in sides.items():
+        compared = _compared_of(side.conversation, case.id, session, side)
+        for agent, line in case.agents.items():
+            fields = {name: value for name, value in line.items() if name not in _OF_CALL}
+            compared.settings.update(_flat(f"agents[{agent}]", fields))
+        yield compared
+
+
+class _RecordedSide:
+    """A session of a recording: its conversation, and what only recordings have.
+
+    `calls` are the lines of each reply's calls, `judged` those of judges, each with the number of
+    items of the conversation before it.
+    """
+
+    def __init__(self) -> None:
+        self.conversation = Conversation()
+        self.calls: dict[int, list[Mapping[str, Any]]] = {}
+        self.judged: list[tuple[int, Fields]] = []
+
+    def add(self, line: Mapping[str, Any], step: int | None) -> None:
+        """Add a line; `step` is the one that it belongs to."""
+        if line["type"] == "reply_started":
+            self.calls.setdefault(line["reply"], []).append(line)
+        elif line["type"] == "judge":
+            output = line.get("output") or {}
+            fields = {
+                "agent": line["agent"],
+                "step": step,
+                **_pick_fields(line, ("input_hash", "failure")),
+                **_pick_fields(output, ("content", "structured")),
+            }
+            self.judged.append((len(self.conversation.items), fields))
+        event = serialize.restore(line)
+        if event is not None:
+            self.conversation.apply(event)
+
+
+def _compared_of(
+    conversation: Conversation,
+    case: str | None = None,
+    session: str | None = None,
+    recorded: _RecordedSide | None = None,
+) -> ComparedConversation:
+    compared = ComparedConversation(case, session)
+    calls = recorded.calls if recorded else {}
+    left_out = (Volatile, Position, Derived) if recorded else (Volatile, Position)
+    between = FieldReader(left_out)
+    for number, item in enumerate((*conversation.items, None)):
+        for before, fields in recorded.judged if recorded else ():
+            if before == number:
+                compared.add("judge", fields["agent"], fields)
+        match item:
+            case Chain():
+                content = _ChainReader(calls, left_out).chain(item)
+                compared.chains += 1
+                compared.add("chain", _key_of(content["opening"]), content)
+            case SessionEvent():
+                _add_settings(item, conversation, compared)
+            case MessageEvent():
+                fields = between.message_event(item)
+                compared.add("message", _key_of(fields), fields)
+            case SideEvent():
+                key = f"{item.type}\n{getattr(item, 'note', '')}"
+                compared.add("message", key, {"memory": {item.type: between.event(item)}})
             case _:
                 pass
+    _add_sums(conversation, calls, compared)
+    return compared
 
-    def judge(self, line: Mapping[str, Any], step: int | None) -> None:
-        """A call of a judge, in a step or (None) over all of them."""
-        output = line.get("output") or {}
-        fields = {
-            "agent": line["agent"],
-            "step": step,
-            **_pick_fields(line, ("input_hash", "failure")),
-            **_pick_fields(output, ("content", "structured")),
-        }
-        self._close()
-        self._add("judge", line["agent"], fields)
 
-    def settings(self, path: str, values: Mapping[str, Any]) -> None:
-        """Add settings of its beginning."""
-        self._told.settings.update(_flat(path, values))
+def _add_sums(conversation: Conversation, calls: Calls, compared: ComparedConversation) -> None:
+    """Add the size of a conversation, what it used, and the kinds of its agents."""
+    turns = list(conversation.turns)
+    replies = [reply for turn in turns for reply in turn.replies.values()]
+    compared.turns = len(turns)
+    compared.replies = sum(done.status == "success" for reply in replies for done in reply.ends)
+    usages = [usage for reply in replies if (usage := _usage_of(reply, calls))]
+    compared.usage = Usage.total(usages) if usages else None
+    kinds: dict[str, dict[str, None]] = {}
+    for reply in replies:
+        if reply.adapter:
+            kinds.setdefault(reply.agent, {})[reply.adapter] = None
+    for agent, names in kinds.items():
+        compared.settings.setdefault(f"agents[{agent}].adapter.type", ", ".join(names))
 
-    def whole(self) -> ComparedConversation:
-        """Return the conversation of all records."""
-        self._close()
-        self._sum_up()
-        for agent, kinds in self._adapters.items():
-            self._told.settings.setdefault(f"agents[{agent}].adapter.type", ", ".join(kinds))
-        return self._told
 
-    def _session(self, record: Mapping[str, Any]) -> None:
-        members = record["members"]
-        fields: Fields = {
-            **_pick_fields(record, ("team",)),
-            "members": [member["id"] for member in members],
-            **_flat("config", record["config"]),
-        }
-        for member in members:
-            fields.update(_flat(f"members[{member['id']}]", _pick_fields(member, ("name", "role"))))
-        if self._known is None:
-            self._told.settings.update(fields)
-        else:
-            keys = dict.fromkeys([*self._known, *fields])
-            pairs = {key: [self._known.get(key), fields.get(key)] for key in keys}
-            changed = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
-            self._close()
-            self._add("settings", "", changed)
-        self._known = fields
+def _key_of(message: Fields) -> str:
+    return f"{message.get('author_id')}\n{message.get('content', '')}"
 
-    def _message(self, record: Mapping[str, Any]) -> None:
-        message = record["message"]
-        fields = {
-            **_pick_fields(message, _AUTHOR),
-            **self._said(message),
-            **_pick_fields(record, ("unresolved", "planted")),
-        }
-        if record.get("chain") is not None:
-            self._close()
-            self._begin(fields)
-            self._names[message["id"]] = "opening"
-        elif self._chain is not None:
-            self._chain["messages"].append(fields)
-            self._names[message["id"]] = f"message {len(self._chain['messages'])}"
-        else:
-            self._add("message", f"{fields.get('author_id')}\n{fields.get('content', '')}", fields)
 
-    def _turn_started(self, record: Mapping[str, Any]) -> None:
-        turn = self._turn(record["turn"], record["depth"] + 1)
-        turn.update(_pick_fields(record, _TURN))
-        turn["trigger"] = [self._name(message) for message in record["trigger"]]
+def _add_settings(
+    event: SessionEvent, conversation: Conversation, compared: ComparedConversation
+) -> None:
+    """Add what a session begins with, or what a change of its team changes."""
+    fields = _settings_fields(event)
+    number = conversation.sessions.index(event)
+    if number == 0:
+        compared.settings.update(fields)
+        return
+    earlier = _settings_fields(conversation.sessions[number - 1])
+    pairs = {key: [earlier.get(key), fields.get(key)] for key in (*earlier, *fields)}
+    compared.add("settings", "", {key: pair for key, pair in pairs.items() if pair[0] != pair[1]})
 
-    def _reply_started(self, record: Mapping[str, Any]) -> None:
-        self._adapters.setdefault(record["agent"], {})[record["adapter"]] = None
-        outcome = record.get("failure") or record.get("output") or {}
-        reply = self._reply(record)
-        if record.get("attempt"):  # the one that counts follows
-            reply.setdefault("earlier_attempts", []).append(outcome)
-            return
-        reply.update(_pick_fields(record, _STARTED))
-        if "usage" in outcome:
-            self._use(reply, outcome["usage"])
-        agent_input = record.get("input") or {}
-        reply.update(
-            {f"input.{name}": value for name, value in _pick_fields(agent_input, OF_INPUT).items()}
-        )
-        if agent_input.get("messages"):
-            reply["input.messages"] = sum(map(_count, agent_input["messages"]))
 
-    def _reply_finished(self, record: Mapping[str, Any]) -> None:
-        reply = self._reply(record)
-        reply.update(_pick_fields(record, ("phase", "status")))
-        message = record.get("message")
-        if message:
-            reply.update({**self._said(message), **_pick_fields(message, _AUTHOR)})
-            turn = self._turn(record["turn"])
-            self._names[message["id"]] = f"{record['agent']}, turn {turn['turn']}"
-        reply.update(_pick_fields(record, _FINISHED))
-        if record.get("usage"):
-            self._use(reply, record["usage"])
-        self._told.replies += record["status"] == "success"
+def _settings_fields(event: SessionEvent) -> Fields:
+    fields: Fields = {
+        "team": event.team,
+        "members": [member.id for member in event.members],
+        **_flat("config", event.config),
+    }
+    for member in event.members:
+        fields.update(_flat(f"members[{member.id}]", {"name": member.name, "role": member.role}))
+    return drop_empty(fields)
 
-    def _remembered(self, kind: str, record: Mapping[str, Any]) -> None:
-        """Add work for the memory to the turn or chain at whose end it was done."""
-        fields = _pick_fields(record, _REMEMBERED[kind])
-        fields.update(
-            (key, self._name(fields[key])) for key in ("message", "upto") if key in fields
-        )
-        if self._chain is None:
-            self._add("message", f"{kind}\n{fields.get('note', '')}", {"memory": {kind: fields}})
-            return
-        turns = self._chain["turns"]
-        target = turns[-1] if turns else self._chain["end"]
-        target.setdefault("memory", []).append({kind: fields})
 
-    def _said(self, message: Mapping[str, Any]) -> Fields:
-        fields = _pick_fields(message, _MESSAGE)
-        if message.get("attachments"):
-            fields["attachments"] = [
-                _attachment(attachment) for attachment in message["attachments"]
-            ]
-        if message.get("reply_to"):
-            fields["reply_to"] = self._name(message["reply_to"])
+class _ChainReader(FieldReader):
+    """Reads a chain; `calls` are the recorded calls of replies, by their numbers."""
+
+    def __init__(self, calls: Calls, left_out: tuple[type, ...]) -> None:
+        super().__init__(left_out)
+        self._calls = calls
+
+    def chain(self, chain: Chain) -> Fields:
+        """Return its `opening`, `messages`, `turns` and `end`."""
+        opening = self._named(chain.opening, "opening") if chain.first else {}
+        others = [
+            event
+            for event in chain.events
+            if isinstance(event, MessageEvent) and event is not chain.first
+        ]
+        messages = [self._named(event, f"message {n}") for n, event in enumerate(others, 1)]
+        turns = [self._turn(turn) for turn in chain.turns]
+        end = self.event(chain.finished) if chain.finished else {}
+        if not turns:
+            end |= self._memory(event for event in chain.events if isinstance(event, SideEvent))
+        return {"opening": opening, "messages": messages, "turns": turns, "end": end}
+
+    def _named(self, event: MessageEvent, name: str) -> Fields:
+        fields = self.message_event(event)
+        self.names[event.message.id] = name
         return fields
 
-    def _name(self, message: str) -> str:
-        """Return the name of a message among those of its chain."""
-        return self._names.get(message, "before")
+    def _memory(self, events: Iterable[SideEvent]) -> Fields:
+        memory = [{event.type: self.event(event)} for event in events]
+        return {"memory": memory} if memory else {}
 
-    def _use(self, reply: Fields, usage: Mapping[str, Any]) -> None:
-        used = Usage.model_validate(usage)
-        reply["usage"] = used.model_dump(mode="json")
-        self._usages.append(used)
-        if len(self._usages) > 256:
-            self._sum_up()
+    def _turn(self, turn: Turn) -> Fields:
+        number = turn.started.depth + 1
+        fields: Fields = {"turn": number}
+        for event in (turn.started, turn.candidates, turn.finished):
+            fields |= self.event(event) if event else {}
+        replies = {agent: self._reply(reply, number) for agent, reply in turn.replies.items()}
+        return {**fields, "replies": replies, **self._memory(turn.side_events)}
 
-    def _sum_up(self) -> None:
-        usages = [self._told.usage, *self._usages] if self._told.usage else self._usages
-        self._told.usage = Usage.total(usages) if usages else None
-        self._usages = []
+    def _reply(self, reply: Reply, turn: int) -> Fields:
+        fields = self.event(reply.started) if reply.started else {}
+        for line in self._calls.get(reply.number, ()):
+            if line.get("attempt"):  # the one that counts follows
+                fields.setdefault("earlier_attempts", []).append(_outcome(line))
+                continue
+            fields |= _pick_fields(line, ("failure",))
+            agent_input = line.get("input") or {}
+            picked = _pick_fields(agent_input, OF_INPUT)
+            fields |= {f"input.{name}": value for name, value in picked.items()}
+            if agent_input.get("messages"):
+                fields["input.messages"] = sum(map(_count, agent_input["messages"]))
+        for done in reply.ends[-1:]:
+            fields |= self.event(done)
+            if done.message:
+                fields |= self.message(done.message)
+                self.names[done.message.id] = f"{reply.agent}, turn {turn}"
+        usage = _usage_of(reply, self._calls)
+        if usage is not None:
+            fields["usage"] = usage.model_dump(mode="json")
+        fields.pop("agent", None)
+        return fields
 
-    def _open(self) -> Fields:
-        """The open chain; where a file begins within one, the rest of it."""
-        return self._chain if self._chain is not None else self._begin({})
 
-    def _begin(self, opening: Fields) -> Fields:
-        self._told.chains += 1
-        chain = self._chain = {"opening": opening, "messages": [], "turns": [], "end": {}}
-        return chain
+def _outcome(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    return line.get("failure") or line.get("output") or {}
 
-    def _turn(self, number: int, of_chain: int | None = None) -> Fields:
-        turn = self._turns.get(number)
-        if turn is None:
-            chain = self._open()
-            turn = self._turns[number] = {
-                "turn": of_chain or len(chain["turns"]) + 1,
-                "replies": {},
-            }
-            chain["turns"].append(turn)
-            self._told.turns += 1
-        return turn
 
-    def _reply(self, record: Mapping[str, Any]) -> Fields:
-        reply = self._replies.get(record["reply"])
-        if reply is None:
-            replies = self._turn(record["turn"])["replies"]
-            reply = self._replies[record["reply"]] = replies.setdefault(record["agent"], {})
-        return reply
-
-    def _close(self) -> None:
-        chain, self._chain = self._chain, None
-        if chain is None:
-            return
-        opening = chain["opening"]
-        self._add("chain", f"{opening.get('author_id')}\n{opening.get('content', '')}", chain)
-        self._turns.clear()
-        self._replies.clear()
-        self._names.clear()
-
-    def _add(self, kind: Kind, key: str, content: Fields) -> None:
-        chain = self._told.chains if kind == "chain" else None
-        text = json.dumps(content, ensure_ascii=False)
-        self._told.entries.append(Entry(kind, f"{kind}\n{key}", chain, text))
+def _usage_of(reply: Reply, calls: Calls) -> Usage | None:
+    """Return what a reply used, by its end, else by the outcome that is recorded."""
+    if reply.ends and reply.ends[-1].usage is not None:
+        return reply.ends[-1].usage
+    for line in calls.get(reply.number, ()):
+        if "usage" in _outcome(line) and not line.get("attempt"):
+            return Usage.model_validate(_outcome(line)["usage"])
+    return None
 
 
 def _pick_fields(values: Mapping[str, Any], names: Iterable[str]) -> Fields:
     """Return the values that are present and not empty."""
-    return {name: values[name] for name in names if values.get(name) not in _EMPTY}
+    return {name: values[name] for name in names if values.get(name) not in EMPTY}
 
 
 def _flat(path: str, value: Any) -> Fields:
     """Every value in nested data by its place."""
     if not isinstance(value, Mapping):
-        return {path: value} if value not in _EMPTY else {}
+        return {path: value} if value not in EMPTY else {}
     fields: Fields = {}
     for name, item in value.items():
         fields.update(_flat(f"{path}.{name}", item))
-    return fields
-
-
-def _attachment(attachment: Mapping[str, Any]) -> Fields:
-    """Return the fields that a transcript keeps of an attachment; recordings hold its content."""
-    fields = _pick_fields(attachment, ("type", "name", "size", "sha256"))
-    if "sha256" not in fields:
-        data = attachment.get("data")
-        if "data_base64" in attachment:
-            data = base64.b64decode(attachment["data_base64"])
-        content = log.decode_content(
-            Attachment(type=attachment["type"], name=attachment["name"], data=data)
-        )
-        fields.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
     return fields
 
 
@@ -336,14 +317,6 @@ def _count(item: Any) -> int:
 
 
 Side = Literal["a", "b"]
-
-
-class Changed(Shape):
-    """A field that differs, and what stands in it on both sides; None: nothing."""
-
-    field: str
-    a: Any
-    b: Any
 
 
 class ReplyDiff(Shape):
@@ -438,40 +411,3 @@ class Difference(Shape):
     @property
     def same(self) -> bool:
         return all(conversation.same for conversation in self.conversations)
-
-
-def of_session(events: Iterable[Event]) -> ComparedConversation:
-    """A session from its events, from its beginning."""
-    builder, ids = Builder(), dict[str, str]()
-    for event in canonical.ordered(events):
-        builder.take(canonical.canonicalize_event(event, ids))
-    return builder.whole()
-
-
-def of_recording(recording: Recording) -> list[ComparedConversation]:
-    """Its conversations, those of each case in the order in which they began."""
-    return [conversation for case in recording.cases.values() for conversation in _of_case(case)]
-
-
-def _of_case(case: CaseRecord) -> Iterator[ComparedConversation]:
-    builders: dict[str | None, Builder] = {}
-    current: str | None = None
-    step: int | None = 0
-    for line in case.lines:
-        if line["type"] == "step":
-            step, current = line["step"], line["session"]
-            continue
-        builder = builders.get(current)
-        if builder is None:
-            builder = builders[current] = Builder(case.id, current)
-        if line["type"] == "judge":
-            builder.judge(line, step)
-        else:
-            builder.take(line)
-    for builder in builders.values():
-        for agent, line in case.agents.items():
-            builder.settings(
-                f"agents[{agent}]",
-                {name: value for name, value in line.items() if name not in ("type", "agent")},
-            )
-        yield builder.whole()

@@ -12,7 +12,6 @@ from typing import Any
 
 from arena_cli.reports import lines
 from arena_cli.reports.diff.model import (
-    Changed,
     Compared,
     ConversationDiff,
     Difference,
@@ -25,7 +24,7 @@ from arena_cli.reports.diff.model import (
 )
 from arena_cli.reports.diff.text import GONE, NEW, NEW_STYLE, OLD_STYLE, draw_text_diff, marked
 from arena_cli.reports.lines import BETWEEN, EMPTY, INDENT, Line, Span, Words, line
-from arena_cli.transcript.events import PassedOver
+from arena_cli.transcript.compare import Changed
 from arena_cli.util.text import cut_text, escape_line
 
 STYLES: dict[Side, str] = {"a": OLD_STYLE, "b": NEW_STYLE}
@@ -302,7 +301,7 @@ def _value(field: str, value: Any, say: Words) -> str:
         return say("nothing")
     if field == "passed_over" and isinstance(value, dict):
         name = (
-            f"{escape_line(agent)} ({lines.passed_over(PassedOver.model_validate(reason), say)})"
+            f"{escape_line(agent)} ({lines.passed_over(reason, say)})"
             for agent, reason in value.items()
         )
         return say(", ").join(name)

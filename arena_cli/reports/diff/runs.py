@@ -17,8 +17,9 @@ from arena_cli.errors import UsageError
 from arena_cli.protocol import Shape, Usage
 from arena_cli.reports import columns, lines
 from arena_cli.reports.diff import render
-from arena_cli.reports.diff.model import Changed, Compared, Side
+from arena_cli.reports.diff.model import Compared, Side
 from arena_cli.reports.lines import BETWEEN, EMPTY, INDENT, Line, Span, Words, line
+from arena_cli.transcript.compare import Changed
 from arena_cli.util.text import escape_line
 
 VERSION = 1

@@ -16,7 +16,6 @@ from arena_cli.transcript.events import (
     Compacted,
     Deviation,
     NoteEvent,
-    PassedOver,
     ReplyFinished,
     SideEvent,
 )
@@ -205,7 +204,8 @@ class CheckContext:
         ends = [reply.ends[-1] for reply in replies if reply.ends]
         if ends:
             return ends[-1].status
-        return "passed_over" if self.passings(agent) else "not_called"
+        was_passed_over = any(agent in turn.passed_over for turn in self.turns)
+        return "passed_over" if was_passed_over else "not_called"
 
     def shown_at(self, call: Call) -> str:
         """Return the system text and prompt that the agent was shown at a call.
@@ -221,10 +221,6 @@ class CheckContext:
         if not replies:
             return None
         return list(dict.fromkeys(note for reply in replies for note in reply.notes))
-
-    def passings(self, agent: str) -> list[PassedOver]:
-        """Each time that the agent was passed over, and why."""
-        return [turn.passed_over[agent] for turn in self.turns if agent in turn.passed_over]
 
     @property
     def folders(self) -> Folders:

@@ -278,7 +278,8 @@ def _was_passed_over(
     expected = "passed over"
     if expected_relevance is not None:
         expected += f" with relevance {model.describe_limit(expected_relevance)}"
-    passings = conversation.passings(agent)
+    turns = conversation.turns
+    passings = [turn.passed_over[agent] for turn in turns if agent in turn.passed_over]
     if not passings:
         return Verdict(False, expected, conversation.outcome(agent))
     holds = expected_relevance is None or any(

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from arena_cli.scenarios.expect import judge_checks
 from arena_cli.scenarios.recording import facts as facts_module
 from arena_cli.scenarios.recording import recorder, settings
-from arena_cli.scenarios.recording.facts import MEMORY, MESSAGE, Fact
+from arena_cli.scenarios.recording.facts import MESSAGE, Fact
 from arena_cli.scenarios.recording.model import CaseRecord, Recorded
 from arena_cli.scenarios.recording.recorder import MARK, Ignoring, Tape, TapedCall
 from arena_cli.scenarios.result import Drift
+from arena_cli.transcript.compare import first_change
 from arena_cli.transcript.events import NoteEvent, SessionEvent
 from arena_cli.workspace.models import Member, MemoryRules, TeamConfig
 
@@ -350,11 +351,10 @@ def _compared(case: CaseRecord, tape: Tape, apart: set[int | None]) -> list[_Bot
 
 def _routing(compared: Iterable[_Both]) -> Iterator[Drift]:
     """The first thing in each session that went another way."""
-    message_fields = (MESSAGE, *MEMORY)
     for both in compared:
         recorded, current = (
-            [fact for fact in facts_of_side if fact.field not in message_fields]
-            for facts_of_side in both
+            [fact for fact in facts if fact.field != MESSAGE and not fact.is_memory]
+            for facts in both
         )
         yield from _first_apart(recorded, current)
 
@@ -362,9 +362,7 @@ def _routing(compared: Iterable[_Both]) -> Iterator[Drift]:
 def _remembered(compared: Iterable[_Both]) -> Iterator[Drift]:
     """The first thing in each session that was remembered otherwise; of a recording that tells."""
     for both in compared:
-        recorded, current = (
-            [fact for fact in facts_of_side if fact.field in MEMORY] for facts_of_side in both
-        )
+        recorded, current = ([fact for fact in facts if fact.is_memory] for facts in both)
         if recorded:  # one that was made before anything was noted stays good
             yield from _first_apart(recorded, current)
 
@@ -424,20 +422,10 @@ def _new_steps(tape: Tape) -> set[int | None]:
 
 
 def _first_apart(facts: Sequence[Fact], later_facts: Sequence[Fact]) -> Iterator[Drift]:
-    if facts == later_facts:
+    change = first_change(facts, later_facts)
+    if change is None:
         return
-    index = next(
-        (
-            index
-            for index, (earlier_fact, later_fact) in enumerate(
-                zip(facts, later_facts, strict=False)
-            )
-            if earlier_fact != later_fact
-        ),
-        min(len(facts), len(later_facts)),
-    )
-    old_fact = facts[index] if index < len(facts) else None
-    new_fact = later_facts[index] if index < len(later_facts) else None
+    old_fact, new_fact = change
     place_fact = new_fact or old_fact
     assert place_fact is not None
     same = old_fact is not None and new_fact is not None and old_fact[:4] == new_fact[:4]

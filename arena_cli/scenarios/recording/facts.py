@@ -2,139 +2,148 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from arena_cli.protocol import Derived, MessageRef, Position, Volatile
+from arena_cli.scenarios.recording import serialize
 from arena_cli.scenarios.recording.model import CaseRecord
-from arena_cli.scenarios.recording.recorder import Stretch, Tape
+from arena_cli.scenarios.recording.recorder import Tape
 from arena_cli.transcript import canonical
-from arena_cli.transcript.events import TurnStarted
+from arena_cli.transcript.compare import FieldReader
+from arena_cli.transcript.conversation import Turn, follow
+from arena_cli.transcript.events import (
+    ChainFinished,
+    Event,
+    MessageEvent,
+    ReplyFinished,
+    SideEvent,
+)
 
 MESSAGE = "message"
+SYSTEM = "system"
 
-MEMORY = ("note", "compacted", "deviation", "extracted")
-"""What the team remembered: fields of facts, which are the types of their events."""
-
-
-_TEXTS = (MESSAGE, "system", "note")
+_TEXTS = (MESSAGE, SYSTEM, "note")
+_NOT_COMPARED = frozenset({"context_usage"})
+"""Kinds of events that are estimates only."""
 
 
 class Fact(NamedTuple):
-    """Something that was decided, said or remembered: where, about whom, what."""
+    """Something that was decided, said or remembered: where, about whom, what.
+
+    `is_memory`: it is about a `SideEvent`, whose type is the `field`.
+    """
 
     step: int | None
     turn: int | None
     field: str
     agent: str | None
     value: str
+    is_memory: bool = False
+
+
+class _Step(NamedTuple):
+    number: int | None
+    events: list[Event]
 
 
 def recorded(case: CaseRecord, tape: Tape, session: str | None) -> Iterator[Fact]:
-    """The facts of a session when it was recorded, in order."""
-    step: int | None = 0
+    """Yield the facts of a session when it was recorded, in order."""
+    steps = [_Step(0, [])]
     current: str | None = None
-    turn: int | None = None
     for line in case.lines:
         if line["type"] == "step":
-            step, current, turn = line["step"], line["session"], None
-        elif current == session and tape.was_played(step):
-            if line["type"] == "turn_started":
-                turn = line["depth"] + 1
-            for field, agent, value in _facts(line["type"], line.__getitem__):
-                yield Fact(step, turn, field, agent, _compared(field, value, tape))
+            current = line["session"]
+            steps.append(_Step(line["step"], []))
+        elif current == session and tape.was_played(steps[-1].number):
+            event = serialize.restore(line)
+            steps[-1].events.extend([event] if event else [])
+    return _list_facts(steps, tape)
 
 
 def played(tape: Tape, session: str | None) -> Iterator[Fact]:
-    """The facts of it now."""
-    for stretch in tape.stretches:
-        if stretch.session == session:
-            yield from _of_stretch(stretch, tape)
+    """Yield the facts of it now."""
+    stretches = [stretch for stretch in tape.stretches if stretch.session == session]
+    steps = [_Step(stretch.step, list(canonical.ordered(stretch.events))) for stretch in stretches]
+    return _list_facts(steps, tape)
 
 
-def _of_stretch(stretch: Stretch, tape: Tape) -> Iterator[Fact]:
-    turn: int | None = None
-    for event in canonical.ordered(stretch.events):
-        if isinstance(event, TurnStarted):
-            turn = event.depth + 1
-        for field, agent, value in _facts(event.type, vars(event).__getitem__):
-            yield Fact(stretch.step, turn, field, agent, _compared(field, value, tape))
+def _list_facts(steps: Iterable[_Step], tape: Tape) -> Iterator[Fact]:
+    for step in steps:
+        turn: int | None = None
+        for event, chain in follow(step.events):
+            last = chain.turns[-1] if chain and chain.turns else None
+            if last and event is last.started:
+                turn = last.started.depth + 1
+            for field, agent, value in _facts(event, last):
+                text = tape.ignoring.text(value) if field in _TEXTS else value
+                is_memory = isinstance(event, SideEvent)
+                yield Fact(step.number, turn, field, agent, text, is_memory)
 
 
-def _compared(field: str, value: str, tape: Tape) -> str:
-    """Return the value as it is compared: texts without what `ignore` matches."""
-    return tape.ignoring.text(value) if field in _TEXTS else value
+def _facts(event: Event, turn: Turn | None) -> Iterator[tuple[str, str | None, str]]:
+    """Yield the facts of an event, each with the agent it is about; `turn` is the one it is in."""
+    match event:
+        case SideEvent():
+            if event.type not in _NOT_COMPARED:
+                yield event.type, *_describe(event)
+        case MessageEvent(message=message):
+            is_notice = message.author_type == "system" and not event.planted
+            author = None if is_notice else message.author_id
+            yield SYSTEM if is_notice else MESSAGE, author, message.content
+        case ReplyFinished():
+            yield "status", event.agent, event.status
+            if calls := "; ".join(_calls(event)):
+                yield "calls", event.agent, calls
+        case ChainFinished():
+            yield "end", None, event.end
+            if event.awaits:
+                yield "awaits", None, ", ".join(event.awaits)
+        case _ if turn:
+            yield from _routing(event, turn)
 
 
-def _facts(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | None, str]]:
-    """Yield the facts of one event, each with the agent it is about.
-
-    `get` gives a field of the event, or of its record.
-    """
-    if kind in MEMORY:
-        yield _remembered(kind, get)
-    else:
-        yield from _decided(kind, get)
-
-
-def _decided(kind: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str | None, str]]:
-    """Yield the decisions of the rules in an event."""
-    if kind == "turn_started":
-        yield "must", None, ", ".join(get("must"))
-        if deferred := get("deferred"):
-            yield "deferred", None, ", ".join(deferred)
-    elif kind == "candidates":
-        yield "asked", None, ", ".join(get("asked"))
-        for name, reason in sorted(get("passed_over").items()):
-            yield (
-                "passed_over",
-                name,
-                _passing(reason if isinstance(reason, dict) else vars(reason)),
-            )
-    elif kind == "reply_finished":
-        yield "status", get("agent"), get("status")
-        if calls := "; ".join(_calls(get)):
-            yield "calls", get("agent"), calls
-    elif kind == "turn_finished":
-        yield "next", None, ", ".join(get("next"))
-    elif kind == "chain_finished":
-        yield "end", None, get("end")
-        if awaits := get("awaits"):
-            yield "awaits", None, ", ".join(awaits)
-    elif kind == "message":
-        message = get("message")
-        fields = message if isinstance(message, dict) else vars(message)
-        if fields["author_type"] == "system" and not get("planted"):
-            yield "system", None, fields["content"]
-        else:
-            yield MESSAGE, fields["author_id"], fields["content"]
+def _routing(event: Event, turn: Turn) -> Iterator[tuple[str, str | None, str]]:
+    if event is turn.started:
+        yield "must", None, ", ".join(turn.must)
+        if turn.started.deferred:
+            yield "deferred", None, ", ".join(turn.started.deferred)
+    elif event is turn.candidates:
+        yield "asked", None, ", ".join(turn.asked)
+        for agent, over in sorted(turn.passed_over.items()):
+            reason = f"< {over.threshold:g}" if over.threshold is not None else f", {over.reason}"
+            between = "" if reason.startswith(",") else " "
+            yield "passed_over", agent, f"relevance {over.relevance:g}{between}{reason}"
+    elif turn.finished and event is turn.finished:
+        yield "next", None, ", ".join(turn.finished.next)
 
 
-def _remembered(kind: str, get: Callable[[str], Any]) -> tuple[str, str | None, str]:
-    match kind:
+def _describe(event: Any) -> tuple[str | None, str]:
+    """Return the agent that a side event is about, and what it says."""
+    match event.type:
         case "note":
-            problem = get("title") or get("reason")
-            return kind, None, f"{get('note')} {get('act')} by {get('by')}: {problem}".strip()
+            subject = event.title or event.reason
+            return None, f"{event.note} {event.act} by {event.by}: {subject}".strip()
         case "compacted":
-            outcome = f"rolled back: {get('rolled_back')}" if get("rolled_back") else "kept"
+            outcome = f"rolled back: {event.rolled_back}" if event.rolled_back else "kept"
             # How a summary without an agent is made may be called otherwise in a later version.
-            author = str(get("by")).partition(" (")[0]
-            return kind, None, f"{get('messages')} messages by {author}, {outcome}"
+            author = event.by.partition(" (")[0]
+            return None, f"{event.messages} messages by {author}, {outcome}"
         case "deviation":
-            return kind, get("agent"), f"{get('note')}, {get('level')}"
+            return event.agent, f"{event.note}, {event.level}"
+        case "extracted":
+            return event.by, f"{event.notes} notes"
         case _:
-            return kind, get("by"), f"{get('notes')} notes"
+            fields = FieldReader((Volatile, Derived, Position, MessageRef)).event(event)
+            fields.pop("agent", None)
+            text = ", ".join(f"{name}: {value}" for name, value in fields.items())
+            return getattr(event, "agent", None), text
 
 
-def _passing(reason: Mapping[str, Any]) -> str:
-    if reason.get("threshold") is not None:
-        return f"relevance {reason['relevance']:g} < {reason['threshold']:g}"
-    return f"relevance {reason['relevance']:g}, {reason.get('reason')}"
-
-
-def _calls(get: Callable[[str], Any]) -> Iterator[str]:
-    if called := get("next_mentions"):
-        yield ", ".join(called)
-    for agent, reason in get("refused").items():
+def _calls(done: ReplyFinished) -> Iterator[str]:
+    if done.next_mentions:
+        yield ", ".join(done.next_mentions)
+    for agent, reason in done.refused.items():
         yield f"not {agent} ({reason})"
-    for name in get("unresolved"):
+    for name in done.unresolved:
         yield f"nobody is @{name}"

@@ -19,10 +19,11 @@ from pydantic import ValidationError
 
 from arena_cli.adapters.runtime import Heard
 from arena_cli.errors import DiskRefused, Fault, FileFaults, UsageError
+from arena_cli.protocol import Derived, Volatile
 from arena_cli.scenarios import select
 from arena_cli.scenarios.recording import recorder, serialize
 from arena_cli.scenarios.recording.model import ASIDE, CallKey, CaseRecord, Recorded, Recording
-from arena_cli.transcript import events
+from arena_cli.transcript.events import EVENT_TYPES, list_fields
 from arena_cli.util import files
 from arena_cli.util.redaction import Redactor
 
@@ -34,30 +35,6 @@ VERSION = 1
 _HEAD = "recording"
 _END = "end"
 _CONFLICT = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")
-_LEFT_OUT: dict[str, Any] = {
-    "seq": 0,
-    "ts": "",
-    "version": 1,
-    "session": "",
-    "scenario": None,
-    "attempt": 1,
-    "attempts": 1,
-    "input_hash": "",
-    "input_tokens": 0,
-    "latency_ms": 0,
-    "agent_session": None,
-    "error": None,
-    "metadata": {},
-    "usage": {},
-    "session_usage": {},
-    "notes": [],
-    "usage_ratio": 0,
-    "tokens": 0,
-    "budget": 0,
-    "tokens_before": 0,
-    "tokens_after": 0,
-}
-_LEFT_OUT_OF_MESSAGE = {"timestamp": "", "content": ""}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -178,15 +155,12 @@ def _name(label: str) -> str:
 
 def _check(record: Mapping[str, Any]) -> None:
     """Raises ValueError, KeyError or TypeError where something in an edited line is wrong."""
-    shape = events.EVENT_TYPES.get(record["type"])
-    if shape is not None:
-        completed = {**_LEFT_OUT, **record}
-        if isinstance(record.get("message"), dict):
-            completed["message"] = {**_LEFT_OUT_OF_MESSAGE, **record["message"]}
-        for name in shape.model_fields:
-            if name not in completed:
-                raise ValueError(f"`{name}` is missing")
-        events.parse(completed)
+    shape = EVENT_TYPES.get(record["type"])
+    for name, field in shape.model_fields.items() if shape else ():
+        is_left_out = name in list_fields(shape, Volatile, Derived) or field.exclude_if
+        if name not in record and not is_left_out:
+            raise ValueError(f"`{name}` is missing")
+    serialize.restore(record)
     heard = Heard(Redactor(), lambda _: None)
     if "output" in record:
         recorder.answered(record["output"], heard)
@@ -268,6 +242,11 @@ class _RecordingReader:
 
     def _take(self, record: dict[str, Any], number: int, case: CaseRecord) -> None:
         kind = record["type"]
+        if kind == "reply_finished" and record["message"]:
+            output = self._said.get(record["agent"], {})
+            kept = {name: value for name, value in output.items() if name in serialize.IN_OUTPUT}
+            blank = {"content": "", "structured": [], "attachments": []}
+            record["message"] = {**blank, **record["message"], **kept}
         if self._is_edited:
             _check(record)
         if kind == "agent":
@@ -280,18 +259,6 @@ class _RecordingReader:
             case.calls.append(self._call(record, number, len(case.calls)))
             if kind not in ASIDE:
                 self._said[record["agent"]] = record.get("output", {})
-        elif kind == "reply_finished" and record["message"]:
-            record["message"] = {
-                "content": "",
-                "structured": [],
-                "attachments": [],
-                **record["message"],
-                **{
-                    name: value
-                    for name, value in self._said.get(record["agent"], {}).items()
-                    if name in serialize.IN_OUTPUT
-                },
-            }
 
     def _call(self, record: Mapping[str, Any], number: int, count: int) -> Recorded:
         outcome = {name: record[name] for name in ("output", "failure") if name in record}

@@ -15,9 +15,9 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from arena_cli.protocol import AgentInput, Derived, ShownMessage
-from arena_cli.scenarios.recording import model, settings
+from arena_cli.scenarios.recording import model, recorder, settings
 from arena_cli.scenarios.recording.recorder import MEMORY, Stretch, Tape, TapedCall
-from arena_cli.transcript import canonical
+from arena_cli.transcript import canonical, events
 from arena_cli.transcript.events import Event, MessageEvent, ReplyStarted, list_fields
 from arena_cli.workspace.models import Member
 
@@ -110,6 +110,18 @@ def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
             key: value for key, value in line["message"].items() if key not in IN_OUTPUT
         }
     return line
+
+
+def restore(line: Mapping[str, Any]) -> Event | None:
+    """Return the event of a line of a recording, with all that was said; None if it is none.
+
+    Raises ValueError where a field is wrong or missing.
+    """
+    message = line.get("message")
+    if isinstance(message, dict) and message.get("attachments"):
+        attachments = [recorder.encode_data(item) for item in message["attachments"]]
+        line = {**line, "message": {**message, "attachments": attachments}}
+    return events.restore(line)
 
 
 def _aside(kind: str, call: TapedCall, tape: Tape) -> dict[str, Any]:
