@@ -13,7 +13,7 @@ from arena_cli.reports import lines
 from arena_cli.reports.lines import INDENT, Line, Span, Words, line
 from arena_cli.scenarios.result import ScenarioResult, StepResult
 from arena_cli.transcript.conversation import Chain
-from arena_cli.transcript.events import Candidates, Event, MessageEvent, ReplyFinished, TurnStarted
+from arena_cli.transcript.events import Candidates, Event, MessageEvent, ReplyFinished
 from arena_cli.transcript.state import Fold
 from arena_cli.util.text import cut_text, escape_line
 from arena_cli.workspace import mentions
@@ -154,8 +154,8 @@ def _explain_events(events: Iterable[Event], team: Team) -> Iterator[Told]:
             case _:
                 pass
         fold.apply(event)
-        if isinstance(event, TurnStarted) and fold.open:
-            yield _explain_called(event, fold.open, team)
+        if fold.open and fold.open.turns and event is fold.open.turns[-1].started:
+            yield _explain_called(fold.open, team)
 
 
 def _message(event: MessageEvent, team: Team) -> Naming:
@@ -244,7 +244,8 @@ def _which_name(written: str, member_id: str, team: Team) -> str:
     return "alias" if folded in map(mentions.fold_name, aliases) else "name"
 
 
-def _explain_called(event: TurnStarted, chain: Chain, team: Team) -> Called:
+def _explain_called(chain: Chain, team: Team) -> Called:
+    event = chain.turns[-1].started
     must = {agent: event.mentioned_by.get(agent, []) for agent in event.must}
     reason = ""
     if must and not chain.opening.message.mentions and event.depth == 0:

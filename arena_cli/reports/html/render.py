@@ -76,8 +76,8 @@ def session_page(
     cast = Cast(conversation.sessions, avatars)
     lanes = cast.lanes(conversation.turns)
     parts = [
-        _Part(number, items, session.build_talk(items, cast, lanes, say))
-        for number, items in enumerate(_parts(conversation), 1)
+        _ChainSection(number, items, session.build_talk(items, cast, lanes, say))
+        for number, items in enumerate(_split(conversation), 1)
     ]
     replies = [
         done
@@ -106,7 +106,7 @@ def session_page(
     )
 
 
-class _Part:
+class _ChainSection:
     """A chain of a session, with what follows it: what a filter of the page shows or hides."""
 
     def __init__(self, number: int, items: Sequence[Chain | Event], talk: Talk) -> None:
@@ -120,7 +120,7 @@ class _Part:
         self.number = chain.number if chain and chain.first else None
 
 
-def _parts(conversation: Conversation) -> list[list[Chain | Event]]:
+def _split(conversation: Conversation) -> list[list[Chain | Event]]:
     """Return each chain with what follows it; what comes before the first is a part of its own."""
     parts: list[list[Chain | Event]] = [[]]
     for item in conversation.items:

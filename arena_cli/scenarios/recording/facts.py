@@ -42,19 +42,19 @@ class Fact(NamedTuple):
     is_memory: bool = False
 
 
-class _Step(NamedTuple):
+class _StepEvents(NamedTuple):
     number: int | None
     events: list[Event]
 
 
 def recorded(case: CaseRecord, tape: Tape, session: str | None) -> Iterator[Fact]:
     """Yield the facts of a session when it was recorded, in order."""
-    steps = [_Step(0, [])]
+    steps = [_StepEvents(0, [])]
     current: str | None = None
     for line in case.lines:
         if line["type"] == "step":
             current = line["session"]
-            steps.append(_Step(line["step"], []))
+            steps.append(_StepEvents(line["step"], []))
         elif current == session and tape.was_played(steps[-1].number):
             event = serialize.restore(line)
             steps[-1].events.extend([event] if event else [])
@@ -64,11 +64,13 @@ def recorded(case: CaseRecord, tape: Tape, session: str | None) -> Iterator[Fact
 def played(tape: Tape, session: str | None) -> Iterator[Fact]:
     """Yield the facts of it now."""
     stretches = [stretch for stretch in tape.stretches if stretch.session == session]
-    steps = [_Step(stretch.step, list(canonical.ordered(stretch.events))) for stretch in stretches]
+    steps = [
+        _StepEvents(stretch.step, list(canonical.ordered(stretch.events))) for stretch in stretches
+    ]
     return _list_facts(steps, tape)
 
 
-def _list_facts(steps: Iterable[_Step], tape: Tape) -> Iterator[Fact]:
+def _list_facts(steps: Iterable[_StepEvents], tape: Tape) -> Iterator[Fact]:
     for step in steps:
         turn: int | None = None
         for event, chain in follow(step.events):
