@@ -10,14 +10,13 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from arena_cli.adapters.runtime import Calls, Runtime
+from arena_cli.adapters.middleware import Middleware
 from arena_cli.protocol import Usage
 from arena_cli.scenarios.expect import evaluate, text_checks
 from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.judge_checks import MATTER, RUBRIC, Answered, Question, Vote
 from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.model import Scenario
-from arena_cli.session import session
 from arena_cli.session.one_shot import Aside
 from arena_cli.session.session import SessionConfig
 from arena_cli.workspace.models import Member
@@ -112,7 +111,7 @@ _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_folded)
 class Judges:
     """The judges of one scenario while it is played; `usage` is what they used so far.
 
-    `around` as in `Aside`.
+    `middlewares` are those of their calls.
     """
 
     def __init__(
@@ -120,11 +119,11 @@ class Judges:
         scenario: Scenario,
         config: SessionConfig,
         *,
-        around: Callable[[Runtime], Calls] = session.as_it_is,
+        middlewares: Sequence[Middleware] = (),
     ) -> None:
         self.usage: Usage | None = None
         self._judges = scenario.judges
-        self._aside = Aside(config, scenario.team.config, around=around)
+        self._aside = Aside(config, scenario.team.config, middlewares=middlewares)
 
     async def heard(
         self,

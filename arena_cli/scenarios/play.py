@@ -5,17 +5,18 @@ from __future__ import annotations
 import functools
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from arena_cli.adapters.runtime import Answer, Calls, Heard, Runtime
+from arena_cli.adapters.middleware import CallNext, CallRequest, Middleware
+from arena_cli.adapters.runtime import Answer
 from arena_cli.context import render
 from arena_cli.engine import call
 from arena_cli.errors import ArenaError, DiskRefused, UsageError
-from arena_cli.protocol import AgentInput, Usage
+from arena_cli.protocol import Usage
 from arena_cli.scenarios import lint
 from arena_cli.scenarios.expect import evaluate, text_checks
 from arena_cli.scenarios.expect.context import CheckContext
@@ -45,7 +46,6 @@ from arena_cli.transcript.events import ChainFinished, Event, MessageEvent, Note
 from arena_cli.util.clock import HastyClock
 from arena_cli.util.text import cut_text
 from arena_cli.util.user_pattern import PatternTimeout
-from arena_cli.workspace.models import Member
 from arena_cli.yamlio.document import find_holder
 from arena_cli.yamlio.nodes import Loc, format_loc
 
@@ -101,9 +101,6 @@ def _unused(scenario: Scenario, agent: str, index: int, entry: object) -> CheckR
     )
 
 
-Around = Callable[[Runtime], Calls]
-
-
 class Watching:
     """Keeps, while a scenario is played, what its expectations look at.
 
@@ -118,11 +115,19 @@ class Watching:
         self.inputs: dict[str, str] = {}
         self.noted: dict[NoteEvent, str] = {}
 
-    def around(self, inner: Around) -> Around:
-        """The same, watched."""
-        if not self._of_inputs:
-            return inner
-        return lambda runtime: _Watched(inner(runtime), self.inputs)
+    def middlewares(self) -> list[Middleware]:
+        """Return what keeps the inputs of calls, where something is expected of them."""
+        return [self] if self._of_inputs else []
+
+    async def invoke(self, request: CallRequest, call_next: CallNext) -> Answer:
+        """Keep the input of a call, and pass it on; work for the team's memory is none of a step.
+
+        An agent that continues its own session was shown the rest there.
+        """
+        if request.input.turn_id != call.ASIDE:
+            prompt = "\n\n".join(render.render(request.input.afresh()))
+            self.inputs[request.input.input_hash] = request.redactor.text(prompt)
+        return await call_next(request)
 
     def hear(self, event: NoteEvent, session: Path) -> None:
         """Something was done to a note of the session in that folder."""
@@ -138,29 +143,6 @@ class Watching:
 def _looks_at_notes(expect: Expect) -> bool:
     rows = expect.notes.exactly if isinstance(expect.notes, Noted) else expect.notes
     return any(isinstance(row, NoteRow) and row.kinds for row in rows)
-
-
-class _Watched:
-    """The calls of a session's agents, with the inputs of each kept.
-
-    An agent that goes on in its own session was shown the rest there.
-    """
-
-    def __init__(self, calls: Calls, inputs: dict[str, str]) -> None:
-        self.redactor = calls.redactor
-        self._calls = calls
-        self._inputs = inputs
-
-    async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
-        """Call an agent; work for the team's memory is no call of a step."""
-        if input.turn_id != call.ASIDE:
-            prompt = "\n\n".join(render.render(input.afresh()))
-            self._inputs[input.input_hash] = self.redactor.text(prompt)
-        return await self._calls.invoke(member, input, heard)
-
-    async def stop(self) -> None:
-        """End whatever still runs for the agents."""
-        await self._calls.stop()
 
 
 Keep = Literal["failed", "all", "none"]
@@ -206,7 +188,9 @@ class Playing:
         self._saved: dict[str, str] = {}
         self._checks: list[CheckResult] = []
         self._rows = evaluate.Rows(scenario.file.expect)
-        self._judges = Judges(scenario, config, around=self._take.around_judge)
+        self._judges = Judges(
+            scenario, config, middlewares=self._take.middlewares(None, is_judge=True)
+        )
         updates = shelf is not None and shelf.updates
         case = scenario.case.id if scenario.case else None
         self._snapshots = Snapshots(
@@ -408,7 +392,7 @@ class Playing:
                     self._scenario.team,
                     scenario=self._scenario.title,
                     on_event=hear,
-                    around=self._watching.around(self._take.around(name)),
+                    middlewares=[*self._watching.middlewares(), *self._take.middlewares(name)],
                 )
             )
             opened.push_async_callback(session.stop)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
 from arena_cli.adapters.base import Health
+from arena_cli.adapters.middleware import CallPipeline, Middleware
 from arena_cli.adapters.process import cleanup
-from arena_cli.adapters.runtime import Calls, Runtime
+from arena_cli.adapters.runtime import Calls
 from arena_cli.context import render, window
 from arena_cli.engine import loop, plan
 from arena_cli.engine.call import announce, run
@@ -46,8 +47,8 @@ class Aside:
 
     It is left (`async with`) once all are answered. What an agent keeps running goes on with its
     next question; of two that are asked at once each has its own. `config` are the rules of the
-    team, `around` as in `Session`; `used` are the entries (from 0) of scripted agents that were
-    used up, by agent.
+    team, `middlewares` as in `Session`; `used` are the entries (from 0) of scripted agents that
+    were used up, by agent.
     """
 
     def __init__(
@@ -55,12 +56,12 @@ class Aside:
         session_config: SessionConfig,
         config: TeamConfig | None = None,
         *,
-        around: Callable[[Runtime], Calls] = session.as_it_is,
+        middlewares: Sequence[Middleware] = (),
     ) -> None:
         self.used: dict[str, set[int]] = {}
         self._place = session_config
         self._config = config or TeamConfig()
-        self._around = around
+        self._middlewares = middlewares
         self._teams: dict[str, Team] = {}
         self._called: dict[str, int] = {}
         self._idle: dict[str, list[Calls]] = {}
@@ -101,14 +102,13 @@ class Aside:
                 self._temporary.cleanup()
 
     def _made(self, member: Member) -> Calls:
-        return self._around(
-            session.make_runtime(
-                self._place,
-                session.make_redactor(self._place, [member.profile]),
-                scratch=self._folder() / "scratch",
-                used=lambda agent: frozenset(self.used.get(agent, ())),
-            )
+        runtime = session.make_runtime(
+            self._place,
+            session.make_redactor(self._place, [member.profile]),
+            scratch=self._folder() / "scratch",
+            used=lambda agent: frozenset(self.used.get(agent, ())),
         )
+        return CallPipeline(runtime, self._middlewares)
 
     def _folder(self) -> Path:
         """A folder that is there as soon as something is put into it. Raises DiskRefused."""

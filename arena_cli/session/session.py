@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from arena_cli.adapters import base, pricing
 from arena_cli.adapters.base import Adapter
+from arena_cli.adapters.middleware import CallPipeline, Middleware
 from arena_cli.adapters.process import cleanup
-from arena_cli.adapters.runtime import Calls, Runtime
+from arena_cli.adapters.runtime import Runtime
 from arena_cli.context import history, render, window
 from arena_cli.engine import loop, note_events
 from arena_cli.engine.loop import Engine
@@ -158,17 +159,12 @@ class SessionConfig:
     on_problem: Callable[[Fault], None] = lambda _: None
 
 
-def as_it_is(runtime: Runtime) -> Calls:
-    """Nothing stands around the runtime."""
-    return runtime
-
-
 class Session:
     """A conversation open for writing until `close`; `problems` are lines that were skipped.
 
     `on_event` hears every event once it is written, `on_wait` the name of a session that another
-    process holds, `on_text` an agent's id and the end of its text so far, redacted. `around` gives
-    what agents are called through, for what would call them.
+    process holds, `on_text` an agent's id and the end of its text so far, redacted. Calls of agents
+    pass through `middlewares`, from the first to the last.
     """
 
     def __init__(
@@ -181,7 +177,7 @@ class Session:
         on_event: Callable[[Event], None] = lambda _: None,
         on_wait: Callable[[str], None] = lambda _: None,
         on_text: Callable[[str, str], None] | None = None,
-        around: Callable[[Runtime], Calls] = as_it_is,
+        middlewares: Sequence[Middleware] = (),
     ) -> None:
         """Open the session, or make it; None is a new one, whose name nobody else has.
 
@@ -203,7 +199,7 @@ class Session:
                 on_wait=lambda: on_wait(self.name),
             )
             held.callback(lock.release)
-            self._open(held, on_event, on_text, around)
+            self._open(held, on_event, on_text, middlewares)
             self._held = held.pop_all()
 
     def _open(
@@ -211,7 +207,7 @@ class Session:
         held: contextlib.ExitStack,
         on_event: Callable[[Event], None],
         on_text: Callable[[str, str], None] | None,
-        around: Callable[[Runtime], Calls],
+        middlewares: Sequence[Middleware],
     ) -> None:
         config, team = self._place, self.team
         self._roster = mentions.build_roster(team)
@@ -231,14 +227,13 @@ class Session:
         self._log = Log(transcript, clock=config.clock, durability=config.durability, seq=fold.seq)
         held.enter_context(contextlib.closing(self._log))
         self.journal = Journal(self._log, fold, on_event)
-        self._runtime = around(
-            make_runtime(
-                config,
-                self._redactor,
-                scratch=self.folder / "scratch",
-                used=lambda agent: frozenset(fold.scripted_used.get(agent, ())),
-            )
+        runtime = make_runtime(
+            config,
+            self._redactor,
+            scratch=self.folder / "scratch",
+            used=lambda agent: frozenset(fold.scripted_used.get(agent, ())),
         )
+        self._runtime = CallPipeline(runtime, middlewares)
         recollection = open_recollection(config, self.folder, team)
         held.callback(recollection.close)
         room = Room(

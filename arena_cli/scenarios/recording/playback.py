@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from arena_cli.adapters.runtime import Calls, Runtime
+from arena_cli.adapters.middleware import Middleware
 from arena_cli.scenarios.model import Scenario
 from arena_cli.scenarios.recording import drift, serialize, settings, store
-from arena_cli.scenarios.recording.guard import Guard
+from arena_cli.scenarios.recording.guard import LiveCallGuard
 from arena_cli.scenarios.recording.model import CaseRecord
-from arena_cli.scenarios.recording.recorder import Tape
+from arena_cli.scenarios.recording.recorder import Tape, TapeMiddleware
 from arena_cli.scenarios.recording.settings import Surroundings
 from arena_cli.scenarios.recording.store import RecordingStore, WhatOfDrift
 from arena_cli.scenarios.result import (
@@ -21,7 +21,7 @@ from arena_cli.scenarios.result import (
     Mode,
     StepResult,
 )
-from arena_cli.session.session import SessionConfig, as_it_is
+from arena_cli.session.session import SessionConfig, make_redactor
 from arena_cli.transcript.events import Event
 
 
@@ -44,7 +44,7 @@ class Take:
         self._scenario = scenario
         self._mode: Mode = "live"
         self._tape: Tape | None = None
-        self._guard: Guard | None = None
+        self._guard: LiveCallGuard | None = None
         self._place: SessionConfig | None = None
         self._what_of_drift: WhatOfDrift = "fail"
         if shelf is None or scenario.skip is not None:
@@ -61,6 +61,9 @@ class Take:
                 hashes = shelf.hashes if self._tape.replays else None
                 self._tape.surroundings = Surroundings(scenario.root, config.environ, hashes)
                 self._place = config
+                everyone = (*scenario.team.members, *scenario.judges.values())
+                profiles = [member.profile for member in everyone]
+                self._tape.redactor = make_redactor(config, profiles)
             self.recording = shelf.path_of(scenario)
             self.before = shelf.before(scenario)
             cases = shelf.drift_of_cases(scenario)
@@ -81,17 +84,11 @@ class Take:
         """True if it fails by its drift."""
         return bool(self.drift) and self._what_of_drift == "fail"
 
-    def around(self, session: str | None) -> Callable[[Runtime], Calls]:
-        """Return the wrapper of a session's calls."""
+    def middlewares(self, session: str | None, *, is_judge: bool = False) -> list[Middleware]:
+        """Return what the calls of a session pass, or those of judges."""
         if self._guard:
-            return self._guard.around
-        return self._tape.around(session) if self._tape else as_it_is
-
-    def around_judge(self, runtime: Runtime) -> Calls:
-        """Return the calls of a judge, wrapped."""
-        if self._guard:
-            return self._guard.around(runtime)
-        return self._tape.around_judge(runtime) if self._tape else runtime
+            return [self._guard]
+        return [TapeMiddleware(self._tape, session, is_judge=is_judge)] if self._tape else []
 
     @property
     def refusal(self) -> str | None:

@@ -15,12 +15,13 @@ import asyncio
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from arena_cli import errors
-from arena_cli.adapters.runtime import Answer, Calls, Heard, Runtime
+from arena_cli.adapters.middleware import CallNext, CallRequest
+from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import render
 from arena_cli.engine.call import ASIDE
 from arena_cli.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
@@ -433,18 +434,6 @@ class Tape:
             pending = self.stretches[-1].remembering
             pending[:] = [(call, call_event or event) for call, call_event in pending]
 
-    def around(self, session: str | None) -> Callable[[Runtime], Calls]:
-        """Return the wrapper of a session's calls."""
-
-        def taped(runtime: Runtime) -> Calls:
-            return _Taped(self, runtime, session, is_judge=False)
-
-        return taped
-
-    def around_judge(self, runtime: Runtime) -> Calls:
-        """Return the calls of a judge, wrapped."""
-        return _Taped(self, runtime, None, is_judge=True)
-
     def opened(
         self, member: Member, input: AgentInput, session: str | None, *, is_judge: bool
     ) -> TapedCall:
@@ -514,22 +503,18 @@ class Tape:
         return AgentUnavailable(key.agent, problem, mend=self._mend, again=False)
 
 
-class _Taped:
-    """The runtime of one session, with the tape around it."""
+class TapeMiddleware:
+    """Answers the calls of a session, or of judges, from a tape, and records those it makes."""
 
-    def __init__(
-        self, tape: Tape, runtime: Runtime, session: str | None, *, is_judge: bool
-    ) -> None:
-        self.redactor = tape.redactor = runtime.redactor
+    def __init__(self, tape: Tape, session: str | None, *, is_judge: bool = False) -> None:
         self._tape = tape
-        self._runtime = runtime
         self._session = session
         self._is_judge = is_judge
 
-    async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
+    async def invoke(self, request: CallRequest, call_next: CallNext) -> Answer:
         """Answer a call from its record, else call the agent itself and record it."""
-        tape = self._tape
-        call = tape.opened(member, input, self._session, is_judge=self._is_judge)
+        tape, member, heard = self._tape, request.member, request.heard
+        call = tape.opened(member, request.input, self._session, is_judge=self._is_judge)
         if OUTPUT in call.came:
             return answered(call.came[OUTPUT], heard)
         if FAILURE in call.came:
@@ -538,7 +523,7 @@ class _Taped:
             raise tape.miss(call.key)
         tape.called_agents = True
         try:
-            answer = await self._runtime.invoke(member, input, heard)
+            answer = await call_next(request)
         except AgentError as error:
             call.came = {FAILURE: failure(error, heard)}
             raise
@@ -547,7 +532,3 @@ class _Taped:
             raise
         call.came = {OUTPUT: output(answer, heard)}
         return answer
-
-    async def stop(self) -> None:
-        """End whatever still runs for the agents."""
-        await self._runtime.stop()

@@ -18,7 +18,7 @@ from arena_cli.scenarios.model import Scenario
 from arena_cli.scenarios.recording import file as file_module
 from arena_cli.scenarios.recording import steps
 from arena_cli.scenarios.recording.agent_files import Hashes
-from arena_cli.scenarios.recording.guard import Guard
+from arena_cli.scenarios.recording.guard import LiveCallGuard
 from arena_cli.scenarios.recording.model import CaseRecord, Recording
 from arena_cli.scenarios.recording.recorder import FAILURE, Ignoring, Tape, TapedCall
 from arena_cli.scenarios.result import Drift, Mode
@@ -174,13 +174,13 @@ class RecordingStore:
             return False
         return self._volume(scenario).before is None or self.drift == "ignore"
 
-    def guard_of(self, scenario: Scenario) -> Guard | None:
+    def guard_of(self, scenario: Scenario) -> LiveCallGuard | None:
         """Return what keeps live agents from being called; None where they may be."""
         if not self._in_ci or self._wanted is not None or self._volume(scenario).before is not None:
             return None
         name = select.run_name(scenario.shown)
         allowed = f"allow live calls: `arena run --live {name}`"
-        return Guard(f"record it: `arena run --record {name}`; or {allowed}")
+        return LiveCallGuard(f"record it: `arena run --record {name}`; or {allowed}")
 
     def path_of(self, scenario: Scenario) -> str:
         """The path of its recording as the user is shown it."""
