@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import jsonlines
 from pydantic import ValidationError
 
 from arena_cli.adapters.runtime import Heard
@@ -187,7 +188,7 @@ class _RecordingReader:
         self._said: dict[str, Mapping[str, Any]] = {}
 
     def read(self, texts: list[str]) -> Recording:
-        records = [self._decoded(text, number) for number, text in enumerate(texts, start=1)]
+        records = self._decode(texts)
         head = self._head(records)
         self._check_end(texts, records)
         cases: dict[str | None, CaseRecord] = {}
@@ -205,16 +206,20 @@ class _RecordingReader:
                 raise self._wrong(number, problem) from error
         return Recording(str(head["scenario"]), cases, is_edited=self._is_edited)
 
-    def _decoded(self, text: str, number: int) -> dict[str, Any]:
-        if text.startswith(_CONFLICT):
-            raise self._wrong(number, "has a merge conflict")
+    def _decode(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        for number, text in enumerate(texts, start=1):
+            if text.startswith(_CONFLICT):
+                raise self._wrong(number, "has a merge conflict")
+        records: list[dict[str, Any]] = []
         try:
-            record = json.loads(text)
-        except ValueError as error:
-            raise self._wrong(number, f"is not JSON: {error}") from error
-        if not isinstance(record, dict) or not isinstance(record.get("type"), str):
-            raise self._wrong(number, "is no line of a recording")
-        return record
+            for number, record in enumerate(jsonlines.Reader(texts).iter(), start=1):
+                if not isinstance(record, dict) or not isinstance(record.get("type"), str):
+                    raise self._wrong(number, "is no line of a recording")
+                records.append(record)
+        except jsonlines.InvalidLineError as error:
+            reason = error.__cause__ or error
+            raise self._wrong(error.lineno, f"is not JSON: {reason}") from error
+        return records
 
     def _head(self, records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         if not records or records[0]["type"] != _HEAD or "scenario" not in records[0]:
