@@ -27,7 +27,7 @@ from arena_cli.protocol import (
 )
 
 PROGRAMS = Path(__file__).parent / "programs"
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Heard:

@@ -10,19 +10,34 @@ from typing import Any
 import hypothesis
 import pytest
 
+from arena_cli.adapters.process import run
 from arena_cli.engine import call
 
 pytest.register_assert_rewrite("program")
 
-# HYPOTHESIS_PROFILE=nightly looks longer than a run that somebody waits for.
-hypothesis.settings.register_profile("ci", max_examples=25)
-hypothesis.settings.register_profile("nightly", max_examples=500)
+# HYPOTHESIS_PROFILE=nightly looks longer than a run that somebody waits for. A slow machine is no
+# error, neither in an example nor in making one.
+_ANY_SPEED: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [hypothesis.HealthCheck.too_slow],
+}
+hypothesis.settings.register_profile("ci", max_examples=25, **_ANY_SPEED)
+hypothesis.settings.register_profile("nightly", max_examples=500, **_ANY_SPEED)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call, "FIRST_WAIT_S", 0.001)
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for a program that pauses in its output or takes long to exit, however slow it is.
+
+    A test that is about a program that never goes on sets a short limit itself.
+    """
+    monkeypatch.setattr(run, "GRACE_S", 60.0)
 
 
 @pytest.fixture(autouse=True)

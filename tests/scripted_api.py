@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Answer(NamedTuple):

@@ -14,6 +14,7 @@ from adapter_setups import PROGRAMS, Heard, a_setup, an_input, rendered, runs, s
 from pydantic import ValidationError
 
 from arena_cli.adapters.command import CliAdapter, CliSettings
+from arena_cli.adapters.process import run
 from arena_cli.errors import AgentProtocolError, AgentUnavailable
 from arena_cli.protocol import AgentInput, AgentOutput
 
@@ -165,7 +166,10 @@ def test_exit_code_0_with_nothing_is_no_answer(tmp_path: Path) -> None:
     assert caught.value.came == "hello"
 
 
-def test_a_grandchild_that_holds_stdout_does_not_hold_the_call(tmp_path: Path) -> None:
+def test_a_grandchild_that_holds_stdout_does_not_hold_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "GRACE_S", 0.2)
     pids = tmp_path / "pids"
     got = call(speaker(tmp_path, "spawn", str(pids), "say", "hi"))
     assert got.content == "hi"
@@ -173,9 +177,12 @@ def test_a_grandchild_that_holds_stdout_does_not_hold_the_call(tmp_path: Path) -
     assert not any(runs(int(pid)) for pid in pids.read_text(encoding="utf-8").split())
 
 
-def test_a_program_that_closes_stdout_and_goes_on_is_ended(tmp_path: Path) -> None:
+def test_a_program_that_closes_stdout_and_goes_on_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "GRACE_S", 0.2)
     pids = tmp_path / "pids"
-    got = call(speaker(tmp_path, "say", "hi", "close", "pids", str(pids), "sleep"))
+    got = call(speaker(tmp_path, "pids", str(pids), "say", "hi", "close", "sleep"))
     assert got.content == "hi"
     assert got.metadata["ended_after_result"] is True
     assert not runs(int(pids.read_text(encoding="utf-8")))

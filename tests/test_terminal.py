@@ -361,7 +361,10 @@ unbroken = st.integers(1, 60).map(lambda length: "a" * length)
 commands = st.lists(words | unbroken | st.just("::") | st.just(":::"), max_size=12).map("".join)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(commands, st.integers(20, 60))
 def test_nothing_said_begins_a_row_with_colons(size: dict[str, int], text: str, width: int) -> None:
     assume(not re.search("[: ]{8}", text))

@@ -22,11 +22,12 @@ given = {
 calls = folder / "calls.jsonl"
 done = len(calls.read_text(encoding="utf-8").splitlines()) if calls.exists() else 0
 entry = plan[min(done, len(plan) - 1)]
+# Before the output: arena may end this program as soon as it has read it.
+with calls.open("a", encoding="utf-8", newline="\n") as file:
+    file.write(json.dumps(given) + "\n")
 for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)):
     stream.buffer.write(entry.get(name, "").encode("utf-8"))
     stream.flush()
-with calls.open("a", encoding="utf-8", newline="\n") as file:
-    file.write(json.dumps(given) + "\n")
 if entry.get("sleep"):
     time.sleep(600)
 sys.exit(entry.get("code", 0))
