@@ -197,6 +197,23 @@ def until(holds: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+def has_open(pid: int, name: str) -> bool:
+    """Return True if a running process has a file of this name open."""
+    import psutil
+
+    return any(Path(file.path).name == name for file in psutil.Process(pid).open_files())
+
+
+def growing_limits() -> Iterator[float]:
+    """Yield time limits in seconds, each longer, for a call that must begin before it is cut off.
+
+    The test leaves the loop at the first limit that the call began within, which depends on the
+    machine. Raises AssertionError if it began within none.
+    """
+    yield from (0.5, 4.0, LIMIT_S)
+    raise AssertionError("the call did not begin within any limit")
+
+
 def gone(*pids: int) -> bool:
     """Whether none of these processes runs; one that was not reaped runs no more."""
     import psutil
