@@ -7,12 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from fasteners import InterProcessLock
-from program import ROOT, Program, gone, until
+from program import LIMIT_S, ROOT, Program, gone, until
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="a signal that one process sends another"
@@ -38,6 +37,10 @@ def asleep(program: Program, *args: str) -> tuple[subprocess.Popen[bytes], list[
     running = program.start(*(args or ("send", "--session", "s", "@a @c go")))
     until((program.folder / "pids").exists)
     return running, [int(pid) for pid in (program.folder / "pids").read_text().split()]
+
+
+# While arena waits for a program to end, there is time for another signal.
+LONG_GRACE = "from arena_cli.adapters.process import spawn\nspawn.TERM_GRACE_S = 600.0\n"
 
 
 def wake(program: Program) -> None:
@@ -91,9 +94,12 @@ def test_c40_after_a_kill_nothing_is_said_and_resume_ends_what_still_runs(
 
 
 def test_a_second_signal_ends_it_without_a_traceback(program: Program) -> None:
+    program.program("slow", "outlive", "asked", "read", "spawn", "pids", "sleep")
+    program.file("site/sitecustomize.py", LONG_GRACE)
+    program.env["PYTHONPATH"] = os.pathsep.join((str(program.folder / "site"), str(ROOT)))
     running, pids = asleep(program)
     running.send_signal(signal.SIGINT)
-    time.sleep(0.1)  # the deaf one takes longer to end
+    until((program.folder / "asked").exists)  # arena waits for `slow` to end
     assert running.poll() is None
     running.send_signal(signal.SIGINT)
     program.finish(running).check(code=130, stderr=HINT)
@@ -110,7 +116,7 @@ def test_a_third_signal_ends_an_adapter_that_never_returns(tmp_path: Path) -> No
     program.file(
         "plugin/arena_deaf.py",
         """\
-import time
+import signal, time
 from typing import Any
 from arena_cli.adapters.base import Health, Settings
 
@@ -118,11 +124,18 @@ class DeafAdapter:
     settings_type = Settings
     def __init__(self, setup: Any) -> None:
         self.begun = setup.workspace / "begun"
+        self.handled = setup.workspace / "handled"
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     async def health(self) -> Health:
         return Health(ok=True, detail="")
     async def invoke(self, input: Any, emit: Any) -> Any:
+        handle = signal.getsignal(signal.SIGINT)
+        def count(number: int, frame: Any) -> None:
+            handle(number, frame)
+            with self.handled.open("a") as file:
+                file.write("x")
+        signal.signal(signal.SIGINT, count)
         self.begun.touch()
         time.sleep(600)
 """,
@@ -136,9 +149,10 @@ class DeafAdapter:
     program.agent("deaf", adapter={"type": "deaf"})
     running = program.start("send", "-s", "s", "@deaf go")
     until((program.folder / "begun").exists)
-    for _ in range(2):
+    handled = program.folder / "handled"
+    for count in (1, 2):
         running.send_signal(signal.SIGINT)
-        time.sleep(0.2)
+        until(lambda count=count: handled.exists() and len(handled.read_text()) == count)
     assert running.poll() is None
     running.send_signal(signal.SIGINT)
     program.finish(running).check(code=130, stderr=HINT)
@@ -211,7 +225,7 @@ def test_a_signal_before_the_chain_begins_writes_nothing(program: Program) -> No
         assert b"busy; waiting up to 600 s" in waiting.stderr.readline()
         for running in (waiting, reading):
             running.send_signal(signal.SIGINT)
-            assert running.wait() == 130
+            assert running.wait(LIMIT_S) == 130
             assert running.stderr
             ended = running.stderr.read()
             # The one that reads may still be starting: then it ends without a word.
@@ -252,16 +266,26 @@ def _control(terminal: int) -> None:
 
 
 def test_nohup_outlives_its_terminal(program: Program) -> None:
-    running = program.start(
-        *("send", "--session", "s", "@a @c go"),
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
-    )
-    until((program.folder / "pids").exists)
-    running.send_signal(signal.SIGHUP)
-    time.sleep(0.2)
-    assert running.poll() is None
+    """It goes on to its end; another signal still interrupts it."""
+    program.program("slow", "read", "pids", "pids", "wait", "go", "say", "awake")
+
+    def after_hangup() -> subprocess.Popen[bytes]:
+        (program.folder / "pids").unlink(missing_ok=True)
+        running = program.start(
+            *("send", "--session", "s", "@slow go"),
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+        )
+        until((program.folder / "pids").exists)
+        running.send_signal(signal.SIGHUP)
+        return running
+
+    running = after_hangup()
     running.send_signal(signal.SIGTERM)
     program.finish(running).check(code=130, stderr=HINT)
+    running = after_hangup()
+    (program.folder / "go").touch()
+    assert program.finish(running).code == 0
+    assert program.finished() == [("slow", "cancelled"), ("slow", "success")]
 
 
 AT_IMPORT = """\

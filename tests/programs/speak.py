@@ -4,8 +4,8 @@ say TEXT / raw HEX / err TEXT: write to stdout or stderr; read: read stdin; tell
 read; size: write how many bytes were read; exit N; sleep: for long; wait FILE: until it is there;
 close: close stdout; fill N: write N bytes to stderr; long N: write a JSON line of about N bytes;
 spawn FILE / escape FILE: start a program that sleeps for long, in this group or in a session of its
-own, and write both pids to FILE; deaf: ignore SIGTERM; args: write the arguments after it; env:
-write the environment; cwd.
+own, and write both pids to FILE; deaf: ignore SIGTERM; outlive FILE: make FILE at SIGTERM and go on;
+args: write the arguments after it; env: write the environment; cwd.
 """
 
 import json
@@ -62,6 +62,9 @@ def main() -> None:
             out.write(b"\n")
         elif word == "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        elif word == "outlive":
+            mark = Path(next(words))
+            signal.signal(signal.SIGTERM, lambda *_, mark=mark: mark.touch())
         elif word == "pids":
             write_pids(next(words))
         elif word == "wait":
