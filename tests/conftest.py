@@ -37,7 +37,8 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
     A test that is about a program that never goes on sets a short limit itself.
     """
-    monkeypatch.setattr(run, "GRACE_S", 60.0)
+    for name in ("GRACE_S", "_END_GRACE_S"):
+        monkeypatch.setattr(run, name, 60.0)
 
 
 @pytest.fixture(autouse=True)

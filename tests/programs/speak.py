@@ -4,7 +4,7 @@ say TEXT / raw HEX / err TEXT: write to stdout or stderr; read: read stdin; tell
 read; size: write how many bytes were read; exit N; sleep: for long; wait FILE: until it is there;
 close: close stdout; fill N: write N bytes to stderr; long N: write a JSON line of about N bytes;
 spawn FILE / escape FILE: start a program that sleeps for long, in this group or in a session of its
-own, and write both pids to FILE; deaf: ignore SIGTERM; outlive FILE: make FILE at SIGTERM and go on;
+own, and write both pids to FILE; deaf: ignore SIGTERM; outlive FILE: make FILE at SIGTERM, go on;
 args: write the arguments after it; env: write the environment; cwd.
 """
 
