@@ -136,7 +136,7 @@ def test_c22_a_stream_that_breaks_is_never_an_answer(fault: str, after: int) -> 
 
 def test_a_stream_that_stalls_can_be_cut_off() -> None:
     api, heard = llmock_server.fresh(), Heard()
-    api.reply("one two three").stall(after_chunks=4)
+    api.reply("one two three").stall(after_chunks=4, seconds=600)
 
     async def cut_off(adapter: AnthropicAdapter) -> None:
         task = asyncio.create_task(adapter.invoke(an_input(), heard))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from program import Program
+from program import LIMIT_S, Program
 
 from arena_cli import errors
 from arena_cli.errors import ArenaError
@@ -26,8 +26,6 @@ from arena_cli.yamlio import loader
 
 if sys.platform == "win32":
     pytest.skip("Windows has no FIFO in a folder", allow_module_level=True)
-
-LIMIT_S = 20
 
 
 def fifo(path: Path) -> None:
@@ -167,7 +165,10 @@ def test_a_pipe_on_the_command_line_is_read(tmp_path: Path) -> None:
     assert "你好 from a substitution" in done.stdout
 
 
-def test_a_named_fifo_on_the_command_line_waits_for_its_writer(tmp_path: Path) -> None:
+def test_a_named_fifo_on_the_command_line_waits_for_its_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "WRITER_WAIT_S", LIMIT_S)
     path = tmp_path / "pipe"
     os.mkfifo(path)
 

@@ -201,7 +201,7 @@ steps: [{send: "@evil", expect: {replies: {evil: [{contains: nice}]}}}]
 
 
 def test_interrupted_tells_how_far_it_came(stage: Stage) -> None:
-    stage.agent("slow", {"say": "late", "delay_s": 30}).team()
+    stage.agent("slow", {"say": "late", "delay_s": 600}).team()
     scenarios = stage.load(
         "scenario: a\nsteps: [{send: '@dev hi'}]",
         "scenario: b\nsteps: [{send: '@dev hi'}, {send: '@slow'}]",

@@ -100,7 +100,7 @@ class Server:
                 connection, _ = self._socket.accept()
                 with connection:
                     self.heard.append(b"connected")
-                    connection.settimeout(1)
+                    connection.settimeout(60)
                     with contextlib.suppress(OSError):
                         self.heard.append(connection.recv(65536))
 
@@ -363,7 +363,7 @@ def test_on_a_terminal_it_asks(program: Program, answer: str, code: int) -> None
         os.close(theirs)
         os.write(ours, f"{answer}\n".encode())
         said = read_all(ours)
-        running.wait(timeout=30)
+        running.wait(timeout=60)
     os.close(ours)
     assert running.returncode == code
     assert "is not trusted yet; it would" in said
