@@ -139,7 +139,7 @@ def test_a_failure_has_its_class_and_no_second_try(
 
 
 def test_nothing_is_left_of_a_call_that_is_cut_off(make: Make) -> None:
-    llmock_server.fresh().delay(60)
+    llmock_server.fresh().delay(600)
     started = agent_programs.Started()
 
     async def cut_off() -> None:

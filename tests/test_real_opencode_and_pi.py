@@ -182,7 +182,7 @@ def test_a_long_answer_of_pi(pi: Make) -> None:
 
 
 def test_nothing_is_left_of_a_call_that_was_cancelled(make: Make, tmp_path: Path) -> None:
-    llmock_server.fresh().delay(60)
+    llmock_server.fresh().delay(600)
     started = agent_programs.Started()
 
     async def cut_off() -> None:
