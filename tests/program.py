@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -168,11 +169,17 @@ class Program(Stage):
         return [(one["agent"], one["status"]) for one in records if one["type"] == "reply_finished"]
 
     def written(self) -> str:
-        """All that stands in the files under `sessions/`, their names included."""
-        files = [path for path in (self.folder / "sessions").rglob("*") if path.is_file()]
-        return "\n".join(
-            f"{path}\n{path.read_bytes().decode('utf-8', 'replace')}" for path in files
-        )
+        """Return the paths and contents of the files under `sessions/`.
+
+        A running arena may remove files and folders meanwhile; they are left out.
+        """
+        texts = []
+        for folder, _, names in os.walk(self.folder / "sessions"):
+            for path in (Path(folder, name) for name in sorted(names)):
+                with contextlib.suppress(FileNotFoundError):
+                    if path.is_file():
+                        texts.append(f"{path}\n{path.read_bytes().decode('utf-8', 'replace')}")
+        return "\n".join(texts)
 
 
 def command_names() -> set[str]:

@@ -152,12 +152,7 @@ def test_ctrl_c_leaves_whole_reports_of_what_came_until_then(program: Program) -
     program.scenario(SCENARIO.format(name="second", agent="slow"), "b")
     program.scenario(SCENARIO.format(name="third", agent="dev"), "c")
     running = program.start("run", "--junit", "j.xml", "--html", "page.html", "--github")
-    sessions = program.folder / "sessions"
-    until(
-        lambda: any(
-            '"agent":"slow"' in path.read_text() for path in sessions.rglob("transcript.jsonl")
-        )
-    )
+    until(lambda: '"agent":"slow"' in program.written())
     running.send_signal(signal.SIGINT)
     done = program.finish(running)
     assert done.code == 130
