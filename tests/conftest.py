@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
@@ -39,6 +41,17 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     for name in ("GRACE_S", "_END_GRACE_S"):
         monkeypatch.setattr(run, name, 60.0)
+
+
+@pytest.fixture(autouse=True)
+def _hangup_ends_programs() -> Iterator[None]:
+    """Let programs be ended by SIGHUP, though pytest itself may run under nohup."""
+    ignores = hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    if ignores:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    if ignores:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 @pytest.fixture(autouse=True)

@@ -400,7 +400,12 @@ class Watched:
 
     def end(self) -> tuple[str, bytes]:
         """What stands on the screen when it is over, and what went to stdout."""
-        out, _ = self.running.communicate(timeout=LIMIT_S)
+        try:
+            out, _ = self.running.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.running.kill()
+            self.running.communicate()
+            raise
         self._reader.join(LIMIT_S)
         os.close(self.ours)
         screen = Screen(80)

@@ -11,6 +11,7 @@ import pytest
 from adapter_setups import Heard, an_input, cancelled, pids_in, runs, speaker, until
 
 from arena_cli.adapters.command import CliAdapter
+from arena_cli.adapters.process import run
 from arena_cli.errors import AgentProtocolError, AgentUnavailable
 from arena_cli.protocol import AgentInput, AgentOutput
 
@@ -22,6 +23,12 @@ def answer(adapter: CliAdapter, input: AgentInput | None = None) -> AgentOutput:
     return asyncio.run(adapter.invoke(input or an_input(), Heard()))
 
 
+@pytest.fixture
+def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "GRACE_S", 0.2)
+
+
+@pytest.mark.usefixtures("_short_grace")
 @pytest.mark.parametrize("output", ["json", "jsonl"])
 @pytest.mark.parametrize("end", ["\\n", ""])
 def test_c29_result_then_silence_is_a_success_with_a_note(
@@ -42,6 +49,7 @@ def test_c29_result_then_silence_is_a_success_with_a_note(
     assert got.metadata["ended_after_result"] is True
 
 
+@pytest.mark.usefixtures("_short_grace")
 def test_c29_without_where_a_whole_answer_is_enough(tmp_path: Path) -> None:
     got = answer(speaker(tmp_path, "say", '{"content":\\n "done"}', "sleep", output="json"))
     assert got.content == "done"
