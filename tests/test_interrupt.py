@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from fasteners import InterProcessLock
 from program import LIMIT_S, ROOT, Program, gone, until
+
+from arena_cli.cli import common
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="a signal that one process sends another"
@@ -286,6 +291,28 @@ def test_nohup_outlives_its_terminal(program: Program) -> None:
     (program.folder / "go").touch()
     assert program.finish(running).code == 0
     assert program.finished() == [("slow", "cancelled"), ("slow", "success")]
+
+
+def test_a_signal_that_does_not_wake_the_event_loop_interrupts_it() -> None:
+    """As one that arrives in another thread, or just before the loop begins to wait."""
+    woke_by_itself: list[bool] = []
+
+    def send() -> None:
+        time.sleep(0.2)  # until then the loop surely waits; it is interrupted in any case
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    async def work() -> None:
+        thread = threading.Thread(target=send)
+        thread.start()
+        asyncio.get_running_loop().call_later(30, woke_by_itself.append, True)
+        try:
+            await asyncio.sleep(600)
+        finally:
+            thread.join()
+
+    with pytest.raises(common.Interrupted):
+        common.run(work(), hint="")
+    assert not woke_by_itself
 
 
 AT_IMPORT = """\

@@ -351,6 +351,9 @@ def run(work: Coroutine[Any, Any, T], *, hint: str) -> T:
     raise Interrupted(f"interrupted\n  {hint}" if hint else "interrupted")
 
 
+_WAKE_S = 0.5
+
+
 class _Signals:
     """The signals while a loop runs; `count` is how many came.
 
@@ -371,7 +374,15 @@ class _Signals:
         self._task = task
         if self.count:  # it came before the loop ran
             task.cancel()
+        self._wake(self._loop)
         return await task
+
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wake the loop regularly: Python handles a signal only when its main thread runs.
+
+        One that arrives just before the loop begins to wait does not end the wait.
+        """
+        loop.call_later(_WAKE_S, self._wake, loop)
 
     def stop(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - given by signal
         """Handle a signal."""
