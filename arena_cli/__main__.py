@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import sys
 
 from arena_cli import __version__
@@ -16,8 +18,11 @@ def main() -> None:
         with contextlib.suppress(OSError):  # the program below says what is wrong with stdout
             print(f"arena {__version__}", flush=True)
             return
+    gc.disable()  # nothing of what is imported is garbage
     from arena_cli.cli import main  # noqa: PLC0415 - costs more than the line above
 
+    gc.enable()
+    atexit.register(gc.freeze)  # the process ends: looking for garbage takes a sixth of a `send`
     main.run()
 
 

@@ -27,7 +27,7 @@ class Rates(BaseModel):
     input.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     input_per_m: float = Field(ge=0)
     output_per_m: float = Field(ge=0)
