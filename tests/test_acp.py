@@ -485,7 +485,7 @@ def test_a_file_that_is_not_there_is_told_as_that(files: Path) -> None:
 def test_an_agent_that_gives_up_when_it_is_refused(tmp_path: Path) -> None:
     error = failure(agent(tmp_path, "ask:edit:a.txt"))
     assert type(error) is AgentProtocolError
-    assert "not allowed" in error.what
+    assert "permission was denied" in error.what
     assert "edit a.txt" in error.what
     assert "permissions" in error.mend
 
@@ -498,8 +498,8 @@ def test_nobody_is_asked_and_no_terminal_is_offered(tmp_path: Path) -> None:
 _ENDS = {
     "refusal": (AgentRefused, "refuses to answer"),
     "max_tokens": (AgentProtocolError, "cut off"),
-    "max_turn_requests": (AgentProtocolError, "gave up"),
-    "cancelled": (AgentProtocolError, "nobody asked for"),
+    "max_turn_requests": (AgentProtocolError, "stopped before it answered"),
+    "cancelled": (AgentProtocolError, "did not request"),
     "bored": (AgentProtocolError, "stopReason"),
 }
 
@@ -564,7 +564,7 @@ def test_its_model_is_chosen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "says"), [(["--models"], "no model huge"), ([], "does not let anybody choose")]
+    ("flags", "says"), [(["--models"], "no model huge"), ([], "does not support choosing")]
 )
 def test_a_model_that_cannot_be_chosen(tmp_path: Path, flags: list[str], says: str) -> None:
     error = failure(agent(tmp_path, *flags, "say:x", model="huge"))
@@ -615,11 +615,11 @@ def test_what_comes_after_the_answer_is_no_part_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        ({"initialize": [{"id": "ID", "result": None}]}, "know: Input should be"),
+        ({"initialize": [{"id": "ID", "result": None}]}, "protocol: Input should be"),
         ({"initialize": [{"id": "ID", "result": {"protocolVersion": "new"}}]}, "protocolVersion"),
-        ({"new": [{"id": "ID"}]}, "know: Input should be"),
-        ({"new": [{"id": "ID", "result": {"sessionId": 5}}]}, "know: sessionId: "),
-        ({"prompt": [{"id": "ID", "result": []}]}, "know: Input should be"),
+        ({"new": [{"id": "ID"}]}, "protocol: Input should be"),
+        ({"new": [{"id": "ID", "result": {"sessionId": 5}}]}, "protocol: sessionId: "),
+        ({"prompt": [{"id": "ID", "result": []}]}, "protocol: Input should be"),
         ({"prompt": [{"id": "ID", "error": "boom"}]}, "answered with an error"),
         ({"prompt": [{"id": "ID", "error": {"code": [], "message": 5}}]}, "with an error"),
     ],

@@ -76,7 +76,7 @@ ok     bot
   arena agents test bot
   arena send "@bot hello"
 """,
-        stderr="ROOT is a workspace now: there was none in it or above it\n",
+        stderr="ROOT is now a workspace: there was none in it or above it\n",
     )
     program.run("agents", "test", "bot").check(stdout=None)
     told = program.run("send", "-s", "s", "@bot hello").check().stdout
@@ -115,11 +115,11 @@ def test_a_team_that_cannot_be_added_to_stays_as_it_is(program: Program) -> None
     crew = "team: crew\nx-all: &all [dev, ops]\nmembers: *all\n"
     program.file("agents/teams/crew.yaml", crew)
     said = refused(program, "bot", "--team", "crew", *ANSWERS)
-    assert "agents/teams/crew.yaml: its `members` are written in a way" in said
+    assert "agents/teams/crew.yaml: its `members` cannot be edited" in said
     program.run("agents", "add", "bot", *ANSWERS).check(
         stdout=None,
-        stderr="agents/teams/crew.yaml is written in a way that cannot be added to: put bot under "
-        "its `members`, so that it can be called\n",
+        stderr="agents/teams/crew.yaml cannot be edited automatically: add bot to its "
+        "`members` by hand, so that it can be called\n",
     )
     assert files(program)["agents/teams/crew.yaml"] == crew.encode()
 
@@ -151,7 +151,9 @@ def test_what_the_workspace_gives_all_of_a_kind_is_not_taken_back(program: Progr
     program.env["ANTHROPIC_API_KEY"] = "not-a-real-key"
     program.file(
         "arena.yaml",
-        "team: crew\ndefaults:\n  anthropic: {api_key: '${env:GATEWAY_KEY}'}\n"
+        "team: crew\n"
+        "defaults:\n"
+        "  anthropic: {api_key: '${env:GATEWAY_KEY}'}\n"
         "  claude_code: {env: {ANTHROPIC_AUTH_TOKEN: inherit}}\n",
     )
     for kind, options in (("anthropic", ["--model", "m"]), ("claude_code", [])):
@@ -172,8 +174,9 @@ def test_a_key_that_is_given_as_it_is_is_not_shown(program: Program) -> None:
     given = ["--adapter", "cli", "--set", "env.BOT_TOKEN=abcdefgh1234", "--", "bot"]
     done = program.run("agents", "add", "bot", *given).check(
         stdout=None,
-        stderr="agents/bot.yaml holds a secret, for all who read it; "
-        "`${env:NAME}` in its place is filled from the environment, or from .env\n",
+        stderr="agents/bot.yaml contains a secret that everyone who reads the file can see; "
+        "write `${env:NAME}` instead, which is filled from the environment or from "
+        ".env\n",
     )
     assert "BOT_TOKEN: [hidden]" in done.stdout
     assert "abcdefgh1234" not in done.stdout
@@ -245,8 +248,8 @@ def test_the_editor_is_told_the_schema_where_there_is_one(program: Program) -> N
 
 @pytest.mark.parametrize("name", ["dev", "DEV"])
 def test_no_file_is_overwritten(program: Program, name: str) -> None:
-    assert refused(program, name, *ANSWERS) == (
-        "arena: agents/dev.yaml is there already\n"
+    assert (
+        refused(program, name, *ANSWERS) == "arena: agents/dev.yaml already exists\n"
         "  nothing was written; choose another id, or edit that file\n"
     )
 
@@ -254,11 +257,11 @@ def test_no_file_is_overwritten(program: Program, name: str) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["../x", *ANSWERS], "arena: `../x` is no id: it cannot hold `/`\n"),
-        (["a b", *ANSWERS], "arena: `a b` is no id: it cannot hold a space\n"),
+        (["../x", *ANSWERS], "arena: `../x` is not a valid id: it cannot hold `/`\n"),
+        (["a b", *ANSWERS], "arena: `a b` is not a valid id: it cannot hold a space\n"),
         (["user", *ANSWERS], 'agents/user.yaml (not written): agent_id: "user", a name of user,'),
         (["x", *ANSWERS, "--name", "开发"], 'name: "开发" is a name of both dev and x\n'),
-        (["x", *ANSWERS, "--name", "@x"], "name: a name stands without `@`"),
+        (["x", *ANSWERS, "--name", "@x"], "name: write the name without `@`"),
         (["x", *ANSWERS, "--team", "crwe"], "no team `crwe`\n  did you mean `crew`?\n"),
         (["x", "--adapter", "pyton"], "kind of adapter `pyton`\n  did you mean `python`?\n"),
         (["x", "--adapter", "cli"], "command: is missing\n  give `-- COMMAND` at the end\n"),
@@ -270,10 +273,13 @@ def test_no_file_is_overwritten(program: Program, name: str) -> None:
         (["x", *ANSWERS, "--set", "strict=maybe"], "must be true or false, not the text `maybe`"),
         (["x", *ANSWERS, "--set", "strict"], "--set strict: there is no value\n"),
         (["x", *ANSWERS, "--set", "strict=@a"], "--set strict: a value that starts with @ must"),
-        (["x", *ANSWERS, "--set", "replies=[a]"], "--set replies: it is given twice\n"),
-        (["x", *ANSWERS, "--set", "type=cli"], "--set type: it is given twice\n"),
-        (["x", *ANSWERS, "--set", "replies.a=1"], "--set replies.a: `replies` has a value"),
-        (["x", "--adapter", "cli", "--set", "cwd=..", "--set", "cwd.a=1", "--", "b"], "`cwd` has"),
+        (["x", *ANSWERS, "--set", "replies=[a]"], "--set replies: given twice\n"),
+        (["x", *ANSWERS, "--set", "type=cli"], "--set type: given twice\n"),
+        (["x", *ANSWERS, "--set", "replies.a=1"], "--set replies.a: `replies` already has a value"),
+        (
+            ["x", "--adapter", "cli", "--set", "cwd=..", "--set", "cwd.a=1", "--", "b"],
+            "`cwd` already has",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_written(
@@ -292,7 +298,7 @@ def test_a_workspace_that_is_named_must_be_one(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = program.run("-w", "empty", "agents", "add", "bot", *ANSWERS)
     assert done.code == 2
-    assert "is no workspace" in done.stderr
+    assert "is not a workspace" in done.stderr
     assert files(program) == {}
 
 

@@ -82,7 +82,7 @@ def test_usage_and_cost_are_those_that_the_agent_told(program: Program) -> None:
 def test_one_that_declines_works(program: Program) -> None:
     program.agent("bot", {"decline": True})
     done = program.run("agents", "test", "bot").check(stdout=None)
-    assert done.stdout.endswith(" · it declined, which is an answer too\n")
+    assert done.stdout.endswith(" · it declined, which is a valid answer\n")
     assert as_json(program)["status"] == "declined"
 
 
@@ -209,5 +209,5 @@ class MeetAdapter:
     assert program.run("doctor", "--connect").check(stdout=None).stdout.endswith(met)
     # Without a connection, a kind that does more than look is not asked.
     (program.folder / "met").rename(program.folder / "before")
-    assert program.run("agents", "check").check(stdout=None).stdout.count(" · not asked; ") == 3
+    assert program.run("agents", "check").check(stdout=None).stdout.count(" · not checked; ") == 3
     assert not (program.folder / "met").exists()

@@ -323,8 +323,8 @@ def test_a_refusal_is_told_with_its_reason() -> None:
 @pytest.mark.parametrize(
     ("reason", "told"),
     [
-        ("max_tokens", "cut off, as it reached max_tokens"),
-        ("model_context_window_exceeded", "cut off where the model's context window ends"),
+        ("max_tokens", "cut off at max_tokens"),
+        ("model_context_window_exceeded", "cut off at the end of the model's context window"),
         ("compaction", "compaction"),
     ],
 )
@@ -405,10 +405,10 @@ def test_events_that_are_not_known_are_passed_over() -> None:
             Answer(b"<!doctype html><h1>Bad", 502, headers={"content-type": "text/html"}),
             *(AgentUnavailable, "a proxy in between"),
         ),
-        (failure(200, {"content": "hello"}), AgentProtocolError, "no answer"),
+        (failure(200, {"content": "hello"}), AgentProtocolError, "instead of an answer"),
         (
             failure(400, wire.error("invalid_request_error", "prompt is too long: 9 > 8")),
-            *(AgentRefused, "more than the model takes"),
+            *(AgentRefused, "too long for the model"),
         ),
         (
             failure(404, wire.error("not_found_error", "model: claude-x")),

@@ -72,7 +72,7 @@ def test_a_changed_text_is_not_approved_until_somebody_approves_it(
     assert listed(arena, "--status", "approved") == []
     told = arena.run("knowledge", "show", "decision-use").check().stdout
     assert CHANGED in told
-    assert "`arena knowledge approve decision-use-oauth` takes this text" in told
+    assert "`arena knowledge approve decision-use-oauth` approves this text" in told
     assert json.loads(arena.run("knowledge", "show", "decision-use", "--json").stdout)["approval"]
     assert CHANGED in arena.run("knowledge", "inspect").check().stdout
     (finding,) = json.loads(arena.run("knowledge", "inspect", "--json", "--apply").stdout)
@@ -185,7 +185,8 @@ def test_notes_that_a_scenario_gives_as_approved_are_approved(tmp_path: Path) ->
     result = stage.play(
         "scenario: talk\n"
         "given: {notes: [notes/decision-auth.md, notes/decision-oauth.md]}\n"
-        "steps:\n  - send: what about OAuth?\n"
+        "steps:\n"
+        "  - send: what about OAuth?\n"
         "    expect: {shown_notes: {dev: {exactly: [decision-auth]}}}\n"
     )
     assert result.status == "passed", printed(result)

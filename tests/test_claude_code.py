@@ -164,7 +164,7 @@ def test_captured_tool_use_is_told_and_only_the_last_text_is_the_answer(fake: Fa
         ("nokey", AgentRefused, "not logged in", "run `claude` once"),
         ("err500_retries1_stream", AgentUnavailable, "HTTP 500", "try again"),
         ("err529_retries1", AgentOverloaded, "HTTP 529", "on_failure: retry"),
-        ("refused_retries1", AgentUnavailable, "did not reach", "ANTHROPIC_BASE_URL"),
+        ("refused_retries1", AgentUnavailable, "could not reach", "ANTHROPIC_BASE_URL"),
         ("maxturns1_tool", AgentProtocolError, "limit of turns", "--max-turns"),
         ("maxbudget", AgentRefused, "budget is spent", "--max-budget-usd"),
     ],
@@ -629,7 +629,7 @@ def test_real_failures_of_the_provider(real: Real, status: int, kind: type[Agent
 
 def test_real_context_that_is_too_long(real: Real) -> None:
     real.api.context_overflow(times=None)
-    with pytest.raises(AgentRefused, match="more than the model takes"):
+    with pytest.raises(AgentRefused, match="too long for the model"):
         invoked(real.adapter())
 
 

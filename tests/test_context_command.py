@@ -38,10 +38,10 @@ def test_each_layer_is_shown_with_tokens_and_a_reason(tmp_path: Path) -> None:
     text = done.stdout
     first, *_ = text.splitlines()
     assert first.startswith("小开 would be shown ~")
-    assert "of 1,400 tokens (a window of 1,500, 100 of it for the answer)" in first
+    assert "of 1,400 tokens (window 1,500, 100 reserved for the answer)" in first
     assert "summary · ~" in text
     assert "by extractive (" in text
-    assert "1 pinned by notes: 1 beside the newest, 0 by title only" in text
+    assert "1 pinned by notes: 1 in addition to the newest, 0 by title only" in text
     assert "+ decision-we-use-postgresql-16-and-nothing-else · m2 is its source" in text
     assert "blocker-the-staging-certificate-is-expired" in text
     before, _, after = text.partition("── prompt")
@@ -109,7 +109,7 @@ def test_a_role_that_is_longer_than_the_window_is_told(tmp_path: Path) -> None:
     assert "peer" not in checked.stderr
     program.run("send", "-q", "-s", "talk", "@dev hello").check()
     shown = program.run("context", "talk", "--agent", "dev").check().stdout
-    assert "always, though it alone takes more than there is room for" in shown
+    assert "always, even though it alone exceeds the room" in shown
     assert "hello" in shown
     assert "though it alone" not in program.run("context", "talk", "--agent", "peer").stdout
 
@@ -118,10 +118,10 @@ def test_of_a_window_that_is_no_larger_than_its_reserve_half_is_kept(tmp_path: P
     program = Program(tmp_path)
     none = {"window_tokens": 1_000, "reserved_output_tokens": 1_000}
     program.agent("dev", {"say": "ok"}, role_prompt="你是一个助手。" * 120, context=none)
-    assert "room for 500:" in program.run("agents", "check").stderr
+    assert "room for 500," in program.run("agents", "check").stderr
     program.agent("dev", {"say": "ok"}, {"say": "fine"}, context=none)
     for text in ("hello", "again"):
         program.run("send", "-q", "-s", "talk", f"@dev {text}").check()
     told = program.run("context", "talk", "--agent", "dev").check().stdout
-    assert "of 500 tokens (a window of 1,000, 500 of it for the answer)" in told
-    assert "4 of 4 whole" in told
+    assert "of 500 tokens (window 1,000, 500 reserved for the answer)" in told
+    assert "4 of 4 in full" in told

@@ -202,7 +202,7 @@ def test_where_the_chains_part(tmp_path: Path) -> None:
         ("passed_over", ["tester"], ["developer", "tester"]),
     ]
     lines = told(difference).split("\n")
-    start = lines.index("they part in chain 1, turn 1")
+    start = lines.index("they diverge in chain 1, turn 1")
     assert lines[start + 1 : start + 4] == ["  asked", "    A developer", "    B nothing"]
     assert "  turn 1 · developer · only in A" in lines
     assert "    - 收到，先做认证模块 @测试工程师 完成后请做冒烟测试" in lines
@@ -219,7 +219,7 @@ def test_only_the_end_of_a_chain_may_differ(tmp_path: Path) -> None:
         "quiet",
         "awaiting_human",
     )
-    assert "they part at the end of chain 1" in told(difference)
+    assert "they diverge at the end of chain 1" in told(difference)
 
 
 def test_a_chain_more_makes_no_later_one_another(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_an_agent_that_was_shown_something_else_first_is_told(tmp_path: Path) ->
     difference = compared(one, other)
     replies = [r for e in difference.conversations[0].entries for t in e.turns for r in t.replies]
     assert [(reply.agent, reply.shown_otherwise) for reply in replies] == [("compliance", True)]
-    assert "it was shown something else, though nothing said before differs" in told(difference)
+    assert "its input differs, although all earlier messages are equal" in told(difference)
     changed = with_reply("compliance", said + "。", context=SHORT)
     third = talked(tmp_path, changed, name="third")
     replies = [
@@ -576,7 +576,7 @@ no difference
     program.agent("dev", {"say": "Rolled back to 811."})
     program.run("send", "--session", "later", "@dev roll back")
     done = program.run("diff", "scenarios/release.yaml", "later").check(code=1)
-    assert "they part in chain 1, turn 2\n  must\n    A qa\n    B nothing\n" in done.stdout
+    assert "they diverge in chain 1, turn 2\n  must\n    A qa\n    B nothing\n" in done.stdout
     assert "    ~ Rolled back to 811.{- @qa check it-}\n" in done.stdout
 
 
@@ -593,7 +593,7 @@ def test_two_recordings_tell_whose_prompt_changed(program: Program) -> None:
         "settings\n  agents[dev].role_prompt\n    A Be brief.\n    B Be very brief.\n"
         in done.stdout
     )
-    assert "  turn 1 · dev\n    it was shown something else" in done.stdout
+    assert "  turn 1 · dev\n    its input differs" in done.stdout
     assert "qa" not in done.stdout
 
 
@@ -642,8 +642,8 @@ def test_one_case_of_a_recording_is_named(program: Program) -> None:
     program.run("diff", "places", "now").check(
         code=2,
         stderr="""\
-arena: scenarios/recordings/places.jsonl holds 4 conversations, a session is one
-  say which: `places::eu::`, `places::eu::second`, `places::us::`, `places::us::second`
+arena: scenarios/recordings/places.jsonl contains 4 conversations, but a session is one
+  name one: `places::eu::`, `places::eu::second`, `places::us::`, `places::us::second`
 """,
     )
     assert program.run("diff", "places::us::", "now").code == 0
@@ -655,12 +655,12 @@ arena: scenarios/recordings/places.jsonl holds 4 conversations, a session is one
         code=2,
         stderr="""\
 arena: scenarios/recordings/places.jsonl has no asia
-  say which: `places::eu::`, `places::eu::second`, `places::us::`, `places::us::second`
+  name one: `places::eu::`, `places::eu::second`, `places::us::`, `places::us::second`
 """,
     )
     program.run("diff", "now::eu", "now").check(
         code=2,
-        stderr="arena: now is a session\n  what stands behind `::` is a case of a recording\n",
+        stderr="arena: now is a session\n  the part after `::` names a case of a recording\n",
     )
 
 
@@ -672,7 +672,7 @@ def test_a_name_that_may_be_two_things(program: Program) -> None:
         code=2,
         stderr="""\
 arena: release may be a session or a recording
-  say which: `sessions/release`, or `scenarios/recordings/release.jsonl`
+  name one: `sessions/release`, or `scenarios/recordings/release.jsonl`
 """,
     )
     done = program.run("diff", "sessions/release", "scenarios/recordings/release.jsonl")
@@ -710,7 +710,7 @@ A release · scenarios/release.yaml
       expected: dev, qa
       actual:   dev
 
-also differ: usage (--json tells where)
+also differ: usage (--json shows where)
 """,
     )
     assert done.problems == b""
@@ -770,7 +770,7 @@ A release · scenarios/release.yaml
     A passed
     B not_run
 
-also differ: usage, drift (--json tells where)
+also differ: usage, drift (--json shows where)
 """
     )
     document = json.loads(program.run("diff", "a.json", "b.json", "--json").out)
@@ -821,8 +821,8 @@ def test_results_in_which_the_same_was_checked_are_the_same(program: Program) ->
     program.file("b.json", program.run("run", "--json", "--record").out)
     done = program.run("diff", "a.json", "b.json").check()
     assert "  mode\n    A live\n    B record\n" in done.stdout
-    assert "\nalso differ: usage, actual (--json tells where)\n" in done.stdout
-    assert done.stdout.endswith("\n\nno difference in what was checked\n")
+    assert "\nalso differ: usage, actual (--json shows where)\n" in done.stdout
+    assert done.stdout.endswith("\n\nno difference in the checks\n")
     document = json.loads(program.run("diff", "a.json", "b.json", "--json").check().out)
     assert document["same"] is True
     assert not any(one["checked"] for one in document["scenarios"][0]["fields"])
@@ -839,18 +839,18 @@ def test_results_in_which_the_same_was_checked_are_the_same(program: Program) ->
     [
         ({}, ("nope", "nope"), "there is no session, recording or file 'nope'"),
         ({}, ("", "x"), "there is no session, recording or file ''"),
-        ({}, ("agents", "x"), "agents is a folder that holds no session"),
+        ({}, ("agents", "x"), "agents is a folder without a session"),
         (
             {"x.txt": "hello"},
             ("x.txt", "x.txt"),
-            "x.txt: is no transcript, no recording, and no result",
+            "x.txt: not a transcript, a recording or a result",
         ),
-        ({"x.json": ""}, ("x.json", "x.json"), "x.json: is no transcript"),
-        ({"x.json": "[" * 200_000}, ("x.json", "x.json"), "x.json: is no transcript"),
+        ({"x.json": ""}, ("x.json", "x.json"), "x.json: not a transcript"),
+        ({"x.json": "[" * 200_000}, ("x.json", "x.json"), "x.json: not a transcript"),
         (
             {"x.json": '{"version": 1, "scenarios": [{"file": 3}]}'},
             ("x.json", "x.json"),
-            "x.json: is no result: scenarios.0.scenario",
+            "x.json: not a result: scenarios.0.scenario",
         ),
         (
             {"x.json": '{"version": 2, "scenarios": []}'},
@@ -860,7 +860,7 @@ def test_results_in_which_the_same_was_checked_are_the_same(program: Program) ->
         (
             {"x.json": '{"version": 1, "scenarios": []}', "sessions/s/transcript.jsonl": ""},
             ("x.json", "s"),
-            "x.json is a result, s a session\n  a result holds what was checked",
+            "x.json is a result, s a session\n  a result contains checks",
         ),
         (
             {"scenarios/new.yaml": SCENARIO},
@@ -879,7 +879,7 @@ def test_results_in_which_the_same_was_checked_are_the_same(program: Program) ->
                 '{"type":"case","case":null}\n{"type":"session"}\n{"type":"end","sha256":""}\n'
             },
             ("x.jsonl", "x.jsonl"),
-            "x.jsonl:3: is no line of a recording: `team` is missing",
+            "x.jsonl:3: is not a line of a recording: `team` is missing",
         ),
         ({}, ("x" * 5000, "x"), "there is no session, recording or file 'xxx"),
     ],
@@ -934,7 +934,7 @@ def test_a_dash_is_stdin(program: Program) -> None:
     assert "B  session - · 1 chain" in done.stdout
     done = program.run("diff", "-", "s")
     assert done.code == 2
-    assert done.stderr.startswith("arena: -: is no transcript, no recording, and no result\n")
+    assert done.stderr.startswith("arena: -: not a transcript, a recording or a result\n")
 
 
 def test_chinese(program: Program) -> None:
@@ -944,4 +944,4 @@ def test_chinese(program: Program) -> None:
     program.env["ARENA_LANG"] = "zh"
     done = program.run("diff", "之前", "之后").check(code=1)
     assert done.stdout.startswith("A  会话 之前 · 1 条链 · 2 轮 · 2 条回复")
-    assert "从第 1 条链第 2 轮起走向不同\n" in done.stdout
+    assert "从第 1 条链第 2 轮起出现分歧\n" in done.stdout

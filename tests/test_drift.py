@@ -111,7 +111,7 @@ def test_a_file_that_the_command_names_is_drift_by_its_name(stage: Stage, file: 
     path.write_bytes(path.read_bytes() + b"# more\n")
     result = play(stage, "replay")
     assert roots(result) == [(f"file {file}", file)]
-    assert f"dev has another file {file}: sha256 " in drawn(result)
+    assert f"dev has a different file {file}: sha256 " in drawn(result)
     assert play(stage, "update").written
     assert play(stage, "replay").drift == []
 
@@ -462,14 +462,19 @@ def test_a_rubric_is_drift_of_its_judge(stage: Stage) -> None:
     stage.agent("judge", {"say": '{"verdict": "pass"}'}, member=False).team()
     stage.folder.joinpath("agents/teams/crew.yaml").write_text("team: crew\nmembers: [dev, ops]\n")
     text = (
-        'scenario: S\nsteps:\n  - send: "@dev hi"\n    expect:\n      replies:\n        dev:\n'
+        "scenario: S\n"
+        "steps:\n"
+        '  - send: "@dev hi"\n'
+        "    expect:\n"
+        "      replies:\n"
+        "        dev:\n"
         "          - judge: {rubric: it is short, agent: judge}\n"
     )
     record(stage, text)
     result = play(stage, "replay", text.replace("short", "long"))
     [cause] = [one for one in result.drift if not one.follows]
     assert (cause.agent, cause.field, cause.changed) == ("judge", "rubric", "scenarios/s0.yaml:7")
-    assert "the judge judge is asked by another rubric: 1. it is short → 1. it is long" in drawn(
+    assert "the judge judge uses a different rubric: 1. it is short → 1. it is long" in drawn(
         result
     )
 

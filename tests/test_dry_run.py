@@ -165,18 +165,22 @@ def program(tmp_path: Path) -> Program:
 def test_as_text(program: Program) -> None:
     done = program.run("send", "-n", "@dev kubernetes 测试 @bob sk-0123456789abcdef0123456789")
     done.check()
-    assert done.stdout.replace("~", "").translate(str.maketrans("", "", "0123456789")) == (
-        "dry run: nobody is called, nothing is written\n"
-        "a new session · team crew\n\n"
+    assert (
+        done.stdout.replace("~", "").translate(str.maketrans("", "", "0123456789"))
+        == "dry run: no agent is called, nothing is written\n"
+        "a new session · team crew\n"
+        "\n"
         "user · redacted\n"
         "  @dev kubernetes 测试 @bob [redacted]\n"
-        "  nobody is called @bob\n\n"
+        "  no member is called @bob\n"
+        "\n"
         "must reply:\n"
         "  全栈开发 (dev) ·  of  message ·  tokens\n"
-        "may reply, judged by this message alone; what is answered first may change it:\n"
+        "may reply, judged by this message alone (earlier replies may change it):\n"
         "  ops · asked · relevance . >= . · found: Kubernetes\n"
         "     of  message ·  tokens\n"
-        "  tester · passed over · relevance . < . · found: 测试\n\n"
+        "  tester · passed over · relevance . < . · found: 测试\n"
+        "\n"
         " tokens in turn :  must,  may\n"
     )
     assert not (program.folder / "sessions").exists()
@@ -190,31 +194,35 @@ def test_a_chinese_reader_gets_it_in_chinese(program: Program) -> None:
     program.run("send", "-q", "-s", "s", "@dev").check()
     done = program.run("send", "-n", "-s", "s", "-a", "notes.txt", "@dev kubernetes 测试 @bob")
     done.check()
-    assert done.stdout.replace("~", "").translate(str.maketrans("", "", "0123456789")) == (
-        "试运行：不叫任何人，不写任何东西\n"
-        "会话 s · 团队 crew\n\n"
+    assert (
+        done.stdout.replace("~", "").translate(str.maketrans("", "", "0123456789"))
+        == "试运行：不调用任何成员，不写入任何内容\n"
+        "会话 s · 团队 crew\n"
+        "\n"
         "user\n"
         "  @dev kubernetes 测试 @bob\n"
         "  [file（文件）: notes.txt,  字节]\n"
-        "  没有人叫 @bob\n\n"
+        "  没有名为 @bob 的成员\n"
+        "\n"
         "须回应：\n"
         "  全栈开发 (dev) ·  条消息中的  条 ·  tokens\n"
         "可回应（只按这条消息判断；先有的回应可能改变结果）：\n"
         "  ops · 被询问 · relevance（相关度）. >= . · 命中：Kubernetes\n"
         "     条消息中的  条 ·  tokens\n"
         "  tester · 未选中 · relevance（相关度）. < . · 命中：测试\n"
-        "  shy · 未选中 · relevance（相关度） < .，只有被点名才回应 (auto_respond: false)\n\n"
-        "第  轮  tokens：须回应的 ，可回应的 \n"
+        "  shy · 未选中 · relevance（相关度） < .，只有被点名才回应 (auto_respond: false)\n"
+        "\n"
+        "第  轮约  个令牌：须回应的约 ，可回应的约 \n"
     )
     done = program.run("send", "--dry-run", "@maya hm").check()
-    assert "\n没有人须回应\n可回应（只按这条消息判断）：\n" in done.stdout
-    assert done.stdout.endswith("不会问任何人。要叫谁，就在消息里点名：@dev\n")
+    assert "\n没有成员须回应\n可回应（只按这条消息判断）：\n" in done.stdout
+    assert done.stdout.endswith("不会调用任何成员。要调用成员，请在消息中点名：@dev\n")
 
 
 def test_where_nobody_would_be_asked(program: Program) -> None:
     done = program.run("send", "--dry-run", "@maya hm").check()
-    assert "nobody must reply\n" in done.stdout
-    assert done.stdout.endswith("To call one, name it in the message: @dev\n")
+    assert "no agent must reply\n" in done.stdout
+    assert done.stdout.endswith("To call an agent, mention it in the message: @dev\n")
 
 
 def test_as_json_with_everything_that_can_be_sent(program: Program) -> None:
@@ -259,14 +267,14 @@ def test_a_chain_that_runs_is_not_one_that_was_cut_short(program: Program) -> No
     program.transcript().write_bytes(b"".join(whole[:4]))
     before = files(program.folder)
     lock = program.folder / "sessions" / "s" / "transcript.lock"
-    busy = "it is busy: a send would wait for what another arena is doing there\n"
-    interrupted = "chain 1, which was cut short, would be closed as interrupted\n"
+    busy = "it is busy: `arena send` would wait for another arena that writes to it\n"
+    interrupted = "chain 1 was cut short and would be closed as interrupted\n"
     with InterProcessLock(lock):
         done = program.run("send", "-n", "-s", "s", "@ops more").check()
         assert f"session s · team crew\n{busy}\n" in done.stdout
         assert interrupted not in done.stdout
         program.env["ARENA_LANG"] = "zh"
-        assert "它正忙" in program.run("send", "-n", "-s", "s", "@ops more").check().stdout
+        assert "会话正忙" in program.run("send", "-n", "-s", "s", "@ops more").check().stdout
         program.env["ARENA_LANG"] = "en"
     done = program.run("send", "-n", "-s", "s", "@ops more").check()
     assert interrupted in done.stdout
@@ -280,7 +288,7 @@ def test_a_chain_that_runs_is_not_one_that_was_cut_short(program: Program) -> No
 def test_wrong_use_is_told_as_for_a_send(program: Program) -> None:
     done = program.run("send", "-n", "--to", "nobody", "hello")
     assert done.code == 2
-    assert done.stderr.startswith("arena: nobody in this team is called 'nobody'")
+    assert done.stderr.startswith("arena: no member of this team is called 'nobody'")
     assert program.run("send", "-n", "-q", "hello").check().stdout == ""
     shutil.rmtree(program.folder / "agents")
     assert program.run("send", "-n", "hello").code == 2

@@ -220,7 +220,7 @@ def test_case_means_nothing_to_some_checks(check: dict[str, Any], told: str | No
     if told is None:
         Expect.model_validate(expected)
         return
-    with pytest.raises(ValidationError, match=f"`ignore_case` means nothing to {told}"):
+    with pytest.raises(ValidationError, match=f"`ignore_case` has no effect on {told}"):
         Expect.model_validate(expected)
 
 

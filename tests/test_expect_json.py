@@ -122,7 +122,7 @@ def test_texts_in_it_are_compared_as_all_texts_are(stage: Stage) -> None:
     [
         (
             {"path": "items[2].file"},
-            "is JSON, items[2].file is there",
+            "is JSON, items[2].file exists",
             "no items[2]: items has 2 items",
         ),
         (
@@ -132,8 +132,8 @@ def test_texts_in_it_are_compared_as_all_texts_are(stage: Stage) -> None:
         ),
         (
             {"path": "done.x"},
-            "is JSON, done.x is there",
-            "no done.x: done is no object: true",
+            "is JSON, done.x exists",
+            "no done.x: done is not an object: true",
         ),
         (
             {"path": "items[1].file", "equals": "a.py"},
@@ -209,11 +209,11 @@ def test_a_schema_may_lie_in_a_file(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("schema", "what"),
     [
-        ({"type": "objet"}, "no JSON Schema: type: 'objet'"),
-        ({"pattern": "("}, "no JSON Schema: pattern"),
-        ({"$schema": "http://example.com/mine"}, "is not known"),
-        ({"$ref": "#/$defs/nothing"}, "leads nowhere"),
-        ({"properties": {"a": {"$ref": "other.json"}}}, "other.json leads nowhere"),
+        ({"type": "objet"}, "not a JSON Schema: type: 'objet'"),
+        ({"pattern": "("}, "not a JSON Schema: pattern"),
+        ({"$schema": "http://example.com/mine"}, "unknown JSON Schema dialect"),
+        ({"$ref": "#/$defs/nothing"}, "cannot be resolved"),
+        ({"properties": {"a": {"$ref": "other.json"}}}, "other.json cannot be resolved"),
         ({"$ref": "http://127.0.0.1:9/x.json"}, "nothing is fetched"),
         ("nothing.json", "there is no file `nothing.json`"),
         ("cut.json", "cut.json:2: not JSON"),
@@ -222,7 +222,7 @@ def test_a_schema_may_lie_in_a_file(stage: Stage) -> None:
         ("a\0b", "there is no file `a\0b`"),
         ("a" * 999, "there is no file `aaa"),
         ("latin.json", "latin.json: is not UTF-8"),
-        ("wrong.json", "wrong.json: no JSON Schema"),
+        ("wrong.json", "wrong.json: not a JSON Schema"),
     ],
 )
 def test_a_schema_that_is_none_is_told_before_anything_runs(

@@ -201,9 +201,12 @@ def test_the_shared_notes_of_the_workspace_are_neither_read_nor_written(stage: S
         ),
         (
             "[notes/decision-auth.md, scenarios/notes/decision-auth.md]",
-            "scenarios/s0.yaml:2: given.notes[1]: `decision-auth.md` is the name of two notes",
+            "scenarios/s0.yaml:2: given.notes[1]: two notes are named `decision-auth.md`",
         ),
-        ("[agents/dev.yaml]", "scenarios/s0.yaml:2: given.notes[0]: `dev.yaml` is no note's name"),
+        (
+            "[agents/dev.yaml]",
+            "scenarios/s0.yaml:2: given.notes[0]: `dev.yaml` is not the name of a note",
+        ),
         ("[notes/latin.md]", "scenarios/notes/latin.md:1: is not UTF-8"),
     ],
 )
@@ -221,12 +224,12 @@ def test_a_note_that_cannot_be_given_is_told_when_it_is_loaded(
 @pytest.mark.parametrize(
     ("expect", "what"),
     [
-        ("{shown: {ghost: [{contains: x}]}}", "nobody in this team has the id `ghost`"),
-        ("{shown_notes: {ghost: [a]}}", "nobody in this team has the id `ghost`"),
-        ("{deviations: [{agent: ghost}]}", "nobody in this team has the id `ghost`"),
+        ("{shown: {ghost: [{contains: x}]}}", "no member of this team has the id `ghost`"),
+        ("{shown_notes: {ghost: [a]}}", "no member of this team has the id `ghost`"),
+        ("{deviations: [{agent: ghost}]}", "no member of this team has the id `ghost`"),
         ("{notes: {}}", "needs a kind of note, or `exactly`"),
         ("{notes: [{}]}", "a note needs its id"),
-        ("{shown_notes: {dev: {exactly: [a], include: [b]}}}", "`exactly` says all"),
+        ("{shown_notes: {dev: {exactly: [a], include: [b]}}}", "`exactly` lists all"),
         ("{deviations: [{}]}", "needs an agent, a note, a kind, or a level"),
         ("{notes: [decisions]}", "decision"),
     ],

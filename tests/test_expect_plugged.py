@@ -120,7 +120,7 @@ def test_a_check_of_arena_is_never_replaced_and_one_that_crashes_is_an_error(sta
     assert holds(stage, "hi", {"contains": "hi"})
     for key, why in (
         ("broken", "arena_tone.py:18: RuntimeError: boom"),
-        ("later", "it returned a coroutine; return True, or a text that says why not"),
+        ("later", "it returned a coroutine; return True, or a text that explains the failure"),
         ("three", "TypeError: Three.check() missing 1 required positional argument: 'more'"),
     ):
         (result,) = checked(stage, "hi", {key: {}})
@@ -149,11 +149,14 @@ def test_two_packages_with_one_key_are_told(stage: Stage, monkeypatch: pytest.Mo
         ({"ends": 3}, "[0].ends: must be a valid string"),
         ({"picky": {"least": 1}}, "[0].picky: its own code failed on it: RuntimeError: boom"),
         ({"leaves": 1}, "[0].leaves: cannot be imported: SystemExit: 3"),
-        ({"tone": {"least": 1}, "ignore_case": True}, "`ignore_case` means nothing to tone"),
+        ({"tone": {"least": 1}, "ignore_case": True}, "`ignore_case` has no effect on tone"),
         ({"three": {"word": 1}}, "[0].three.word: unknown key: did you mean `words`?"),
         ({"three": {"part": {"word": 1}}}, "[0].three.part.word: unknown key"),
         ({"gone": 1}, "[0].gone: cannot be imported: AttributeError"),
-        ({"no_check": {}}, "[0].no_check: arena_tone:NoCheck is no pydantic model with a method"),
+        (
+            {"no_check": {}},
+            "[0].no_check: arena_tone:NoCheck is not a pydantic model with a method",
+        ),
         ({"tome": {}}, "[0].tome: unknown key: did you mean `tone`?"),
         ({"containz": "x"}, "[0].containz: unknown key"),
         ({"ends": ".", "contains": "x"}, "contains and ends are two checks"),

@@ -43,9 +43,9 @@ def test_true_holds_a_text_says_why_not_and_false_says_no(stage: Stage) -> None:
     assert [(one.status, one.actual) for one in results] == [
         ("passed", 'dev in turn 1: "hi"'),
         ("failed", "dev in turn 1: dev did not say 好: hi"),
-        ("failed", 'dev in turn 1: it says no: "hi"'),
+        ("failed", 'dev in turn 1: it returned False: "hi"'),
     ]
-    assert results[1].expected == "checks.py:why says that it holds"
+    assert results[1].expected == "checks.py:why returns True"
     assert holds(stage, "hi", {"not": {"python": "checks.py:no"}})
     assert holds(stage, "hi", {"any_of": [{"equals": "x"}, {"python": "checks.py:yes"}]})
 
@@ -148,7 +148,7 @@ def test_what_gives_no_verdict_is_an_error_and_never_a_pass(
     for check in ({"python": "checks.py:f"}, {"not": {"python": "checks.py:f"}}):
         (result,) = checked(stage, "hi", check)
         assert (result.status, result.judge) == ("error", None), body
-        assert result.expected == "checks.py:f says that it holds"
+        assert result.expected == "checks.py:f returns True"
         assert result.actual.startswith(what)
 
 
@@ -177,8 +177,10 @@ def test_one_that_never_returns_holds_nothing_up(
     written(
         stage,
         "import threading\n"
-        "def f(reply, run):\n    threading.Event().wait()\n"
-        "def g(reply, run):\n    return True\n",
+        "def f(reply, run):\n"
+        "    threading.Event().wait()\n"
+        "def g(reply, run):\n"
+        "    return True\n",
     )
     (hanging,) = checked(stage, "hi", {"python": "checks.py:f"})
     assert hanging.status == "error"
@@ -248,7 +250,8 @@ def test_a_misspelt_function_is_told_with_the_nearest_and_other_forms_are_taken(
         "b = Has('h')\n"
         "def c(*both): return len(both) == 2\n"
         "def d(reply, run, least=1): return True\n"
-        "if True:\n    def e(reply, run): return True\n",
+        "if True:\n"
+        "    def e(reply, run): return True\n",
     )
     written(
         stage,

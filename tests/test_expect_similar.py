@@ -62,7 +62,7 @@ def test_the_figure_and_its_measure_are_told(
     check = {"similar": {"to": "one two three four", "min": 1, "measure": measure}}
     (result,) = checked(stage, text, check)
     assert result.status == ("passed" if figure == "1" else "failed")
-    assert result.expected == f'at least 1 near to "one two three four" by {measure}'
+    assert result.expected == f'similar to "one two three four", at least 1 by {measure}'
     assert f"{figure} by {measure}: " in result.actual
 
 

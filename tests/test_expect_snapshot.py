@@ -68,19 +68,38 @@ def statuses(results: Sequence[CheckResult]) -> list[str]:
 def test_what_is_not_there_yet_fails_and_says_what_writes_it(stage: Stage) -> None:
     (result,) = judged(stage, "好的\n第二行")
     assert result.status == "failed"
-    assert result.expected == "the reply as in its snapshot"
+    assert result.expected == "the reply equals its snapshot"
     assert "no snapshot yet (`arena run --update one` writes it)" in result.actual
     assert not path_of(stage.folder / HERE).exists()
 
 
 def test_update_takes_it_over_and_the_file_reads_as_lines(stage: Stage) -> None:
     assert statuses(judged(stage, "好的\n第二行", "ok", update=True)) == ["passed", "passed"]
-    assert kept(stage) == (
-        '{\n  "version": 1,\n  "snapshots": [\n'
-        '    {\n      "case": null,\n      "step": 1,\n      "agent": "dev",\n      "reply": 1,\n'
-        '      "text": [\n        "好的",\n        "第二行"\n      ]\n    },\n'
-        '    {\n      "case": null,\n      "step": 2,\n      "agent": "dev",\n      "reply": 1,\n'
-        '      "text": [\n        "ok"\n      ]\n    }\n  ]\n}\n'
+    assert (
+        kept(stage) == "{\n"
+        '  "version": 1,\n'
+        '  "snapshots": [\n'
+        "    {\n"
+        '      "case": null,\n'
+        '      "step": 1,\n'
+        '      "agent": "dev",\n'
+        '      "reply": 1,\n'
+        '      "text": [\n'
+        '        "好的",\n'
+        '        "第二行"\n'
+        "      ]\n"
+        "    },\n"
+        "    {\n"
+        '      "case": null,\n'
+        '      "step": 2,\n'
+        '      "agent": "dev",\n'
+        '      "reply": 1,\n'
+        '      "text": [\n'
+        '        "ok"\n'
+        "      ]\n"
+        "    }\n"
+        "  ]\n"
+        "}\n"
     )
     assert path_of(stage.folder / HERE) == stage.folder / "scenarios/recordings/one.snapshots.json"
     assert statuses(judged(stage, "好的\n第二行", "ok")) == ["passed", "passed"]
@@ -139,7 +158,7 @@ def test_a_long_line_is_told_around_what_differs_and_a_long_text_is_cut(stage: S
     assert len(result.expected) < 200
     judged(stage, "\n".join(f"old {n}" for n in range(500)), update=True)
     (result,) = judged(stage, "\n".join(f"new {n}" for n in range(500)))
-    assert result.expected.endswith("\n… 460 lines more")
+    assert result.expected.endswith("\n… 460 more lines")
     assert len(result.actual.splitlines()) == 42
 
 
@@ -224,7 +243,7 @@ def test_what_cannot_be_read_or_written_is_an_error(
 )
 def test_where_it_cannot_stand_it_says_where_it_can(stage: Stage, expect: Any) -> None:
     (fault,) = faults(stage, **expect)
-    assert fault.endswith("snapshot: a snapshot cannot stand here")
+    assert fault.endswith("snapshot: a snapshot is not allowed here")
 
 
 def test_it_is_true_or_not_there(stage: Stage) -> None:
@@ -242,12 +261,18 @@ GOOD = '{"case": null, "step": 1, "agent": "dev", "reply": 1, "text": ["x"]}'
         ('{\n<<<<<<< HEAD\n"version": 1', ":2: not JSON: "),
         ("[]", ": holds no snapshots"),
         ('{"version": 2, "snapshots": []}', ": is of version 2; this arena reads 1"),
-        ('{"version": 1, "snapshots": [5]}', ": snapshots[0] is none: it needs case, step"),
-        ('{"version": 1, "snapshots": [{}]}', ": snapshots[0] is none: it needs case, step"),
-        (f'{{"version": 1, "snapshots": [{GOOD}, {GOOD}]}}', ": snapshots[1] is there twice"),
+        (
+            '{"version": 1, "snapshots": [5]}',
+            ": snapshots[0] is not a snapshot: it needs case, step",
+        ),
+        (
+            '{"version": 1, "snapshots": [{}]}',
+            ": snapshots[0] is not a snapshot: it needs case, step",
+        ),
+        (f'{{"version": 1, "snapshots": [{GOOD}, {GOOD}]}}', ": snapshots[1] appears twice"),
         (
             f'{{"version": 1, "snapshots": [{GOOD.replace("1,", "[],")}]}}',
-            ": snapshots[0] is none",
+            ": snapshots[0] is not a snapshot",
         ),
     ],
 )
@@ -270,7 +295,7 @@ def test_how_to_write_it_can_be_typed_as_it_is(program: Program) -> None:
         program.file(path, text_of(["hi"], SNAPSHOT))
         assert f"`arena run --update {named}` writes it" in program.run("run", path).stdout
         program.file(f"{Path(path).parent}/recordings/{Path(path).stem}.snapshots.json", "[]")
-        assert f"write it anew: arena run --update {named}\n" in program.run("run", path).stderr
+        assert f"write it again: arena run --update {named}\n" in program.run("run", path).stderr
 
 
 def test_those_that_nobody_asks_for_must_be_readable_too(program: Program) -> None:

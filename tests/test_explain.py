@@ -141,10 +141,10 @@ def test_each_at_of_a_message_is_told(played: ScenarioResult) -> None:
     assert [(one.written, one.ids, one.by, one.why) for one in first.names] == [
         ("架构师", ["architect"], "name", ""),
         ("合规", ["compliance"], "alias", ""),
-        ("tester", [], "", "it stands in code"),
-        ("dev", [], "", "it stands in an address"),
+        ("tester", [], "", "it is in code"),
+        ("dev", [], "", "it is in an address"),
         ("nobody", [], "", "no member has this name"),
-        ("user", [], "who opened the chain", "it is its author's own"),
+        ("user", [], "who opened the chain", "it is the author's own name"),
     ]
     assert [(one.written, one.count) for one in architect.names] == [("全栈开发", 2), ("合规", 1)]
     assert architect.calls == ["dev", "compliance"]
@@ -154,7 +154,7 @@ def test_each_at_of_a_message_is_told(played: ScenarioResult) -> None:
     assert [(one.ids, one.by) for one in compliance.names] == [
         (["architect", "dev", "shy", "tester"], "everyone")
     ]
-    assert dev.names[0].why == "it is its author's own"
+    assert dev.names[0].why == "it is the author's own name"
 
 
 def test_each_member_of_a_turn_is_judged_term_by_term(played: ScenarioResult) -> None:
@@ -162,7 +162,7 @@ def test_each_member_of_a_turn_is_judged_term_by_term(played: ScenarioResult) ->
     opening, architect, compliance = first.searched
     assert [(one.agent, one.decision, one.why) for one in first.others] == [
         ("dev", "asked", ""),
-        ("tester", "passed over", "under its threshold"),
+        ("tester", "passed over", "below its threshold"),
         ("shy", "no candidate", "auto_respond: false"),
     ]
     dev, tester, shy = first.others
@@ -201,8 +201,8 @@ def test_whom_only_next_mentions_name_is_told(tmp_path: Path) -> None:
     assert (
         "      → c (named in next_mentions)\n"
         "      → maya (named in next_mentions)\n"
-        "      nob\\x1b → nobody: no member has this name (named in next_mentions)\n"
-    ) in text
+        "      nob\\x1b → none: no member has this name (named in next_mentions)\n" in text
+    )
     chinese = "\n".join(line.text for line in explain.draw_explanation(told, Words("zh")))
     assert "      → c (在 next_mentions 里点名)\n" in chinese
 
@@ -218,8 +218,8 @@ def test_a_call_that_the_text_does_not_make_needs_no_other_word(tmp_path: Path) 
         "      → c (named in next_mentions)\n"
         "      → d (named in next_mentions)\n"
         "      so it calls: c\n"
-        "      may not call d: not in may_mention\n"
-    ) in text
+        "      may not call d: not in may_mention\n" in text
+    )
 
 
 def test_who_had_to_reply_is_told_with_who_named_it(played: ScenarioResult) -> None:
@@ -236,7 +236,7 @@ def test_the_text_tells_the_same(played: ScenarioResult) -> None:
     for part in (
         "  why, in step 1: ask\n",
         "      @合规 → compliance (alias)\n",
-        "      @tester → nobody: it stands in code\n",
+        "      @tester → none: it is in code\n",
         "      @全栈开发 ×2 → dev (name)\n",
         "      may not call tester: agents_may_mention_all is false\n",
         "    turn 1 · must reply: architect (named by user), compliance (named by user)\n",
@@ -282,7 +282,7 @@ def test_places_and_deferrals_are_told(tmp_path: Path) -> None:
     judged = {one.agent: one.why for one in told_of(told, Others)[0].others}
     assert judged == {"a3": "no place left", "a2": "deferred to the next turn"}
     judged = {one.agent: one.why for one in told_of(told, Others)[1].others}
-    assert judged == {"a1": "called in this chain already", "a3": "under its threshold"}
+    assert judged == {"a1": "called in this chain already", "a3": "below its threshold"}
 
 
 def test_planted_messages_and_other_sessions_are_explained(tmp_path: Path) -> None:

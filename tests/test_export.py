@@ -501,7 +501,7 @@ def test_what_cannot_be_written_or_read_is_an_error_that_says_so(arena: Program)
     assert "'xls' is not one of 'md', 'csv', 'json'" in refused.stderr
     arena.run("export", "t").check(
         code=2,
-        stderr="arena: there is no session 't'\n  `arena sessions` lists those there are.\n",
+        stderr="arena: there is no session 't'\n  `arena sessions` lists all sessions.\n",
     )
     arena.file("blocked", "")
     refused = arena.run("export", "s", "-o", "blocked/a.md")
@@ -589,7 +589,7 @@ def test_attach_audit_needs_a_session_that_is_there(arena: Program) -> None:
         arena.run("send", "report", "--attach-audit", *args).check(
             code=2,
             stderr="arena: --attach-audit: a new session has nothing to report yet\n"
-            "  Go on with one (`-c`, `--session NAME`), or name one: `--attach-audit=NAME`.\n",
+            "  Continue one (`-c`, `--session NAME`), or name one: `--attach-audit=NAME`.\n",
         )
     assert arena.run("send", "report", "--attach-audit=nowhere").code == 2
     assert not (arena.folder / "sessions").exists()

@@ -60,9 +60,9 @@ def result(done: Done) -> dict[str, Any]:
             "{end: [failed, chain_limit, awaiting_human, no_reply, quiet, interrupted]}",
             "it lists all ends",
         ),
-        ("{awaits: [user, user]}", "stands twice"),
-        ("{silent: [dev, dev]}", "stands twice"),
-        ("{timeline: [{mentions: [dev, dev]}]}", "stands twice"),
+        ("{awaits: [user, user]}", "appears twice"),
+        ("{silent: [dev, dev]}", "appears twice"),
+        ("{timeline: [{mentions: [dev, dev]}]}", "appears twice"),
         (
             "{replies: {dev: [{json: {schema: {requird: [a]}}}]}}",
             'no keyword "requird"\n',
@@ -174,7 +174,7 @@ def test_a_key_twice_in_json_fails_the_check(stage: Stage, reply: str) -> None:
     )
     assert told.status == "failed"
     (check,) = broken(told)
-    assert 'the key "a" stands twice' in check.actual
+    assert 'the key "a" appears twice' in check.actual
 
 
 def test_a_faulty_file_is_an_error_of_its_own_and_the_others_are_played(program: Program) -> None:

@@ -113,7 +113,7 @@ def test_a_cause_of_drift_is_one_annotation_for_all_that_it_touches() -> None:
     (only,) = commands(*told)
     assert (only.name, only.properties) == (
         "error",
-        {"file": "s/0.yaml", "line": "1", "title": "drift: dev is shown another role_prompt"},
+        {"file": "s/0.yaml", "line": "1", "title": "drift: dev is shown a different role_prompt"},
     )
     assert "in 200 scenarios" in only.data
     assert only.data.splitlines()[0].strip() in ("~ {-old-}{+new+}", "- old")
@@ -140,8 +140,8 @@ def test_there_are_ten_of_a_type_the_most_telling_first() -> None:
     errors = [one for one in told if one.name == "error"]
     assert len(errors) == 10
     titles = [one.properties["title"] for one in errors]
-    assert titles[:4] == ["drift: dev has another model: a → b", "a", "b", "c"]
-    assert errors[-1].data == "and 2 more, which the log tells"
+    assert titles[:4] == ["drift: dev has a different model: a → b", "a", "b", "c"]
+    assert errors[-1].data == "and 2 more in the log"
     assert "file" not in errors[-1].properties
     assert sum(one.name == "warning" for one in told) == 10
     assert len(commands(scenario("failed", step(checks=[*checks, check(), check()])))) == 10
@@ -228,7 +228,12 @@ def test_a_summary_has_a_table_the_causes_and_the_details() -> None:
     page = Page(github.summary(whole(*told), SAY))
     assert page.tags == TAGS
     assert page.attributes == ["open"]
-    order = ["arena: 1 passed, 2 failed", "s/x.yaml:7", "drift: dev has another model", "FAILED  a"]
+    order = [
+        "arena: 1 passed, 2 failed",
+        "s/x.yaml:7",
+        "drift: dev has a different model",
+        "FAILED  a",
+    ]
     places = [page.text.index(part) for part in order]
     assert places == sorted(places)
     assert "c" not in [row.strip() for row in page.text.splitlines()]
@@ -267,7 +272,7 @@ def test_a_summary_keeps_to_its_room(room: int) -> None:
     told = [scenario("failed", step(checks=[bad] * 20), scenario=f"x{n}") for n in range(30)]
     text = github.summary(whole(*told), SAY, room)
     assert len(text.encode()) <= room
-    assert "which the log tells" in text
+    assert "more in the log" in text
     assert Page(text).tags <= {*TAGS, "p"}
 
 

@@ -139,7 +139,7 @@ def test_a_content_that_is_another_now_is_a_fault(stage: Stage) -> None:
     plan.write_text("{}")
     (told,) = faults(stage, starting("{transcript: past.jsonl}"))
     assert told.startswith("scenarios/s0.yaml:2: given.transcript: ")
-    assert told.endswith("计划.json: is not what was attached to m6 as 计划.json")
+    assert told.endswith("计划.json: differs from the file attached to m6 as 计划.json")
 
 
 def test_a_path_in_a_transcript_leads_nowhere_else(stage: Stage) -> None:
@@ -242,17 +242,17 @@ def test_a_line_end_that_an_editor_took_loses_nothing(stage: Stage) -> None:
     ("content", "told"),
     [
         (b"", "past.jsonl is empty"),
-        (b"\n\n", "past.jsonl is no transcript of a session"),
-        (b"hello\nworld\n", "past.jsonl is no transcript of a session"),
-        ("{}".encode("utf-16"), "past.jsonl is no transcript of a session"),
-        (b'{"type":"recording","version":1}\n', "past.jsonl is no transcript of a session"),
+        (b"\n\n", "past.jsonl is not a transcript of a session"),
+        (b"hello\nworld\n", "past.jsonl is not a transcript of a session"),
+        ("{}".encode("utf-16"), "past.jsonl is not a transcript of a session"),
+        (b'{"type":"recording","version":1}\n', "past.jsonl is not a transcript of a session"),
         (
             b'{"seq":1,"ts":"t","type":"session","version":9,"session":"s"}\n',
             "past.jsonl is of version 9; this arena reads version 1",
         ),
         (
             b'{"seq":1,"ts":"t","type":"session","session":"s"}\n',
-            "nothing is said in past.jsonl",
+            "no message in past.jsonl",
         ),
     ],
 )
@@ -332,10 +332,10 @@ def test_what_is_gone_is_no_fault_of_the_session_that_starts_from_it(stage: Stag
     [
         ("{transcript: gone.jsonl}", "given.transcript", "there is no file `gone.jsonl`"),
         ("{transcript: past.jsonl, until: 99}", "given.until", "past.jsonl has no event 99: its"),
-        ("{transcript: past.jsonl, until: 1}", "given.until", "nothing is said in past.jsonl up"),
+        ("{transcript: past.jsonl, until: 1}", "given.until", "no message in past.jsonl up"),
         ("{transcript: past.jsonl, until: 0}", "given.until", "must be"),
         ("{transcript: past.jsonl, until: m4}", "given.until", "must be"),
-        ("{until: 4}", "given", "`until` goes with `transcript`"),
+        ("{until: 4}", "given", "`until` requires `transcript`"),
     ],
 )
 def test_a_place_that_there_is_not(stage: Stage, given: str, field: str, told: str) -> None:
@@ -350,7 +350,7 @@ def test_a_place_that_there_is_not(stage: Stage, given: str, field: str, told: s
     [
         (r"[{regex: '('}]", "ignore[0].regex: not a regular expression: "),
         (r"[{regex: 'x*'}]", "ignore[0].regex: it matches the empty text"),
-        (r"[{regex: ''}]", "ignore[0].regex: an empty text is found in every text"),
+        (r"[{regex: ''}]", "ignore[0].regex: an empty text matches every text"),
         (r"[{regexp: x}]", "ignore[0].regexp: unknown key"),
         (r"['x']", "ignore[0]: must be a mapping"),
     ],

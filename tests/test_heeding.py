@@ -183,8 +183,8 @@ def test_what_was_not_heeded_is_an_event_and_stands_in_the_timeline(tmp_path: Pa
             "reason": reason,
         }
     ]
-    line = f"  replan_required: Dev did not heed {blocker}: {reason}\n"
+    line = f"  replan_required: Dev ignored {blocker}: {reason}\n"
     assert [text.count(line) for text in told] == [0, 1, 0]
     program.env["ARENA_LANG"] = "zh"
     chinese = program.run("show", "s").stdout
-    assert f"  replan_required（须重新规划）：Dev 没有理会 {blocker}：{reason}\n" in chinese
+    assert f"  replan_required（须重新规划）：Dev 忽略了 {blocker}：{reason}\n" in chinese

@@ -261,7 +261,7 @@ def test_all_that_can_come_of_a_call_is_told(tmp_path: Path) -> None:
     cards = {one.all("bdi", "who")[0].text: one for one in page.all("div", "card")}
     assert set(cards) == {"user", "Ann", "b", "c", "d"}
     assert "→calls b, c, maya" in cards["Ann"].text
-    assert "nobody is called @nobody" in cards["Ann"].text
+    assert "no member is called @nobody" in cards["Ann"].text
     assert "$0.5000" in cards["Ann"].text
     assert cards["b"].texts("b", "badge") == ["timeout"]
     assert cards["b"].one("div", "wrong").text
@@ -388,7 +388,7 @@ def test_what_follows_from_drift_is_no_cause_and_was_not_kept_is_said(crew: Stag
     assert len(page.all("article", "cause")) == 1
     assert f"not updated: {why}" in page.one("p", "wrong").text
     assert "1 not updated" in page.one("header").text
-    assert "if it should" not in page.text
+    assert "if this is expected" not in page.text
 
 
 def test_a_check_that_crashed_has_one_side_and_a_long_one_that_held_is_folded(crew: Stage) -> None:
@@ -627,8 +627,8 @@ def test_a_page_tells_what_was_done_for_the_memory(tmp_path: Path) -> None:
     note = "blocker-the-payment-api-credentials-are-missing"
     lines = [
         f"note {note} added by rules: the payment API credentials are missing",
-        f"replan_required: 开发 did not heed {note}: "
-        f"goes ahead ({ignored}) and says nothing of the blocker",
+        f"replan_required: 开发 ignored {note}: goes ahead ({ignored}) and says "
+        "nothing of the blocker",
     ]
     rows = [one.text for one in page.all("tr", "across")]
     assert [one for one in rows if note in one] == lines
@@ -669,7 +669,7 @@ def test_show_refuses_what_makes_no_sense_with_a_page(program: Program) -> None:
     program.run("show", "--html", "s").check(
         code=2,
         stdout="",
-        stderr="arena: --html s: this is the name of a session, and would be that of the file\n"
+        stderr="arena: --html s: this is the name of a session, and --html expects a file\n"
         "  Put the session first: `arena show s --html`; or write the file as ./s\n",
     )
     program.run("show", "--html", "./s").check(stdout="")

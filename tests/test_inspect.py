@@ -117,7 +117,7 @@ def test_a_next_action_that_nobody_touched_for_30_days(updated: str, is_stale: b
 
 def test_an_old_next_action_says_how_old() -> None:
     (finding,) = found(note("next_action", "Run it", created="2026-01-01T00:00:00Z"))
-    assert finding.reason == "nobody touched it for 59 days"
+    assert finding.reason == "unchanged for 59 days"
 
 
 SAME = [
@@ -272,7 +272,7 @@ def said(program: Program) -> dict[str, str]:
         "message": message,
         "conclusion": conclusion,
         "solved": f"{message} says that it is solved: {conclusion}",
-        "stale": f"nobody touched it for {days} days",
+        "stale": f"unchanged for {days} days",
         "a": "decision-a (Use PostgreSQL for storage)",
         "odds": "another choice for the same thing (PostgreSQL and MySQL)",
     }
@@ -362,7 +362,7 @@ def test_a_blocker_that_is_told_of_again_is_open_again(tmp_path: Path) -> None:
         assert program.run("send", "--session", "s", f"@dev {text}").code == 0
     assert [one["act"] for one in program.records() if one["type"] == "note"] == ["added", "seen"]
     told = program.run("knowledge", "inspect", "--session", "s")
-    told.check(stdout="session s: nothing found in 1 note\n")
+    told.check(stdout="session s: no problem found in 1 note\n")
 
 
 def test_what_was_one_is_counted_with_the_other(team: Program) -> None:
@@ -410,16 +410,18 @@ def test_nothing_found_is_said(tmp_path: Path) -> None:
     program.agent("dev", "hello").team()
     program.run("send", "--session", "s", "@dev hi")
     program.run("knowledge", "inspect").check(
-        stdout="session s: nothing found in 0 notes\nshared notes: nothing found in 0 notes\n"
+        stdout="session s: no problem found in 0 notes\nshared notes: no problem found in 0 notes\n"
     )
     program.run("knowledge", "inspect", "--shared", "--apply").check(
         stdout="shared notes: nothing left to do\n"
     )
     assert not (tmp_path / "sessions/knowledge").exists()
     written(program, "pit-a", "Time zones")
-    program.run("knowledge", "inspect", "-c").check(stdout="session s: nothing found in 1 note\n")
+    program.run("knowledge", "inspect", "-c").check(
+        stdout="session s: no problem found in 1 note\n"
+    )
     program.env["ARENA_LANG"] = "zh"
-    program.run("knowledge", "inspect", "-c").check(stdout="会话 s：1 条笔记，没有发现问题\n")
+    program.run("knowledge", "inspect", "-c").check(stdout="会话 s：1 条笔记，未发现问题\n")
 
 
 def test_shared_notes_are_looked_through_too(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="a signal that one process sends another"
 )
 
-HINT = "arena: interrupted\n  What was finished is kept; `arena resume s` goes on.\n"
+HINT = "arena: interrupted\n  Every completed reply is kept; `arena resume s` continues.\n"
 
 
 @pytest.fixture
@@ -75,11 +75,15 @@ def test_a_signal_keeps_what_was_finished_and_resume_goes_on(
         stdout="session s · team crew\n\n"
         f"resumed chain 1 after event {last}\n\n"
         "TIME  slow · turn 2 A · N s · N tokens · 2 attempts\n"
-        "  awake\n\n"
-        "══ quiet · 3 replies in 2 turns · N tokens\n\n"
+        "  awake\n"
+        "\n"
+        "══ quiet · 3 replies in 2 turns · N tokens\n"
+        "\n"
     )
     assert program.finished()[3:] == [("slow", "success")]
-    program.run("resume", "s").check(stdout="", stderr="session s: nothing was cut short\n")
+    program.run("resume", "s").check(
+        stdout="", stderr="session s: no chain was cut short, there is nothing to resume\n"
+    )
 
 
 def test_c40_after_a_kill_nothing_is_said_and_resume_ends_what_still_runs(
@@ -170,8 +174,8 @@ def test_c40_a_new_message_closes_the_chain_and_calls_no_cancelled_agent(program
     program.finish(running)
     before = len(program.records())
     done = program.run("send", "-c", "@c again").check(
-        stderr="session s: the chain that was cut short is closed as interrupted "
-        "(`arena resume` would have gone on with it)\n"
+        stderr="session s: the chain that was cut short is closed as interrupted (`arena "
+        "resume` would have continued it)\n"
     )
     assert "══ interrupted · 2 replies in 2 turns" in done.stdout
     assert done.stdout.rstrip().splitlines()[-1].startswith("══ quiet · 1 reply in 1 turn")

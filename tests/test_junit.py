@@ -113,7 +113,7 @@ def test_a_suite_is_a_scenario_and_a_case_is_a_step(tmp_path: Path) -> None:
     assert "GDPR" in failure.text
     assert later[2] is not None
     assert (later[2].tag, later[2].attrib) == ("skipped", {})
-    assert later[2].text == "not run: a step before it did not pass"
+    assert later[2].text == "not run: an earlier step did not pass"
 
 
 def test_a_failed_step_has_its_timeline_and_no_other(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_skipped_expected_to_fail_and_unexpectedly_passed(tmp_path: Path) -> Non
     assert any("expected: failed" in str(one.text) for one in root.iter("system-out"))
     assert fine is None
     assert passed is not None
-    assert "take its `xfail` out" in passed.attrib["message"]
+    assert "remove its `xfail`" in passed.attrib["message"]
 
 
 def test_what_warns_passes_and_is_told() -> None:
@@ -254,14 +254,14 @@ def test_drift_is_a_case_of_its_own_with_what_changed(tmp_path: Path) -> None:
     after = document(*played(stage, REPLAYED, "replay"))
     assert told_of(after) == [("step 1", "passed"), ("as recorded", "failure")]
     failure = next(after.iter("failure"))
-    line = "scenarios/s0.yaml:2: step 1, turn 1: dev is shown another role_prompt"
+    line = "scenarios/s0.yaml:2: step 1, turn 1: dev is shown a different role_prompt"
     assert failure.attrib == {"message": line, "type": "drift"}
     assert failure.text is not None
     assert failure.text.splitlines()[0] == line
     assert "with {-care-}{+speed+}." in failure.text
     warned = document(*played(stage, REPLAYED, "replay", drift="warn"))
     assert told_of(warned) == told_of(before)
-    assert "another role_prompt" in str(next(warned.iter("system-out")).text)
+    assert "a different role_prompt" in str(next(warned.iter("system-out")).text)
 
 
 def test_an_xfail_that_drifts_fails_by_its_drift_alone() -> None:

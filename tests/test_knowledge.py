@@ -78,11 +78,11 @@ def test_an_illegal_step_says_what_is_legal_and_does_nothing(arena: Program) -> 
         code=2,
         stdout="",
         stderr="arena: pit-a is approved: it cannot be submitted\n"
-        "  Legal now: archive. Approved notes are not changed but superseded: "
-        "`arena knowledge add --supersedes pit-a TITLE`.\n",
+        "  Allowed now: archive. Approved notes are not changed but superseded: `arena "
+        "knowledge add --supersedes pit-a TITLE`.\n",
     )
     knowledge(arena, "reject", "pit-b").check(
-        code=2, stderr="arena: a rejection needs a reason\n  Say --reason TEXT.\n"
+        code=2, stderr="arena: a rejection needs a reason\n  Add --reason TEXT.\n"
     )
     assert arena.written() == before
 
@@ -92,7 +92,7 @@ def test_a_note_is_superseded_when_the_new_one_is_approved(arena: Program) -> No
     knowledge(arena, "approve", "decision-old").check()
     refused = knowledge(arena, "add", "old!", "--kind", "decision", "-c", "--text", "others")
     assert refused.code == 2
-    assert "decision-old says the same and is approved" in refused.stderr
+    assert "decision-old has the same text and is approved" in refused.stderr
     knowledge(arena, "add", "New", "--supersedes", "decision-old", "-c").check(
         stdout="decision-new · draft · New\n"
     )
@@ -192,24 +192,24 @@ def test_lists_are_filtered_and_broken_notes_told(arena: Program) -> None:
     wrong = knowledge(arena, "show", "pit-broken")
     assert (wrong.code, "pit-broken.md:3: status:" in wrong.stderr) == (2, True)
     knowledge(arena, "list", "--kind", "pti").check(
-        code=2, stdout="", stderr="arena: --kind: there is no kind pti\n  did you mean `pit`?\n"
+        code=2, stdout="", stderr="arena: --kind: unknown kind pti\n  did you mean `pit`?\n"
     )
 
 
 WRONG = [
     (["show", "pit-alhpa"], "did you mean `pit-alpha`?"),
-    (["show", "pit"], "pit may be one of: pit-alpha, pit-beta"),
+    (["show", "pit"], "pit is ambiguous: pit-alpha, pit-beta"),
     (["show", "arena.yaml.md"], "there is no note"),
-    (["show", "other.md"], "is no note of this workspace"),
+    (["show", "other.md"], "is not a note of this workspace"),
     (["show", "x" * 300 + ".md"], "there is no note"),
-    (["add", "x"], "where is the note to go?"),
+    (["add", "x"], "no place is given for the note"),
     (["add", " ", "-c"], "a note needs a title"),
     (["add", "x", "-c", "--source", "m99"], "there is no message m99"),
     (["add", "x", "--shared", "--kind", "pit", "--source", "m2"], "--source"),
     (["add", "Beta", "-c", "--kind", "pit", "--source", "m2", "--text", "y"], "Add to it by hand"),
     (["add", "x", "--shared", "--kind", "task"], "cannot be shared"),
     (["add", "x", "-c", "--supersedes", "nothing"], "there is no note nothing"),
-    (["list", "-c", "--shared"], "are three places"),
+    (["list", "-c", "--shared"], "exclude each other"),
     (["list", "-s", "nope"], "there is no session"),
     (["archive", "pit-alpha", "--by", " "], "--by"),
 ]
@@ -308,7 +308,7 @@ def test_of_a_huge_note_it_is_said_what_is_read(arena: Program) -> None:
     knowledge(arena, "show", "pit-a").check()
     knowledge(arena, "show", "pit-c").check()
     file = "sessions/s/knowledge/pit-b.md"
-    told = f"{file}: only what is shown of it is read, the rest is kept\n"
+    told = f"{file}: arena reads only the part that is shown, the rest stays in the file\n"
     knowledge(arena, "show", "pit-b").check(stderr=told)
 
 
@@ -323,5 +323,5 @@ def test_a_note_that_cannot_be_written_is_left_out_and_told_in_plain_lines(
     first, second = done.stderr.splitlines()
     assert done.code == 0
     assert first.startswith("sessions/talk/knowledge: a note is left out: ")
-    assert "Free space" not in first
-    assert second == "  Free space or rights there."
+    assert "Free disk space" not in first
+    assert second == "  Free disk space, or fix the permissions there."

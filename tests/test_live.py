@@ -132,7 +132,7 @@ def test_a_signal_leaves_a_whole_screen(
     assert rows[-3].endswith("· cancelled")
     assert rows[-2:] == [
         "arena: interrupted",
-        "  What was finished is kept; `arena resume s` goes on.",
+        "  Every completed reply is kept; `arena resume s` continues.",
     ]
     assert watched.screen.cursor
 

@@ -123,7 +123,7 @@ def test_what_is_gone_of_an_earlier_session_is_named(tmp_path: Path) -> None:
     opened.send("@a earlier")
     size, before = opened.transcript.stat().st_size, len(opened.events)
     opened.adapter_type = talk(tmp_path, lambda path: cut(path, size - 3)).adapter_type
-    with pytest.raises(TranscriptLost, match=r"but for [\d,]+ bytes that are gone"):
+    with pytest.raises(TranscriptLost, match=r"except [\d,]+ missing bytes"):
         opened.send("@a later")
     (saved,) = rescued(tmp_path)
     records = [json.loads(line) for line in saved.read_bytes().splitlines()]

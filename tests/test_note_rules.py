@@ -149,11 +149,16 @@ def test_the_worked_example_is_worth_requirements_and_tasks_at_most() -> None:
 
 def test_what_is_no_visible_text_holds_nothing() -> None:
     text = (
-        "```\nDecision: use tabs\n```\n"
-        "> Decision: use spaces\n\n"
+        "```\n"
+        "Decision: use tabs\n"
+        "```\n"
+        "> Decision: use spaces\n"
+        "\n"
         "`TODO: nothing`\n"
         "https://example.com/Decision:x\n"
-        "~~~note\nkind: decision\ntitle: Decision: all of it\n"
+        "~~~note\n"
+        "kind: decision\n"
+        "title: Decision: all of it\n"
     )
     assert found(text) == []
 
@@ -167,8 +172,15 @@ def test_code_stays_in_the_title_as_it_was_written() -> None:
 
 def test_a_list_below_a_heading_is_of_its_kind() -> None:
     text = (
-        "## 决定\n\n**Decisions:**\n- PostgreSQL for sessions\n- Redis for the cache\n- TBD\n"
-        "\nThanks!\n- no decision, this"
+        "## 决定\n"
+        "\n"
+        "**Decisions:**\n"
+        "- PostgreSQL for sessions\n"
+        "- Redis for the cache\n"
+        "- TBD\n"
+        "\n"
+        "Thanks!\n"
+        "- no decision, this"
     )
     assert [draft.title for draft in found(text)] == [
         "PostgreSQL for sessions",
@@ -189,8 +201,12 @@ def test_a_heading_needs_no_colon(heading: str) -> None:
 
 def test_an_item_of_several_sentences_does_not_end_the_list() -> None:
     text = (
-        "Decisions:\n- PostgreSQL here. It has JSONB.\n  And it is free.\n- Redis there\n"
-        "Bye.\n- not this"
+        "Decisions:\n"
+        "- PostgreSQL here. It has JSONB.\n"
+        "  And it is free.\n"
+        "- Redis there\n"
+        "Bye.\n"
+        "- not this"
     )
     assert [draft.title for draft in found(text)] == ["PostgreSQL here", "Redis there"]
 
@@ -291,8 +307,14 @@ def test_a_wrong_pattern_is_told_with_its_line_when_the_team_is_loaded(tmp_path:
     team = tmp_path / "agents/teams/crew.yaml"
     team.parent.mkdir()
     team.write_text(
-        "team: crew\nmembers: [dev]\nconfig:\n  memory:\n    patterns:\n"
-        "      decision: ['^ADR', '(']\n      descision: ['x']\n      task: ['a*']\n",
+        "team: crew\n"
+        "members: [dev]\n"
+        "config:\n"
+        "  memory:\n"
+        "    patterns:\n"
+        "      decision: ['^ADR', '(']\n"
+        "      descision: ['x']\n"
+        "      task: ['a*']\n",
         encoding="utf-8",
     )
     with pytest.raises(FileFaults) as raised:
@@ -301,10 +323,10 @@ def test_a_wrong_pattern_is_told_with_its_line_when_the_team_is_loaded(tmp_path:
     assert [line for line, _, _ in told] == [6, 7, 8]
     assert told[0][1:] == (
         "config.memory.patterns.decision[1]",
-        "is no regular expression: missing ), unterminated subpattern at position 0",
+        "is not a regular expression: missing ), unterminated subpattern at position 0",
     )
     assert raised.value.faults[1].mend == "did you mean `decision`?"
-    assert "finds the empty text" in told[2][2]
+    assert "matches the empty text" in told[2][2]
 
 
 @pytest.mark.parametrize("case", [str.upper, str.lower, str.title], ids=lambda case: case.__name__)

@@ -681,7 +681,7 @@ def test_a_stream_that_ends_without_a_reason_is_no_answer(tmp_path: Path, done: 
 @pytest.mark.parametrize(
     ("finish", "kind", "words"),
     [
-        ("length", AgentProtocolError, "cut off at the limit of its length (2000 tokens)"),
+        ("length", AgentProtocolError, "cut off at the length limit (2000 tokens)"),
         ("content_filter", AgentRefused, "filter"),
         ("insufficient_system_resource", AgentOverloaded, "ran out of room"),
         ("error", AgentUnavailable, "in the middle of the answer"),
@@ -766,14 +766,14 @@ def test_a_call_of_a_tool_alone_is_no_answer(tmp_path: Path, streamed: bool) -> 
 @pytest.mark.parametrize(
     ("given", "kind", "words"),
     [
-        (page("<!DOCTYPE html><title>Log in</title>"), AgentProtocolError, "a web page came"),
+        (page("<!DOCTYPE html><title>Log in</title>"), AgentProtocolError, "returned a web page"),
         (page("<html><title>Bad Gateway</title>", 502), AgentUnavailable, "Bad Gateway"),
-        (whole([1, 2]), AgentProtocolError, "no object"),
+        (whole([1, 2]), AgentProtocolError, "expected a JSON object"),
         (whole({"ok": True}), AgentProtocolError, "choices"),
-        (odd_server.Answer([b"busy"]), AgentProtocolError, "no JSON"),
-        (odd_server.Answer([]), AgentProtocolError, "no JSON"),
+        (odd_server.Answer([b"busy"]), AgentProtocolError, "is not JSON"),
+        (odd_server.Answer([]), AgentProtocolError, "is not JSON"),
         (stream(done=False), AgentProtocolError, "before the answer did"),
-        (stream("{broken", done=False), AgentProtocolError, "no JSON"),
+        (stream("{broken", done=False), AgentProtocolError, "is not JSON"),
         (whole({"error": "busy"}, media_type=odd_server.EVENTS), AgentUnavailable, "came: busy"),
         (stream(delta("a"), done=False, cut=True), AgentProtocolError, "was cut"),
         (whole({"error": {"message": "no such key"}}, 401), AgentRefused, "see `api_key`"),

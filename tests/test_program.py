@@ -180,8 +180,8 @@ def test_the_workspace_is_found_named_or_missed(program: Program, tmp_path: Path
     program.run("--workspace", "docs", "path").check(
         code=2,
         stdout="",
-        stderr=f"arena: --workspace: {Path('ROOT', 'docs')} is no workspace\n"
-        "  run `arena init docs` to make one there\n",
+        stderr=f"arena: --workspace: {Path('ROOT', 'docs')} is not a workspace\n  run "
+        "`arena init docs` to create one there\n",
     )
     program.env["ARENA_WORKSPACE"] = str(tmp_path / "nowhere")
     done = program.run("send", "hi")
@@ -200,7 +200,8 @@ def test_the_workspace_is_found_named_or_missed(program: Program, tmp_path: Path
     )
     program.run("agents").check(
         stdout="",
-        stderr="no agents yet; `arena agents add` makes one, `arena init` four that work offline\n",
+        stderr="no agents yet; `arena agents add` adds one, `arena init` creates four that "
+        "work offline\n",
     )
     assert not (tmp_path / "sessions").exists()
 
@@ -294,14 +295,14 @@ def test_what_cannot_be_read_is_replaced_and_told(
     monkeypatch.setattr("locale.getencoding", lambda: locale)
     assert common.decoded(data, "ask.md") == text
     what, mend = capsys.readouterr().err.splitlines()
-    assert what == f"ask.md: not all of it is {not_this}; what is not was replaced by \ufffd"
+    assert what == f"ask.md: not all of it is {not_this}; invalid characters were replaced by �"
     assert mend == "  Give the message as UTF-8, or with a byte order mark."
 
 
 def test_gbk_in_a_utf8_locale_is_told(program: Program) -> None:
     program.run("send", "-s", "s", "--quiet", given="请看".encode("gbk")).check(
         stdout="",
-        stderr="stdin: not all of it is UTF-8; what is not was replaced by \ufffd\n"
+        stderr="stdin: not all of it is UTF-8; invalid characters were replaced by �\n"
         "  Give the message as UTF-8, or with a byte order mark.\n",
     )
 
@@ -335,14 +336,14 @@ def test_to_from_and_attachments(tmp_path: Path) -> None:
     place = f"{program.transcript()}:2: attachment notes.txt: "
     missing, changed = ill.stderr.splitlines()
     assert missing.startswith(f"{place}{first}: ")
-    assert changed == f"{place}{second} is not what was attached"
+    assert changed == f"{place}{second} differs from the attached file"
 
 
 def test_a_workspace_that_is_a_file(program: Program) -> None:
     program.run("-w", "agents/dev.yaml", "agents").check(
         code=2,
         stdout="",
-        stderr=f"arena: --workspace: {Path('ROOT', 'agents', 'dev.yaml')} is no folder\n"
+        stderr=f"arena: --workspace: {Path('ROOT', 'agents', 'dev.yaml')} is not a folder\n"
         "  name a folder, one with arena.yaml or agents/*.yaml\n",
     )
 
@@ -362,9 +363,9 @@ def test_a_current_folder_that_was_removed(program: Program, command: str) -> No
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        f"arena: the current folder was removed: {gone}\n"
-        "  `cd` to a folder that is there, also if this one was made anew, and run it again\n"
+    assert (
+        done.stderr == f"arena: the current folder was removed: {gone}\n  `cd` to an existing "
+        "folder, even if this one was created again, and run the command again\n"
     )
 
 
@@ -372,14 +373,14 @@ def test_a_current_folder_that_was_removed(program: Program, command: str) -> No
     ("args", "what", "mend"),
     [
         (["--from", "bob", "hi"], "this team has no human called 'bob'", "Its humans: maya."),
-        (["--to", "dve", "hi"], "nobody in this team is called 'dve'", "did you mean `dev`?"),
+        (["--to", "dve", "hi"], "no member of this team is called 'dve'", "did you mean `dev`?"),
         (["--team", "crwe", "hi"], "there is no team `crwe`", "did you mean `crew`?"),
-        (["-c", "hi"], "there is no session to go on with", "Start one: `arena send MESSAGE`."),
+        (["-c", "hi"], "there is no session to continue", "Start one: `arena send MESSAGE`."),
         (["-c", "-s", "x", "hi"], "--session and --continue were given", "Give one of them."),
         (["--json", "-q", "hi"], "--json and --quiet were given", "Give one of them."),
         (["hi", "-f", "arena.yaml"], "a MESSAGE and --file were given", "Give one of them."),
-        ([" \t\n"], "the message is empty", "Say something, or attach a file."),
-        ([], "the message is empty", "Say something, or attach a file."),
+        ([" \t\n"], "the message is empty", "Write a message, or attach a file."),
+        ([], "the message is empty", "Write a message, or attach a file."),
         (["--file", "nope"], "nope: cannot read this file: No such file or directory", ""),
         (["-a", "nope", "hi"], "nope: cannot read this attachment: No such file or directory", ""),
     ],
@@ -430,7 +431,7 @@ def test_a_team_where_there_are_none(program: Program) -> None:
 
 
 def test_debug_shows_where_an_error_came_from(program: Program) -> None:
-    told = "arena: nobody in this team is called 'x'\n"
+    told = "arena: no member of this team is called 'x'\n"
     done = program.run("--debug", "send", "--to", "x", "hi")
     assert done.code == 2
     assert done.stderr.startswith("Traceback ")
@@ -457,19 +458,24 @@ def test_no_reply_says_why_for_each_member(tmp_path: Path) -> None:
     program.agent("ops", {"say": "ok"}, response={"auto_respond": False})
     program.agent("shy", {"decline": True}, response={"keywords": ["hello", "world", "there"]})
     program.run("send", "hello world there, @bob").check(
-        stdout="session SESSION · every agent\n\n"
+        stdout="session SESSION · every agent\n"
+        "\n"
         "TIME  user\n"
         "  hello world there, @bob\n"
-        "  nobody is called @bob\n\n"
-        "── turn 1 · must reply: nobody\n"
-        "  passed over: 全栈开发 (relevance 0 < 0.6)\n\n"
+        "  no member is called @bob\n"
+        "\n"
+        "── turn 1 · must reply: none\n"
+        "  passed over: 全栈开发 (relevance 0 < 0.6)\n"
+        "\n"
         "── turn 1 · may reply: shy\n"
-        "TIME  shy · turn 1 B · N s · N tokens · declined\n\n"
+        "TIME  shy · turn 1 B · N s · N tokens · declined\n"
+        "\n"
         "══ no_reply · 0 replies in 1 turn · N tokens\n"
         "  全栈开发 (dev): relevance 0 < 0.6\n"
         "  ops: not asked (it answers only when it is named)\n"
         "  shy: declined\n"
-        "  To call one, name it in the message: @dev\n\n"
+        "  To call an agent, mention it in the message: @dev\n"
+        "\n"
     )
 
 

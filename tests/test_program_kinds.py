@@ -256,7 +256,7 @@ def test_a_stream_that_ends_early_is_no_answer_but_kept_as_partial(tmp_path: Pat
     gemini.plan(lines({"type": "message", "role": "assistant", "content": "half"}))
     got = failure(gemini.adapter(GeminiAdapter))
     assert type(got) is AgentProtocolError
-    assert "before its answer was whole" in got.what
+    assert "before its answer was complete" in got.what
     assert got.metadata["partial"] == "half"
 
 
@@ -387,7 +387,7 @@ def test_health_looks_for_a_login_or_a_key_and_runs_nothing(
     def health(**keys: Any) -> Health:
         return asyncio.run(codex.adapter(CodexAdapter, **keys).health())
 
-    assert health() == (True, "no login was seen: `codex login`, or a key in CODEX_API_KEY")
+    assert health() == (True, "no login found: `codex login`, or a key in CODEX_API_KEY")
     assert health(env={"CODEX_API_KEY": "inherit"}) == (
         False,
         "its `env` passes CODEX_API_KEY on, but CODEX_API_KEY is not set",
@@ -395,7 +395,7 @@ def test_health_looks_for_a_login_or_a_key_and_runs_nothing(
     monkeypatch.setenv("CODEX_API_KEY", "k")
     assert health() == (
         False,
-        "CODEX_API_KEY is set, but not passed on; env: {CODEX_API_KEY: inherit} does",
+        "CODEX_API_KEY is set but not passed on; add env: {CODEX_API_KEY: inherit}",
     )
     assert health(env={"CODEX_API_KEY": "inherit"}) == (True, "")
     (tmp_path / ".codex").mkdir()
@@ -410,7 +410,7 @@ def test_a_program_gets_a_key_only_if_its_profile_says_so(
     monkeypatch.setenv("GEMINI_API_KEY", "k")
     gemini = Played(tmp_path, "gemini")
     gemini.plan(sample("gemini", "nologin", code=41))
-    assert "env: {GEMINI_API_KEY: inherit} does" in failure(gemini.adapter(GeminiAdapter)).mend
+    assert "add env: {GEMINI_API_KEY: inherit}" in failure(gemini.adapter(GeminiAdapter)).mend
     got = failure(gemini.adapter(GeminiAdapter, env={"GEMINI_API_KEY": "inherit"}))
     assert got.mend == "log in: `gemini` in a terminal, or a key in GEMINI_API_KEY"
     first, second = gemini.calls()

@@ -165,7 +165,7 @@ def test_opencode_does_not_ask_again_and_again_for_what_was_cut(tmp_path: Path) 
     )
     failed = failure(opencode.adapter(OpencodeAdapter))
     assert type(failed) is AgentProtocolError
-    assert failed.came == "what its model was saying ended before it was whole"
+    assert failed.came == "its model's answer ended before it was complete"
     assert failed.metadata["partial"] == "Hello! You "
 
 
@@ -233,7 +233,7 @@ def test_an_answer_that_was_cut_off_is_none(
     played.plan(lines(*said))
     failed = failure(played.adapter(KINDS[kind]), heard)
     assert type(failed) is AgentProtocolError
-    assert "cut off at its limit of output tokens" in str(failed)
+    assert "cut off at the limit of output tokens" in str(failed)
     assert failed.metadata["partial"] == heard.text == "cut off"
 
 
@@ -265,7 +265,7 @@ def test_a_stream_without_its_end_is_no_answer(
     played = Played(tmp_path, kind)
     played.plan(lines(said))
     failed = failure(played.adapter(KINDS[kind]))
-    assert "ended before its answer was whole" in str(failed)
+    assert "ended before its answer was complete" in str(failed)
     assert failed.metadata["partial"] == "half"
 
 

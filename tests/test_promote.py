@@ -501,7 +501,9 @@ def test_until_takes_the_chain_to_its_end(stage: Stage) -> None:
         one = promotion(stage, until=until, force=True)
         asyncio.run(one.make(stage.place()))
         assert len(written(stage)["steps"]) == 2
-        told = [f"event {until} is within a chain: it is taken to its end, event {second}"]
+        told = [
+            f"event {until} is within a chain: the chain is included to its end, event {second}"
+        ]
         assert one.notes == ([] if until == second else told)
     promoted(stage, until=first, force=True)
     assert len(written(stage)["steps"]) == 1
@@ -523,7 +525,7 @@ def test_an_until_that_there_is_not(stage: Stage) -> None:
     found = talk(stage, GDPR)
     last = found[-1].seq
     assert refused(stage, until=99).startswith(f"session s: it has no event 99: its last is {last}")
-    told = "session s: nothing was answered up to event 1\n  its first chain goes from event 2 to "
+    told = "session s: there is no answer up to event 1\n  its first chain goes from event 2 to "
     assert refused(stage, until=1) == f"{told}{last}"
 
 
@@ -532,19 +534,19 @@ def test_an_open_chain_is_left_out(stage: Stage) -> None:
     cut_short(stage, after="turn_started")
     one = promotion(stage)
     assert one.notes == [
-        "its last chain is open still, and left out; `arena resume s` goes on with it"
+        "its last chain is still open, and left out; `arena resume s` continues it"
     ]
     asyncio.run(one.make(stage.place()))
     assert len(written(stage)["steps"]) == 1
-    told = "is in a chain that is open still\n  `arena resume s` goes on with it"
+    told = "is in a chain that is still open\n  `arena resume s` continues it"
     assert refused(stage, until=events(stage)[-1].seq, force=True).endswith(told)
 
 
 def test_a_session_of_an_open_chain_alone_is_refused(stage: Stage) -> None:
     talk(stage, GDPR)
     cut_short(stage, after="turn_started")
-    assert refused(stage) == (
-        "session s: its only chain is open still\n  `arena resume s` goes on with it"
+    assert (
+        refused(stage) == "session s: its only chain is still open\n  `arena resume s` continues it"
     )
 
 
@@ -567,7 +569,7 @@ def test_an_interrupted_chain_is_past(stage: Stage) -> None:
     result = replayed(stage)
     assert (result.status, result.drift) == ("passed", []), printed(result)
     assert refused(stage, until=cut, force=True).startswith(
-        "session s: nothing of it can be played again: its last chain was interrupted"
+        "session s: no part of it can be replayed: its last chain was interrupted"
     )
 
 
@@ -761,7 +763,7 @@ def test_agents_or_a_team_that_are_gone_are_told(stage: Stage) -> None:
 def test_a_session_in_which_nobody_said_anything(stage: Stage) -> None:
     talk(stage, GDPR)
     cut_short(stage, after="session")
-    assert refused(stage) == "session s: nobody sent anything in it: there is nothing to play"
+    assert refused(stage) == "session s: it has no message that was sent: there is nothing to play"
 
 
 def test_an_attachment_that_is_gone_is_told(stage: Stage) -> None:
@@ -832,7 +834,7 @@ def test_events_that_are_missing_are_told(stage: Stage, gone: list[str]) -> None
     path = stage.folder / "sessions" / "s" / "transcript.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(line for line in lines if json.loads(line)["type"] not in gone))
-    assert refused(stage) == "session s: events are missing in it\n  `arena doctor s` tells which"
+    assert refused(stage) == "session s: events are missing in it\n  `arena doctor s` shows which"
 
 
 def test_a_chain_whose_end_is_missing_is_past(stage: Stage) -> None:
@@ -848,15 +850,15 @@ def test_a_chain_whose_end_is_missing_is_past(stage: Stage) -> None:
 def test_nothing_is_written_over_without_being_told(stage: Stage) -> None:
     talk(stage, GDPR)
     path = stage.scenario("mine", "s")
-    assert refused(stage) == (
-        "scenarios/s.yaml is there already\n"
-        "  `--force` writes over it, `--to FILE` writes elsewhere"
+    assert (
+        refused(stage) == "scenarios/s.yaml already exists\n"
+        "  overwrite it with `--force`, or write elsewhere with `--to FILE`"
     )
     assert path.read_text() == "mine"
     path.rename(stage.folder / "recordings.jsonl")
     (path.parent / "recordings").mkdir()
     (stage.folder / "recordings.jsonl").rename(path.parent / "recordings" / "s.jsonl")
-    assert refused(stage).startswith("scenarios/recordings/s.jsonl is there already\n")
+    assert refused(stage).startswith("scenarios/recordings/s.jsonl already exists\n")
     promoted(stage, to=Path("scenarios/deep/other.yaml"))
     assert refused(stage, to=Path("scenarios/OTHER.yaml")).startswith(
         "OTHER is the name of scenarios/deep/other.yaml too\n"
@@ -915,7 +917,7 @@ def test_the_command_is_one_that_can_be_pasted(tmp_path: Path, to: str, command:
 @pytest.mark.parametrize("to", ["agents/x.yaml", "agents/teams/x.yaml"])
 def test_a_scenario_is_no_agent(stage: Stage, to: str) -> None:
     talk(stage, GDPR)
-    told = f"--to {to}: what lies in agents/ is an agent or a team\n  such as scenarios/x.yaml"
+    told = f"--to {to}: a file in agents/ is an agent or a team\n  such as scenarios/x.yaml"
     assert refused(stage, to=Path(to)) == told
 
 
@@ -931,7 +933,7 @@ def test_what_became_a_secret_later_is_not_written(stage: Stage) -> None:
     talk(stage, "@架构师 看", name="t", files=[stage.folder / "a.txt"])
     place = replace(stage.place(), redact=[r"hunter2-\w+"])
     for name, file in (("s", "recordings/s.jsonl"), ("t", "fixtures/t/a.txt")):
-        told = f"scenarios/{file} would have a secret in it: session {name} is older than"
+        told = f"scenarios/{file} would contain a secret: session {name} is older than"
         with pytest.raises(UsageError, match=told):
             asyncio.run(promotion(stage, name).make(place))
     assert not (stage.folder / "scenarios").exists()
@@ -942,8 +944,7 @@ def test_the_command_tells_both_files_and_how_to_play_them(tmp_path: Path) -> No
     cast(program)
     program.run("send", "-q", "--session", "s", GDPR).check()
     line = (
-        "scenarios/s.yaml and scenarios/recordings/s.jsonl are written; "
-        "play them: arena run s --replay\n"
+        "wrote scenarios/s.yaml and scenarios/recordings/s.jsonl; play them: arena run s --replay\n"
     )
     program.run("promote", "s").check(stdout=line)
     done = program.run("run", "s", "--replay")
@@ -952,17 +953,18 @@ def test_the_command_tells_both_files_and_how_to_play_them(tmp_path: Path) -> No
     program.run("promote", "s").check(
         code=2,
         stdout="",
-        stderr="arena: scenarios/s.yaml is there already (and 1 more)\n"
-        "  `--force` writes over it, `--to FILE` writes elsewhere\n",
+        stderr="arena: scenarios/s.yaml already exists (and 1 more)\n"
+        "  overwrite it with `--force`, or write elsewhere with `--to FILE`\n",
     )
     program.team(humans=["maya"], max_responders=1)
     done = program.run("promote", "s", "--force")
     assert done.code == 1
     *_, told, rule, last = done.stdout.splitlines()
-    assert told == (
-        "not as the session was: step 1, turn 1: must reply: architect, compliance → architect"
+    assert (
+        told == "differs from the session: step 1, turn 1: must reply: architect, compliance "
+        "→ architect"
     )
-    assert rule == "the team has another config.max_responders: 5 → 1"
+    assert rule == "the team has a different config.max_responders: 5 → 1"
     assert f"{last}\n" == line
 
 
@@ -972,7 +974,7 @@ def test_a_session_that_is_not_there(tmp_path: Path) -> None:
     program.run("promote", "x").check(
         code=2,
         stdout="",
-        stderr="arena: there is no session 'x'\n  `arena sessions` lists those there are.\n",
+        stderr="arena: there is no session 'x'\n  `arena sessions` lists all sessions.\n",
     )
 
 
@@ -1033,7 +1035,7 @@ def test_answers_that_are_missing_for_its_memory_are_told(tmp_path: Path) -> Non
     summarised_by(program, {"summarizer": "scribe"})
     done = program.run("promote", "s")
     assert done.code == 1
-    assert "not as the session was: there are calls without a recorded answer\n" in done.stdout
+    assert "differs from the session: there are calls without a recorded answer\n" in done.stdout
 
 
 def test_what_a_library_summarised_is_summarised_again(tmp_path: Path) -> None:

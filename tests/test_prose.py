@@ -61,7 +61,7 @@ def test_a_banned_phrase_is_found_with_its_line(text: str, line: int, phrase: st
     "text",
     [
         "```console\n$ arena run\nnobody is called\n```\n",
-        "The timeline prints `must reply: nobody`.",
+        "The timeline prints `must reply: none`.",
         "``a ` nobody``",
         "See [ignored notes](knowledge.md#did-it-heed-what-it-knew).",
         "Recommended amendments for a default.",

@@ -70,7 +70,8 @@ def test_an_async_function_and_a_whole_output(workspace: Path) -> None:
 
 def test_async_calls_share_one_event_loop(workspace: Path) -> None:
     (workspace / "loops.py").write_text(
-        "import asyncio\nloops = []\n"
+        "import asyncio\n"
+        "loops = []\n"
         "async def f(input):\n"
         "    loops.append(asyncio.get_running_loop())\n"
         "    return str(len(set(loops)))\n",
@@ -103,7 +104,7 @@ def test_the_module_is_kept_between_calls_and_between_errors(workspace: Path) ->
     [
         ("nothing", "returned nothing"),
         ("number", "returned int"),
-        ("unwritable", "JSON cannot hold"),
+        ("unwritable", "JSON cannot represent"),
         ("wrong_field", "`content`"),
         ("leaves", "SystemExit: 3"),
     ],
@@ -157,7 +158,8 @@ def test_a_mended_file_works_at_the_next_call(workspace: Path) -> None:
 
 def test_a_broken_process_is_said_and_the_next_call_has_another(workspace: Path) -> None:
     (workspace / "once.py").write_text(
-        "import os\nfrom pathlib import Path\n"
+        "import os\n"
+        "from pathlib import Path\n"
         "def f(input):\n"
         "    if not Path('been').exists():\n"
         "        Path('been').touch(); print('last words', flush=True); os._exit(7)\n"

@@ -71,8 +71,10 @@ def real(preset: str, folder: Path) -> Real:
             home / ".codex/config.toml",
             f'model_provider = "mock"\nmodel = "gpt-5.5"\n[analytics]\nenabled = false\n'
             f'[model_providers.mock]\nname = "mock"\nbase_url = "{api.base_url("openai")}"\n'
-            'wire_api = "responses"\nenv_key = "MOCK_KEY"\n'
-            "request_max_retries = 0\nstream_max_retries = 0\n",
+            'wire_api = "responses"\n'
+            'env_key = "MOCK_KEY"\n'
+            "request_max_retries = 0\n"
+            "stream_max_retries = 0\n",
         )
         _file(
             home / ".codex/skills/mine/SKILL.md",
@@ -258,7 +260,7 @@ def test_files_are_changed_only_where_all_is_allowed(
     adapter = agent.adapter(permissions=permissions)
     if preset == "opencode" and permissions != "allow":  # it ends its turn where it is refused
         error = failure(adapter, heard)
-        assert "not allowed" in error.what
+        assert "permission was denied" in error.what
         metadata = error.metadata
     else:
         got = using(adapter, lambda one: one.invoke(an_input(), heard))

@@ -156,7 +156,7 @@ def test_a_failure_is_told_at_once(make: Make, status: int, error: type[AgentErr
 
 def test_what_was_cut_is_no_answer_and_is_not_asked_for_again(opencode: Make) -> None:
     api = llmock_server.fresh().truncate(after_chunks=3, times=None)
-    with pytest.raises(AgentError, match="ended before it was whole") as caught:
+    with pytest.raises(AgentError, match="ended before it was complete") as caught:
         call(opencode())
     assert caught.value.metadata["partial"]
     assert len(api.requests) <= 3

@@ -268,7 +268,7 @@ def test_a_call_without_a_record_is_an_error(recorded: Program) -> None:
     (told,) = result(done)["scenarios"]
     (failure,) = told["steps"][2]["failures"]
     assert (failure["agent"], failure["status"]) == ("planner", "error")
-    assert "its recording has no answer left for it in step 3" in failure["error"]
+    assert "its recording has no answer left in step 3" in failure["error"]
     assert recorded.run("run", "--replay").code == 1
 
 
@@ -315,7 +315,10 @@ def test_nothing_is_added_to_what_drifted(recorded: Program) -> None:
     done = recorded.run("run", "--record=missing", "--json")
     (told,) = result(done)["scenarios"]
     assert (done.code, told["written"]) == (1, False)
-    assert told["unkept"] == "it drifted: take that over first, with --update"
+    assert (
+        told["unkept"]
+        == "the replay differs from the recording; accept the change with --update first"
+    )
     assert recording(recorded).read_bytes() == before
 
 
@@ -345,7 +348,7 @@ def test_what_is_recorded_of_steps_that_were_not_played_is_not_lost(recorded: Pr
     before = recording(recorded).read_bytes()
     done = recorded.run("run", "--update", "--json")
     (told,) = result(done)["scenarios"]
-    assert (told["written"], told["unkept"]) == (False, "steps that are recorded were not played")
+    assert (told["written"], told["unkept"]) == (False, "recorded steps were not played")
     assert recording(recorded).read_bytes() == before
 
 
@@ -414,7 +417,7 @@ def test_a_failure_replaces_no_answer_unless_the_scenario_passes_with_it(
         assert told["unkept"]
         shown = program.run("run", "--record").stdout.splitlines()[0]
         assert "not recorded: " in shown
-        assert "(critic): scenarios/recordings/plan.jsonl stays as it was" in shown
+        assert "(critic): scenarios/recordings/plan.jsonl is unchanged" in shown
 
 
 def test_a_failure_that_was_recorded_is_recorded_anew(program: Program) -> None:
@@ -430,7 +433,9 @@ def test_a_failure_that_was_recorded_is_recorded_anew(program: Program) -> None:
 
 def test_a_snapshot_stays_with_its_recording(program: Program) -> None:
     program.scenario(
-        "scenario: S\nsteps:\n  - send: '@planner @critic hi'\n"
+        "scenario: S\n"
+        "steps:\n"
+        "  - send: '@planner @critic hi'\n"
         "    expect: {replies: {planner: [{snapshot: true}]}}\n",
         "plan",
     )
@@ -464,7 +469,10 @@ def test_cases_of_one_file_that_are_recorded_at_once_lose_nothing(
     program.file("nested.py", NESTED.replace("ROOT", repr(root)))
     program.agent("planner", adapter={"type": "python", "target": "nested.py:answer"})
     program.scenario(
-        "scenario: S\ncases: [{id: one}, {id: two}]\nvars: {x: 1}\nsteps:\n"
+        "scenario: S\n"
+        "cases: [{id: one}, {id: two}]\n"
+        "vars: {x: 1}\n"
+        "steps:\n"
         "  - send: '@planner case ${case.id}'\n".replace("${case.id}", "${vars.id}")
         + "    expect: {replies: {planner: [{snapshot: true}]}}\n",
         "cases",
@@ -505,7 +513,9 @@ def test_failures_and_late_answers_are_replayed_as_they_were(program: Program) -
     program.program("planner", "err", "no luck", "exit", "3")
     program.program("critic", "say", "half", "sleep", timeout_s=0.5)
     program.scenario(
-        "scenario: S\nsteps:\n  - send: '@planner @critic hi'\n"
+        "scenario: S\n"
+        "steps:\n"
+        "  - send: '@planner @critic hi'\n"
         "    expect: {outcome: {planner: error, critic: timeout}}\n",
         "plan",
     )
@@ -620,10 +630,15 @@ def test_all_that_a_reply_carries_is_replayed(tmp_path: Path) -> None:
     )
     program.agent("critic", {"decline": True}).team()
     program.scenario(
-        "scenario: S\nsteps:\n  - send: '@dev hi'\n    expect:\n"
-        "      outcome: {critic: declined}\n      structured: {task_list: [{contains: 写测试}]}\n"
+        "scenario: S\n"
+        "steps:\n"
+        "  - send: '@dev hi'\n"
+        "    expect:\n"
+        "      outcome: {critic: declined}\n"
+        "      structured: {task_list: [{contains: 写测试}]}\n"
         "      attachments: {计划.md: [{equals: 第一步}]}\n"
-        "      tokens: {min: 5}\n      replies: {dev: [{equals: 看这里}]}\n",
+        "      tokens: {min: 5}\n"
+        "      replies: {dev: [{equals: 看这里}]}\n",
         "plan",
     )
     assert program.run("run", "--record", "--keep", "all").code == 0
@@ -637,9 +652,14 @@ def test_sessions_and_cases_have_records_of_their_own(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.agent("dev", {"say": "${message}"}).team()
     program.scenario(
-        "scenario: S\ncases: [{id: 一, vars: {x: one}}, {id: b, vars: {x: two}}]\nsteps:\n"
-        "  - send: '@dev ${vars.x}'\n  - send: '@dev other'\n    session: second\n"
-        "  - send: '@dev again'\n    expect: {replies: {dev: [{contains: again}]}}\n",
+        "scenario: S\n"
+        "cases: [{id: 一, vars: {x: one}}, {id: b, vars: {x: two}}]\n"
+        "steps:\n"
+        "  - send: '@dev ${vars.x}'\n"
+        "  - send: '@dev other'\n"
+        "    session: second\n"
+        "  - send: '@dev again'\n"
+        "    expect: {replies: {dev: [{contains: again}]}}\n",
         "plan",
     )
     assert program.run("run", "--record", "--jobs", "2").code == 0
@@ -754,10 +774,10 @@ BAD = [
     (lambda text: text[: len(text) // 2], "is not JSON"),
     (lambda text: "\n".join(text.split("\n")[:-3]) + "\n", "was cut: its last line is missing"),
     (lambda text: text.replace('"version":1', '"version":2'), "is a recording of version 2"),
-    (lambda text: text.replace("fine by me", "no good"), "does not fit its checksum"),
-    (lambda text: '{"type":"session"}\n', "is no recording"),
-    (lambda text: "[1]\n", "is no line of a recording"),
-    (lambda text: text.replace("A plan, then", "Another"), "does not fit its checksum"),
+    (lambda text: text.replace("fine by me", "no good"), "does not match its checksum"),
+    (lambda text: '{"type":"session"}\n', "is not a recording"),
+    (lambda text: "[1]\n", "is not a line of a recording"),
+    (lambda text: text.replace("A plan, then", "Another"), "does not match its checksum"),
 ]
 
 
@@ -892,7 +912,7 @@ def test_what_is_wrong_with_an_edited_line_is_told(
     path.write_text(text.replace(old, new, 1), encoding="utf-8", newline="\n")
     done = recorded.run("run", "--update")
     assert (done.code, done.stdout) == (2, "")
-    assert f"is no line of a recording: {told}" in done.stderr
+    assert f"is not a line of a recording: {told}" in done.stderr
 
 
 def test_line_ends_of_windows_are_no_edit(recorded: Program) -> None:

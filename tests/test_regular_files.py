@@ -192,7 +192,7 @@ def test_one_that_nobody_writes_to_is_given_up(
     monkeypatch.setattr(files, "WRITER_WAIT_S", 0.1)
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    with pytest.raises(OSError, match=r"nobody wrote to this FIFO for 0\.1 s"):
+    with pytest.raises(OSError, match=r"no process wrote to this FIFO for 0\.1 s"):
         files.read_input(path)
 
 

@@ -100,7 +100,7 @@ REFUSED = [
     (["--junit", "x", "--html", "scenarios/../x"], "--junit and --html are one file: "),
     (
         ["--junit", "scenarios/a.yaml"],
-        "--junit: scenarios/a.yaml is there already, and is no report",
+        "--junit: scenarios/a.yaml already exists and is not a report",
     ),
     (["--junit", "x" * 400], "--junit: cannot write xxx"),
 ]
@@ -162,8 +162,8 @@ def test_ctrl_c_leaves_whole_reports_of_what_came_until_then(program: Program) -
     ]
     page = (program.folder / "page.html").read_text(encoding="utf-8")
     assert page.rstrip().endswith("</html>")
-    assert done.stderr == (
-        "::error file=scenarios/b.yaml,line=1,title=the second::it was cut short\n"
+    assert (
+        done.stderr == "::error file=scenarios/b.yaml,line=1,title=the second::it was cut short\n"
         "arena: interrupted\n"
     )
 
@@ -232,8 +232,9 @@ def test_all_reports_count_alike(program: Program) -> None:
         "c": "scenario: c\nxfail: '#1'\n" + steps % "failed",
         "d": "scenario: d\nxfail: '#2'\n" + steps % "quiet",
         "e": "scenario: e\nsteps: [{send: '@bad hi', expect: {turns: 1}}]\n",
-        "f": "scenario: f\nsteps: [{send: '@dev hi', expect: {replies: {dev: "
-        "[{judge: x, level: warn}, {contains: no, level: warn}]}}}]\n",
+        "f": "scenario: f\n"
+        "steps: [{send: '@dev hi', expect: {replies: {dev: [{judge: x, level: warn}, "
+        "{contains: no, level: warn}]}}}]\n",
         "g": "scenario: g\n" + steps % "quiet",
         "h": "scenario: h\n" + steps % "quiet",
     }.items():

@@ -146,7 +146,7 @@ steps:
     ]
     assert "@dev second" in text
     assert "@dev first" not in text
-    assert rest[-1] == f"  its session is kept: arena show {told.sessions[0]}"
+    assert rest[-1] == f"  the session is kept: arena show {told.sessions[0]}"
     assert [*results.draw_result(told, SAY)][-1].whole  # a command is never broken
 
 
@@ -190,7 +190,7 @@ def test_what_arena_could_not_do_and_what_failed_is_told_where_it_is() -> None:
         "    dev in turn 2: timeout",
         "      no answer",
         "      within 3 s",
-        "      if it should: expect outcome: {dev: timeout}",
+        "      if this is expected: expect outcome: {dev: timeout}",
         "  ERROR   step 2 (say)",
         "    s/x.yaml:3: nothing was saved as `plan`",
         "  not run step 3: later",
@@ -239,7 +239,7 @@ def test_an_xfail_that_passed_says_so(tmp_path: Path) -> None:
     stage = Stage(tmp_path).agent("dev", {"say": "ok"}).team()
     told = stage.play("scenario: x\nxfail: '#412'\nsteps: [{send: '@dev hi'}]")
     assert printed(told).startswith("FAILED  x · ")
-    assert "take its `xfail` out" in printed(told)
+    assert "remove its `xfail`" in printed(told)
     assert closed(told, told)[1].startswith("FAILED  scenarios/s0.yaml:1: it was expected to fail")
 
 
@@ -340,34 +340,34 @@ def drifted(status: str = "failed", **more: Any) -> ScenarioResult:
     [
         (
             Drift(kind="input", agent="a", field="members", before="x" * 99),
-            "a is shown another members",
+            "a is shown a different members",
         ),
         (
             Drift(
                 kind="settings", agent="a", field="response.threshold", before="0.6", after="0.8"
             ),
-            "a has another response.threshold: 0.6 → 0.8",
+            "a has a different response.threshold: 0.6 → 0.8",
         ),
         (
             Drift(kind="settings", field="config.max_responders", before="5", after=""),
-            "the team has another config.max_responders: 5 → nothing",
+            "the team has a different config.max_responders: 5 → nothing",
         ),
         (
             Drift(kind="routing", field="must", before="a, b", after="a", step=1, turn=2),
-            "step 1, turn 2: must is not what it was: a, b → a",
+            "step 1, turn 2: must has changed: a, b → a",
         ),
         (
             Drift(kind="routing", agent="a", field="passed_over", before="1\n2", step=1),
-            "step 1: a: passed_over is not what it was",
+            "step 1: a: passed_over has changed",
         ),
-        (Drift(kind="left_over", agent="a", field="calls"), "a is not called any more"),
+        (Drift(kind="left_over", agent="a", field="calls"), "a is no longer called"),
         (
             Drift(kind="left_over", field="case", before="eu"),
-            "the file has no case eu any more",
+            "the file no longer has the case eu",
         ),
         (
             Drift(kind="miss", agent="a", field="calls", calls=3),
-            "a is called, and no record is left for it (3 calls)",
+            "a is called, but no recorded answer is left for it (3 calls)",
         ),
     ],
 )
@@ -384,11 +384,11 @@ def test_a_cause_is_told_once_with_its_words_and_what_to_do() -> None:
     ]
     assert printed(told[0]).splitlines() == [
         "FAILED  the a · s/a.yaml · 0.25 s · replayed",
-        "  DRIFT   s/a.yaml:3: step 2, turn 1: dev is shown another role_prompt (2 calls)",
+        "  DRIFT   s/a.yaml:3: step 2, turn 1: dev is shown a different role_prompt (2 calls)",
     ]
     assert closed(*told, scenario("passed", mode="live")) == [
         "",
-        "drift: dev is shown another role_prompt",
+        "drift: dev is shown a different role_prompt",
         "      You plan.",
         "    ~ Name {-three-}{+two+} risks.",
         "  in 4 scenarios, 8 calls",
@@ -396,7 +396,8 @@ def test_a_cause_is_told_once_with_its_words_and_what_to_do() -> None:
         "    s/b.yaml:3 · the b",
         "    s/c.yaml:3 · the c",
         "    and 1 more",
-        "  look at it; if it is meant: `arena run --update s/a.yaml s/b.yaml s/c.yaml s/d.yaml`",
+        "  review the change; to accept it: `arena run --update s/a.yaml s/b.yaml "
+        "s/c.yaml s/d.yaml`",
         "",
         "1 passed, 4 failed, 4 drifted in 1.5 s · 1 live, 4 replayed",
     ]
@@ -421,13 +422,13 @@ def test_what_no_record_answers_is_to_be_recorded() -> None:
         drifted(scenario="a", file="s/a b.yaml", drift=[miss, cause]), drifted(file="s/c.yaml")
     )
     assert [line for line in told if line.startswith("drift: ")] == [
-        "drift: dev is shown another role_prompt"
+        "drift: dev is shown a different role_prompt"
     ]
     todo = "`arena run --update s/c.yaml`, `arena run --record 's/a b.yaml'`"
-    assert f"  look at it; if it is meant: {todo}" in told
+    assert f"  review the change; to accept it: {todo}" in told
     first, second = printed(drifted(drift=[miss, cause])).splitlines()[1:]
     assert "role_prompt" in first
-    assert "no record is left" in second
+    assert "no recorded answer is left" in second
 
 
 MISS = Drift(kind="miss", agent="ops", field="calls", after="must_reply", step=2)
@@ -452,8 +453,8 @@ def test_what_is_missing_is_recorded_alone_where_all_else_is_new(
     drifts: list[list[Drift]], told: str
 ) -> None:
     each = [drifted(case=str(number), drift=found) for number, found in enumerate(drifts)]
-    first = next(line for line in closed(*each) if "if it is meant" in line)
-    assert first == f"  look at it; if it is meant: {told}"
+    first = next(line for line in closed(*each) if "review the change" in line)
+    assert first == f"  review the change; to accept it: {told}"
 
 
 def run(stage: Stage, wanted: Wanted) -> RunResult:
@@ -496,8 +497,8 @@ def test_the_command_that_is_told_takes_the_drift_over(
     run(stage, "record")
     stage.scenario(f"scenario: x\n{after}", "a/x")
     closing = [line.text for line in results.closing(run(stage, "replay"))]
-    assert {line for line in closing if "if it is meant" in line} == {
-        f"  look at it; if it is meant: {told}"
+    assert {line for line in closing if "review the change" in line} == {
+        f"  review the change; to accept it: {told}"
     }
     commands: dict[str, Wanted] = {"=missing": "missing", "record ": "record", "update": "update"}
     run(stage, next(wanted for part, wanted in commands.items() if part in told))
@@ -515,15 +516,15 @@ def test_what_follows_from_drift_is_told_in_its_scenario_only(tmp_path: Path) ->
     rows = [line.split(":")[-1].strip() for line in printed(whole.scenarios[0]).splitlines()[1:4]]
     labels = [line.split()[0] for line in printed(whole.scenarios[0]).splitlines()[1:4]]
     assert labels == ["DRIFT", "follows", "follows"]
-    assert rows[2] == "ops is called, and no record is left for it"
+    assert rows[2] == "ops is called, but no recorded answer is left for it"
     assert [line.text for line in results.closing(whole)][1:3] == [
-        "drift: another message is sent: nothing → user: @ops and you",
+        "drift: a different message is sent: nothing → user: @ops and you",
         "  in 2 scenarios",
     ]
     assert "no answer left" in printed(whole.scenarios[0])
-    assert "if it should" not in printed(whole.scenarios[0])
+    assert "if this is expected" not in printed(whole.scenarios[0])
     (only,) = github.commands(whole, SAY, lambda file: file)
-    assert "title=drift%3A another message is sent" in only
+    assert "title=drift%3A a different message is sent" in only
 
 
 def test_an_xfail_that_fails_by_its_drift_is_told_for_that_alone() -> None:
@@ -543,9 +544,9 @@ def test_an_xfail_that_fails_by_its_drift_is_told_for_that_alone() -> None:
 def test_an_update_that_kept_nothing_says_why_in_place_of_a_command() -> None:
     told = drifted("error", mode="update", unkept="an agent or arena failed")
     assert "  not accepted: an agent or arena failed" in closed(told)
-    assert "if it is meant" not in "\n".join(closed(told))
+    assert "review the change" not in "\n".join(closed(told))
     both = closed(told, drifted("passed", mode="update", file="s/other.yaml"))
-    assert "  look at it; if it is meant: `arena run --update s/other.yaml`" in both
+    assert "  review the change; to accept it: `arena run --update s/other.yaml`" in both
 
 
 def test_of_many_causes_those_that_touch_most_are_told() -> None:
@@ -556,7 +557,7 @@ def test_of_many_causes_those_that_touch_most_are_told() -> None:
     each = [told(number, str(number)) for number in range(40)]
     lines = closed(*each, told(40, "most"), told(41, "most"))
     causes = [line for line in lines if line.startswith("drift: ")]
-    assert causes[0] == "drift: dev has another model: a → most"
+    assert causes[0] == "drift: dev has a different model: a → most"
     assert causes[-1] == "drift: and 11 more"
     assert len(causes) == 31
 
@@ -567,7 +568,7 @@ def test_drift_that_only_warns_and_drift_that_was_accepted_are_no_failure() -> N
     assert closed(warned)[-1] == "1 passed, 1 drifted in 1.5 s · 1 replayed"
     accepted = drifted("passed", mode="update", written=True)
     assert printed(accepted).splitlines()[1].startswith("  updated s/x.yaml:3: ")
-    assert "  accepted: it was written into the recording" in closed(accepted)
+    assert "  accepted: written into the recording" in closed(accepted)
     refused = drifted("passed", mode="update")
     assert printed(refused).splitlines()[1].startswith("  drift   s/x.yaml:3: ")
 
@@ -575,7 +576,7 @@ def test_drift_that_only_warns_and_drift_that_was_accepted_are_no_failure() -> N
 def test_an_xfail_that_drifts_says_so_in_its_line() -> None:
     told = drifted("xfailed", reason="#412")
     assert printed(told) == "xfailed x · s/x.yaml · 0.25 s · #412 · replayed · drifted"
-    assert "drift: dev is shown another role_prompt" in closed(told)
+    assert "drift: dev is shown a different role_prompt" in closed(told)
 
 
 def test_a_scenario_that_drifts_and_fails_is_listed_for_what_failed() -> None:
@@ -597,7 +598,7 @@ def test_a_chinese_reader_is_told_of_drift_in_chinese() -> None:
     )
     lines = closed(told, say=Words("zh"))
     assert lines[1] == "与录制不同：dev 看到的 role_prompt 变了"
-    assert lines[-3] == "  先看一看；若是有意的：`arena run --update s/x.yaml`"
+    assert lines[-3] == "  请检查改动；如要接受：`arena run --update s/x.yaml`"
     assert (
         lines[-1] == "1 failed（失败）、1 drifted（与录制不同），用时 1.5 秒 · 1 replayed（回放）"
     )

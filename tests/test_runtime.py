@@ -112,7 +112,10 @@ def test_an_adapter_that_never_tells_its_health_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runtime, "HEALTH_LIMIT_S", 0.0)
-    assert health(tmp_path, kind(health=never)) == (False, "its adapter did not say within 0 s")
+    assert health(tmp_path, kind(health=never)) == (
+        False,
+        "its adapter did not report its health within 0 s",
+    )
 
 
 @pytest.mark.parametrize("said", ["text", None])
@@ -122,7 +125,7 @@ def test_an_answer_of_another_type_is_the_adapters_fault(tmp_path: Path, said: A
 
     talk = Talk(tmp_path, team(puppet("a")), adapter_type=kind(invoke=invoke))
     assert talk.send("@a go").end == "failed"
-    assert "no AgentOutput" in talk.last("reply_finished").error
+    assert "expected AgentOutput" in talk.last("reply_finished").error
 
 
 def test_a_disk_that_is_full_is_no_fault_of_the_adapter(tmp_path: Path) -> None:

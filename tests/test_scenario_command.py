@@ -87,7 +87,7 @@ def test_a_changed_routing_rule_fails_the_shipped_scenario(shipped: Program) -> 
     assert "测试工程师" in asked
     assert done.stdout.splitlines()[-1].startswith("1 failed in ")
     (session,) = kept(shipped)
-    assert f"its session is kept: arena show {session}\n" in done.stdout
+    assert f"the session is kept: arena show {session}\n" in done.stdout
     assert "全栈开发" in shipped.run("show", session).stdout
 
 
@@ -280,7 +280,7 @@ def test_keep_says_which_sessions_stay(program: Program, keep: str, count: int, 
     asks(program, "e")
     asks(program, "f", skip="later")
     done = program.run("run", "--keep", keep, "--jobs", jobs).check(code=1)
-    told = re.findall(r"its session is kept: arena show (\S+)", done.stdout)
+    told = re.findall(r"the session is kept: arena show (\S+)", done.stdout)
     assert sorted(told) == kept(program)
     assert len(told) == count
     if told:

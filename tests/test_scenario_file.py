@@ -47,7 +47,7 @@ def faults(stage: Stage, *texts: str) -> list[str]:
 )
 def test_a_key_that_is_not_built_says_so(stage: Stage, place: str, key: str) -> None:
     text, line, field = PLACES[place]
-    wanted = f"scenarios/s0.yaml:{line}: {field.format(key=key)}: is not built yet"
+    wanted = f"scenarios/s0.yaml:{line}: {field.format(key=key)}: is not implemented yet"
     assert faults(stage, text.format(key=key)) == [wanted]
 
 
@@ -59,7 +59,7 @@ steps:
 """
     told = faults(stage, text)
     assert [fault.split(":")[1] for fault in told] == ["4"]
-    assert all("is not built yet" in fault for fault in told), told
+    assert all("is not implemented yet" in fault for fault in told), told
 
 
 def test_all_faults_of_all_files_are_told_at_once(stage: Stage) -> None:
@@ -123,12 +123,12 @@ expect:
     ("keys", "what"),
     [
         ("agents: []", "a team needs a member"),
-        ("agents: [dev, dev]", "stands twice"),
+        ("agents: [dev, dev]", "appears twice"),
         ("agents: [nobody]", "there is no agent `nobody`"),
         ("team: crew\nagents: [dev]", "are both given"),
         ("steps: []", "needs at least 1"),
         ("profiles: {dev: {agent_id: other}}", "`other`"),
-        ("expect:", "nothing stands here"),
+        ("expect:", "the value is empty"),
     ],
 )
 def test_what_cannot_be_played_is_a_fault(stage: Stage, keys: str, what: str) -> None:

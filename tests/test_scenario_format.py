@@ -92,11 +92,11 @@ steps:
         ),
         (
             "steps: [{send: hi}]\nprofiles: {dev: {role_prompt: '${saved.x}'}}",
-            "2: profiles.dev.role_prompt: `${saved.x}` cannot stand in a profile",
+            "2: profiles.dev.role_prompt: `${saved.x}` cannot be used in a profile",
         ),
         (
             "steps: [{send: hi, save: {x: {from: dve}}}]",
-            "1: steps[0].save.x.from: nobody in this team has the id `dve`",
+            "1: steps[0].save.x.from: no member of this team has the id `dve`",
         ),
     ],
 )
@@ -209,7 +209,7 @@ def test_ten_thousand_cases_share_one_team(stage: Stage) -> None:
 
 def test_two_cases_of_one_id_are_a_fault(stage: Stage) -> None:
     text = "scenario: x\ncases:\n- {id: a}\n- {id: a}\nsteps: [{send: hi}]\n"
-    assert faults(stage, text) == ["scenarios/s0.yaml:4: cases[1].id: `a` stands twice"]
+    assert faults(stage, text) == ["scenarios/s0.yaml:4: cases[1].id: `a` appears twice"]
 
 
 @pytest.mark.parametrize(
@@ -229,8 +229,10 @@ def test_skip_and_xfail(stage: Stage, keys: str, status: str) -> None:
 
 def test_an_included_file_stands_below_the_one_that_includes_it(stage: Stage) -> None:
     stage.scenario(
-        "vars: {a: base, b: base}\ntags: [base]\n"
-        "expect: {turns: 1, replies: {'*': [{not_contains: secret}]}}\ninclude: deep.yaml\n",
+        "vars: {a: base, b: base}\n"
+        "tags: [base]\n"
+        "expect: {turns: 1, replies: {'*': [{not_contains: secret}]}}\n"
+        "include: deep.yaml\n",
         "common/base",
     )
     stage.scenario("config: {max_responders: 2, retries: 1}\nvars: {c: deep}\n", "common/deep")
@@ -298,11 +300,11 @@ def test_two_scenarios_of_one_stem_are_a_fault(stage: Stage) -> None:
         ("{send: hi, system: ho}", "`send` and `system` are two steps"),
         ("{system: ho, expect: {turns: 1}}", "`expect` goes with `send` only, not with `system`"),
         ("{say: {agent: dev, text: x}, from: maya}", "`from` goes with `send` only"),
-        ("{say: {agent: dve, text: x}}", "nobody in this team has the id `dve`"),
+        ("{say: {agent: dve, text: x}}", "no member of this team has the id `dve`"),
         ("{send: hi, from: mia}", "this team has no human called 'mia'"),
         ("{send: {file: nope.md}}", "there is no file `nope.md`"),
         ("{send: hi, attach: [nope.png]}", "there is no file `nope.png`"),
-        ("{check: {replied: [dve]}}", "nobody in this team has the id `dve`"),
+        ("{check: {replied: [dve]}}", "no member of this team has the id `dve`"),
         ("{send: hi, session: 'a b'}", "a name is made of letters, digits"),
         ("{check: {turns: 0}, session: second}", "no step is played in the session `second`"),
     ],
@@ -431,13 +433,13 @@ steps: [{send: "@dev go", from: li, expect: {end: awaiting_human, awaits: [li]}}
     [
         ("profiles: {dve: {adapter: {type: scripted, replies: []}}}", "did you mean `dev`?"),
         ("profiles: {qa: {adapter: {type: scripted, replies: []}}}", "if `agents:` names it"),
-        ("humans: [{id: dev}]", "`dev` is the id of a member too"),
+        ("humans: [{id: dev}]", "`dev` is also the id of a member"),
         ("humans: [{id: system}]", "`system` is the author of arena's own messages"),
-        ("humans: [{id: a}, {id: a}]", "`a` stands twice among the humans"),
+        ("humans: [{id: a}, {id: a}]", "`a` appears twice among the humans"),
         ("humans: [{id: a, name: 开发}]", '"开发" is a name of both'),
         ("agents: [开发]", "write the id: `dev`"),
-        ("vars: {a: 1, b: '${vars.a}'}\ntags: ['${vars.b}']", "has another var in it"),
-        ("expect: {replies: {'${vars.a}': []}}", "nothing is filled into a key"),
+        ("vars: {a: 1, b: '${vars.a}'}\ntags: ['${vars.b}']", "contains another variable"),
+        ("expect: {replies: {'${vars.a}': []}}", "variables are not allowed in a key"),
         ("expect: {turns: '${vars.a}', replied: '${vars.a}'}", "there is no `${vars.a}`"),
     ],
 )
@@ -464,7 +466,7 @@ def test_cases_are_known_where_the_workspace_is_wrong(stage: Stage) -> None:
 def test_a_part_that_nobody_includes_says_so(stage: Stage) -> None:
     stage.scenario("tags: [base]\n", "base")
     root = stage.folder.resolve()
-    with pytest.raises(FileFaults, match="nobody includes it"):
+    with pytest.raises(FileFaults, match="no file includes it"):
         stage.load_selected(select.select(root, [], root))
     stage.scenario("scenario: x\ninclude: ../base.yaml\nsteps: [{send: hi}]\n", "deep/own")
     assert len(stage.load_selected(select.select(root, [], root))) == 1

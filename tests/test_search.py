@@ -426,7 +426,7 @@ def test_the_command_finds_notes_and_says_that_it_went_by_words(tmp_path: Path) 
     shelf = Shelf(tmp_path)
     shelf.write("decisions/auth", "Sign-in \x1b[31mred", "tokens live for a day", tags=["auth"])
     shelf.write("pits/clock", "容器时区不对", "镜像默认是 UTC", kind="pit")
-    alone = "arena: found by words alone: arena.yaml names no embedding\n"
+    alone = "arena: searched by words only: arena.yaml names no embedding\n"
     done = program.run("knowledge", "search", "how long does a token live?")
     done.check(
         stdout="0.59 · sessions/knowledge/decisions/auth.md · decision · draft · "
@@ -438,7 +438,7 @@ def test_the_command_finds_notes_and_says_that_it_went_by_words(tmp_path: Path) 
         stdout='{\n  "hits": [],\n  "lack": "arena.yaml names no embedding"\n}\n',
     )
     done = program.run("knowledge", "search", "时区", "--tag", "auth")
-    done.check(stdout="", stderr=f"{alone}arena: no note bears on it\n")
+    done.check(stdout="", stderr=f"{alone}arena: no note matches\n")
     done = program.run("knowledge", "search", "x", "--kind", "decison")
     assert done.code == 2
     assert "did you mean" in done.stderr

@@ -153,12 +153,12 @@ def test_a_dimension_that_changes_meanwhile_leaves_the_words(shelf: Shelf, serve
     [
         ((500, {"error": "out of memory, said secret-key"}), "HTTP 500"),
         ((302, b""), "HTTP 302"),
-        ((200, b"<html>log in</html>"), "holds no embeddings"),
-        ((200, {"data": []}), "1 texts were sent, and 0 vectors came"),
-        ((200, {"data": [{"index": 0, "embedding": ["x"]}]}), "holds no embeddings"),
-        ((200, b'{"data": [{"index": 0, "embedding": [1e999]}]}'), "broken"),
-        ((200, {"data": [{"index": 0, "embedding": []}]}), "broken"),
-        ((200, [1]), "holds no embeddings"),
+        ((200, b"<html>log in</html>"), "contains no embeddings"),
+        ((200, {"data": []}), "sent 1 texts, got 0 vectors"),
+        ((200, {"data": [{"index": 0, "embedding": ["x"]}]}), "contains no embeddings"),
+        ((200, b'{"data": [{"index": 0, "embedding": [1e999]}]}'), "invalid"),
+        ((200, {"data": [{"index": 0, "embedding": []}]}), "invalid"),
+        ((200, [1]), "contains no embeddings"),
     ],
 )
 def test_a_wrong_answer_leaves_the_words_and_is_not_asked_for_again(

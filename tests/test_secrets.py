@@ -95,7 +95,7 @@ def test_a_check_of_the_agents_shows_no_secret(tmp_path: Path) -> None:
         assert "4711" not in done.stdout + done.stderr
         assert done.code == (1 if args in connected else 0), args
     unfilled = program.run("agents", "check").check().stdout
-    assert unfilled.count(" · not asked; `--connect` asks it\n") == 2
+    assert unfilled.count(" · not checked; use `--connect` to check it\n") == 2
 
 
 @pytest.mark.parametrize(

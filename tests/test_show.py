@@ -328,7 +328,7 @@ def test_a_profile_that_changed_is_told(tmp_path: Path) -> None:
 
 
 def test_who_was_not_called_was_shown_nothing(talk: Talk) -> None:
-    with pytest.raises(UsageError, match="b was not called in turn 1\n  called were: a"):
+    with pytest.raises(UsageError, match="b was not called in turn 1\n  called agents: a"):
         shown_again(talk, "b", 1)
     talk.team = team(*talk.team.members, member("late"))
     with pytest.raises(UsageError, match="late was not called in this session"):
@@ -408,10 +408,10 @@ def test_what_an_agent_was_shown(program: Program) -> None:
     ("args", "told"),
     [
         (("--turn", "9"), "this session has no turn 9\n  its turns are 1 to 3; `--turn last`"),
-        (("--turn", "x"), "--turn 'x' is no turn\n  Give its number"),
+        (("--turn", "x"), "--turn 'x' is not a turn\n  Give its number"),
         (("--agent", "teste"), "no agent of this session is called 'teste'\n  did you mean"),
         (("--follow", "--turn", "1"), "--follow and --turn were given"),
-        (("--context",), "--context shows what one agent was shown\n  Say which"),
+        (("--context",), "--context shows what one agent was shown\n  Name the agent"),
         (("--context", "--agent", "dev", "--follow"), "--context and --follow were given"),
         (("--context", "--agent", "tester", "--turn", "1"), "tester was not called in turn 1"),
     ],

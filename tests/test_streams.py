@@ -44,7 +44,7 @@ def test_closed_and_full_streams(program: Program) -> None:
         return done.stderr, done.returncode
 
     full = "arena: stdout: could not write: No space left on device\n"
-    empty = "arena: the message is empty\n  Say something, or attach a file.\n"
+    empty = "arena: the message is empty\n  Write a message, or attach a file.\n"
     assert shell("arena send -s s <&-") == (empty, 2)
     assert shell("arena send -s s hello >&-") == ("", 0)
     assert shell("arena send -s s hello >&- 2>&- <&-") == ("", 0)

@@ -127,14 +127,14 @@ def test_a_whole_chain() -> None:
         over(turn=2),
         ended(turns=2, replies=2),
     )
-    assert text == (
-        "session s · team crew\n"
+    assert (
+        text == "session s · team crew\n"
         "\n"
         "09:30:05  user\n"
         "  @架构师 @dev @ops\n"
         "\n"
         "  请看\n"
-        "  nobody is called @bob\n"
+        "  no member is called @bob\n"
         "\n"
         "── turn 1 · must reply: 架构师, dev\n"
         "  deferred to the next turn: Ops\n"
@@ -150,7 +150,7 @@ def test_a_whole_chain() -> None:
         "09:30:05  Ops (ops) · turn 2 A · 1.2 s · ~42 → ~9 tokens · $0.0123\n"
         "  @all @amy\n"
         "  may not call dev: not in may_mention\n"
-        "  nobody is called @amy\n"
+        "  no member is called @amy\n"
         "  passed over: 架构师 (relevance 0.4 < 0.6), Ops (relevance 0.784, no place left)\n"
         "\n"
         "── turn 2 · may reply: dev\n"
@@ -183,7 +183,7 @@ def test_a_whole_chain() -> None:
         (session(team=None), "session s · every agent"),
         (sent(planted=True, chain=None), "09:30:05  user · planted"),
         (sent(ts="whenever"), "--:--:--  user"),
-        (turn(), "── turn 1 · must reply: nobody"),
+        (turn(), "── turn 1 · must reply: none"),
     ],
 )
 def test_single_events(event: dict[str, Any], line: str) -> None:
@@ -217,12 +217,13 @@ def test_no_reply_tells_why_of_each_member_in_this_chain() -> None:
         ended("no_reply", chain=2, replies=0),
         timeline=timeline,
     )
-    assert text.split("══ ")[1] == (
-        "no_reply · 0 replies in 1 turn · 70 → 7 tokens\n"
+    assert (
+        text.split("══ ")[1] == "no_reply · 0 replies in 1 turn · 70 → 7 tokens\n"
         "  架构师 (architect): declined\n"
         "  dev: not asked (it answers only when it is named)\n"
         "  Ops (ops): relevance 0.4 < 0.8\n"
-        "  To call one, name it in the message: @architect\n\n"
+        "  To call an agent, mention it in the message: @architect\n"
+        "\n"
     )
     nobody = told(session(config={"selection": "none"}), sent(), turn(), over(), ended("no_reply"))
     assert nobody.count("not asked (selection: none)") == 3
@@ -238,8 +239,9 @@ def test_a_session_that_goes_on_names_its_members_and_counts_its_turns() -> None
         finished("architect", "好", turn=7, attempts=2),
         timeline=timeline,
     )
-    assert again == (
-        "resumed chain 1 after event 12\n\n"
+    assert (
+        again == "resumed chain 1 after event 12\n"
+        "\n"
         "09:30:05  架构师 (architect) · turn 2 A · 1.2 s · 2 attempts\n"
         "  好\n"
     )
@@ -290,8 +292,8 @@ def test_attachments_are_named() -> None:
         {"type": "image", "name": "图.png", "path": "sessions/s/图.png", "size": 9},
         {"type": "file", "name": "notes"},
     ]
-    assert told(sent("see", message={"attachments": parts})) == (
-        "09:30:05  user\n"
+    assert (
+        told(sent("see", message={"attachments": parts})) == "09:30:05  user\n"
         "  see\n"
         "  [image: 图.png, 9 bytes at sessions/s/图.png]\n"
         "  [file: notes]\n"
@@ -501,12 +503,12 @@ def test_chinese_stands_beside_the_words_of_files() -> None:
         ended(replies=2),
         timeline=timeline,
     )
-    assert text == (
-        "会话 s · 团队 crew\n"
+    assert (
+        text == "会话 s · 团队 crew\n"
         "\n"
         "09:30:05  user\n"
         "  @all\n"
-        "  没有人叫 @bob\n"
+        "  没有名为 @bob 的成员\n"
         "\n"
         "── 第 2 轮 (t1) · 须回应：dev（由 user 提到）\n"
         "  推迟到下一轮：Ops\n"

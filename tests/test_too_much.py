@@ -98,11 +98,11 @@ def test_a_message_that_is_too_long_by_itself_ends_in_an_error_that_says_so(
 def test_what_is_attached_is_told_where_it_may_be_what_is_too_much(tmp_path: Path) -> None:
     talk, _ = talk_of(tmp_path, 10)
     talk.send("@dev hello")
-    assert "tokens, and less" in talk.last("reply_finished").error
+    assert "tokens and cannot" in talk.last("reply_finished").error
     file = tmp_path / "audit.md"
     file.write_text("x" * 90_000, encoding="utf-8")
     talk.send("@dev report", files=[file])
-    assert "tokens, without the 1 attached file, and less" in talk.last("reply_finished").error
+    assert "tokens, without the 1 attached file and cannot" in talk.last("reply_finished").error
 
 
 def test_the_layers_add_up_where_a_model_counts_otherwise(tmp_path: Path) -> None:

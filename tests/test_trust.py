@@ -165,7 +165,11 @@ def hostile(program: Program, server: Server) -> Program:
     program.file("arena.yaml", json.dumps({"memory": memory, "defaults": {"judge": "function"}}))
     program.file(
         "scenarios/checked.yaml",
-        "scenario: checked\nagents: [plain]\nsteps:\n  - send: hi\n    expect:\n"
+        "scenario: checked\n"
+        "agents: [plain]\n"
+        "steps:\n"
+        "  - send: hi\n"
+        "    expect:\n"
         "      replies: {plain: [{python: 'evil_check.py:holds'}]}\n",
     )
     return program
@@ -259,7 +263,7 @@ def test_what_is_trusted_once_is_not_asked_again(program: Program) -> None:
     assert f"{program.folder} is trusted; it may\n  start " in said
     assert f"with {VARIABLE} · for bot" in said
     assert invoke("send", "-q", "@bot hi").code == 0
-    assert invoke("trust", "--revoke").output == f"{program.folder} is not trusted any more\n"
+    assert invoke("trust", "--revoke").output == f"{program.folder} is no longer trusted\n"
     assert invoke("send", "-q", "@bot hi").code == 2
     assert invoke("trust", "--revoke").output == f"{program.folder} is not trusted\n"
 
@@ -402,7 +406,7 @@ def test_where_trust_cannot_be_kept_it_is_told(program: Program) -> None:
     config.write_text("no folder", encoding="utf-8")
     done = invoke("agents", "add", "bot", "--adapter", "cli", "--", sys.executable)
     assert done.code == 0
-    assert f"the trust is not kept: {config}" in done.output
+    assert f"cannot save the trust: {config}" in done.output
     refused = CliRunner().invoke(main.app, ["trust"]).exception
     assert isinstance(refused, DiskRefused)
 

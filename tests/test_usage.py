@@ -101,24 +101,25 @@ def test_a_table_of_agents(talk: Program) -> None:
     )
     done = talk.run("usage")
     assert done.stderr == ""
-    assert done.stdout == (
-        "agent      calls    input  cache read  cache write  output               cost\n"
+    assert (
+        done.stdout
+        == "agent      calls    input  cache read  cache write  output               cost\n"
         "architect      2    2,000       1,000            0     400  $0.0200 + unknown\n"
         "测试           1  ~30,000           0            0      ~7            unknown\n"
         "script         1      ~12           0            0      ~3            $0.0000\n"
         "dev            1        0           0            0       0            unknown\n"
         "total          5  ~32,012      ~1,000            0    ~410  $0.0200 + unknown\n"
-        "calls that failed, counted too: 1\n"
-        "calls whose tokens nobody counted: 1\n"
-        "calls whose cost is not known: 3\n"
+        "failed calls, included: 1\n"
+        "calls without a token count: 1\n"
+        "calls of unknown cost: 3\n"
     )
 
 
 def test_below_its_name_where_the_terminal_is_narrow(talk: Program) -> None:
     Past(talk).called("架构师", COSTLY, model="gpt-5")
     talk.env.update(COLUMNS="40", ARENA_LANG="zh")
-    assert talk.run("usage").stdout == (
-        "架构师\n"
+    assert (
+        talk.run("usage").stdout == "架构师\n"
         "  次数 1 · 输入 1,000 · 读缓存 500 · 写缓存 0 · 输出 200 · 费用 $0.0200\n"
         "合计\n"
         "  次数 1 · 输入 1,000 · 读缓存 500 · 写缓存 0 · 输出 200 · 费用 $0.0200\n"
@@ -343,9 +344,9 @@ def test_check_says_what_is_known_and_warns_of_a_window_too_wide(talk: Program) 
     assert (
         "far · model far · window unknown · price unknown (set `models` in arena.yaml)"
     ) in lines
-    assert done.stderr == (
-        "warning: big: its `context.window_tokens` is 20000, more than the 16384 tokens that own "
-        "takes, by arena.yaml\n"
+    assert (
+        done.stderr == "warning: big: its `context.window_tokens` is 20000, more than the 16384 "
+        "tokens that own accepts, according to arena.yaml\n"
     )
     assert done.code == 0
 

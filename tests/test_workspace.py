@@ -78,7 +78,7 @@ def test_find_goes_upwards_and_takes_what_is_named(tmp_path: Path) -> None:
 def test_find_says_what_to_do_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="arena init"):
         workspace.find_workspace(tmp_path, None, {})
-    with pytest.raises(UsageError, match=r"--workspace: .*is no folder\n  run `arena init "):
+    with pytest.raises(UsageError, match=r"--workspace: .*is not a folder\n  run `arena init "):
         workspace.find_workspace(tmp_path, tmp_path / "none", {})
     with pytest.raises(UsageError, match="ARENA_WORKSPACE: "):
         workspace.find_workspace(tmp_path, None, {"ARENA_WORKSPACE": str(tmp_path)})
@@ -110,11 +110,11 @@ def test_a_team_file_gives_members_roles_humans_and_rules(tmp_path: Path) -> Non
             "agents/a.yaml": agent("a", "role_prompt: {file: prompts/a.md}\n"),
             "agents/b.yaml": agent("b", "member: false\n"),
             "prompts/a.md": "\ufeff你是甲\n",
-            "agents/teams/t.yaml": (
-                "team: t\ndescription: d\nmembers: [b, {agent: a, role: lead, name: 甲}]\n"
-                "humans: [{id: maya, name: Maya}]\n"
-                "config: {max_responders: 4, default_responders: [a]}\n"
-            ),
+            "agents/teams/t.yaml": "team: t\n"
+            "description: d\n"
+            "members: [b, {agent: a, role: lead, name: 甲}]\n"
+            "humans: [{id: maya, name: Maya}]\n"
+            "config: {max_responders: 4, default_responders: [a]}\n",
         },
     )
     team = space.team("t")
@@ -164,10 +164,10 @@ def test_every_fault_of_every_file_is_told_at_once(tmp_path: Path) -> None:
     told = faults(
         tmp_path,
         {
-            "arena.yaml": (
-                "team: tt\nredact: ['(']\ndurabilty: fsync\n"
-                "defaults: {judge: {}, clii: {}, anthropic: {}, config: {lanes: {}}}\n"
-            ),
+            "arena.yaml": "team: tt\n"
+            "redact: ['(']\n"
+            "durabilty: fsync\n"
+            "defaults: {judge: {}, clii: {}, anthropic: {}, config: {lanes: {}}}\n",
             "agents/a.yaml": agent("b") + "nmae: x\n",
             "agents/c.yaml": "message: @alice hi\n",
             "agents/teams/t.yaml": "team: t\nmembers: [a, cc]\nconfig: {supervisor: {}}\n",
@@ -193,10 +193,10 @@ def test_every_fault_of_every_file_is_told_at_once(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("team: tt\n", "arena.yaml:1: team: there is no team `tt`\n  did you mean `t`?"),
-        ("redact: [a, '(']\n", "arena.yaml:1: redact[1]: is no regular expression"),
+        ("redact: [a, '(']\n", "arena.yaml:1: redact[1]: is not a regular expression"),
         ("defaults: {judge: {}}\n", "arena.yaml:1: defaults.judge: must be the id of an agent"),
         ("defaults: {ecko: {}}\n", "defaults.ecko: unknown key\n  did you mean `echo`?"),
-        ("defaults: {config: {budget: {}}}\n", "defaults.config.budget: is not built yet"),
+        ("defaults: {config: {budget: {}}}\n", "defaults.config.budget: is not implemented yet"),
         ("defaults: {echo: {port: x}}\n", "defaults.echo.port: must be a whole number"),
         ("defaults: {echo: 3}\n", "defaults.echo: must be a mapping"),
     ],
@@ -218,10 +218,10 @@ def test_faults_of_the_workspace_file(tmp_path: Path, text: str, told: str) -> N
         ("adapter: {type: other, modle: x}\n", "2: adapter.modle: unknown key\n  did you mean `mo"),
         ("adapter: {type: other}\n", "2: adapter.model: is missing"),
         ("adapter: {type: echo, port: 'x'}\n", "2: adapter.port: must be a whole number"),
-        ("on_failure: replan\n", "3: on_failure: `replan` is not built yet"),
+        ("on_failure: replan\n", "3: on_failure: `replan` is not implemented yet"),
         ("may_mention: [b, a]\n", "3: may_mention[0]: there is no agent `b`"),
-        ("extends: aa\n", "2: extends: there is no agent `aa`\n  take this line out"),
-        ("extends: a\n", "2: extends: profiles extend each other: a -> a\n  take this"),
+        ("extends: aa\n", "2: extends: there is no agent `aa`\n  remove this line"),
+        ("extends: a\n", "2: extends: profiles extend each other: a -> a\n  remove this"),
         ("role_prompt: {file: none.md}\n", "3: role_prompt.file: `none.md` cannot be read"),
         ("role_prompt: {file: ../x.md}\n", "3: role_prompt.file: `../x.md` is not in the work"),
         ("role_prompt: {file: bad.md}\n", "3: role_prompt.file: `bad.md` is not UTF-8"),
@@ -236,8 +236,8 @@ def test_faults_of_the_workspace_file(tmp_path: Path, text: str, told: str) -> N
             "adapter: my-bot\n",
             "2: adapter: must be a mapping of keys, not the text `my-bot`\n  write `",
         ),
-        ("name: '@foo'\n", "3: name: a name stands without `@`"),
-        ("aliases: [x, '＠foo']\n", "3: aliases[1]: a name stands without `@`"),
+        ("name: '@foo'\n", "3: name: write the name without `@`"),
+        ("aliases: [x, '＠foo']\n", "3: aliases[1]: write the name without `@`"),
         ("timeout_s: 0\n", "3: timeout_s: must be more than 0, not 0"),
     ],
 )
@@ -258,12 +258,12 @@ def test_faults_of_a_profile(tmp_path: Path, more: str, told: str) -> None:
         ("team: x\nmembers: [a]\n", "1: team: `x` is not the file's name"),
         ("team: t\nmembers: []\n", "2: members: a team needs a member"),
         ("team: t\nmembers: [a, b]\n", "2: members[1]: there is no agent `b`"),
-        ("team: t\nmembers:\n- a\n- {agent: a}\n", "4: members[1]: `a` stands twice"),
+        ("team: t\nmembers:\n- a\n- {agent: a}\n", "4: members[1]: `a` appears twice"),
         (
             "team: t\nmembers: [a]\nconfig:\n  default_responders: [judge]\n",
-            "4: config.default_responders[0]: `judge` is no member of this team",
+            "4: config.default_responders[0]: `judge` is not a member of this team",
         ),
-        ("team: t\nmembers: [a]\nhumans: [{id: m}, {id: M}]\n", "3: humans: `M` stands twice"),
+        ("team: t\nmembers: [a]\nhumans: [{id: m}, {id: M}]\n", "3: humans: `M` appears twice"),
         ("team: t\nmembers: [a]\nhumans: [{id: 'm x'}]\n", "3: humans: `m x` cannot hold a space"),
         ("team: t\nmembers: [{agent: a, name: judge}, judge]\n", "2: members[0].name: "),
         ("team: t\nmembers: [a]\nconfig: {on_failure: replan}\n", "3: config.on_failure: `replan`"),
@@ -296,7 +296,7 @@ def test_file_names_that_differ_in_case_only(tmp_path: Path) -> None:
     made(tmp_path, {"agents/Dev.yaml": agent("Dev"), "agents/dev.yaml": agent("dev")})
     if len(list((tmp_path / "agents").iterdir())) == 1:
         pytest.skip("this file system has no such names")
-    assert "agents/dev.yaml: has the name of agents/Dev.yaml" in faults(tmp_path, {})[0]
+    assert "agents/dev.yaml: has the same name as agents/Dev.yaml" in faults(tmp_path, {})[0]
 
 
 def test_a_decomposed_file_name_is_the_composed_id(tmp_path: Path) -> None:
@@ -329,7 +329,11 @@ def test_what_is_no_id(name: str) -> None:
 def test_extends_merges_all_but_the_identity(tmp_path: Path) -> None:
     base = agent(
         "base",
-        "name: Base\naliases: [b]\nmember: false\nskills: [x, y]\nretries: 1\n"
+        "name: Base\n"
+        "aliases: [b]\n"
+        "member: false\n"
+        "skills: [x, y]\n"
+        "retries: 1\n"
         "response: {threshold: 0.9, keywords: [k]}\n"
         "adapter: {type: echo, say: hi, headers: {a: '1'}}\n",
     )
@@ -393,8 +397,10 @@ def test_profiles_of_a_scenario_are_merged_over(tmp_path: Path) -> None:
         },
     )
     text = (
-        "profiles:\n  a: {skills: [z], adapter: {type: other, model: m}}\n"
-        "  b: {extends: a, name: 乙}\n  c: {adapter: {type: echo}}\n"
+        "profiles:\n"
+        "  a: {skills: [z], adapter: {type: other, model: m}}\n"
+        "  b: {extends: a, name: 乙}\n"
+        "  c: {adapter: {type: echo}}\n"
     )
     document = loader.parse(text, "s.yaml")
     over = space.with_profiles(document.data["profiles"], [Fragment(document, ("profiles",))])
@@ -411,7 +417,7 @@ def test_profiles_of_a_scenario_are_merged_over(tmp_path: Path) -> None:
     [
         ("{skills: x}", "s.yaml:2: profiles.a.skills: must be a list"),
         ("{agent_id: b}", "s.yaml:2: profiles.a.agent_id: `b` is not"),
-        ("{extends: a}", "s.yaml:2: profiles.a.extends: `a` is there already"),
+        ("{extends: a}", "s.yaml:2: profiles.a.extends: `a` already exists"),
         ("{adapter: {type: other}}", "s.yaml:2: profiles.a.adapter.model: is missing"),
         ("3", "s.yaml:2: profiles.a: must be a mapping"),
         ("{adapter: {prot: 3}}", "s.yaml:2: profiles.a.adapter.prot: unknown key\n"),
@@ -595,7 +601,7 @@ def test_what_extends_nothing_is_told_once_and_not_to_extend_itself(tmp_path: Pa
         "agents/teams/t.yaml": "team: t\nmembers: [z, z2, y, base]\n",
     }
     assert faults(tmp_path, files) == [
-        "agents/y.yaml:2: extends: profiles extend each other: y -> y\n  take this line out",
+        "agents/y.yaml:2: extends: profiles extend each other: y -> y\n  remove this line",
         "agents/y.yaml:3: skills: must be a list, not the text `x`\n  write: skills: [x]",
         "agents/z.yaml:2: extends: there is no agent `zz`\n  known: base, y",
     ]

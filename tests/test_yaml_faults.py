@@ -56,7 +56,7 @@ f.yaml:3: a value that starts with * must be quoted
 === scenario: ampersand
   - send: &x y
 ---
-f.yaml:3: `&x` names a value, and nothing uses the name
+f.yaml:3: `&x` names a value, but nothing uses the name
   - send: &x y
           ^
   write: - send: "&x y"
@@ -77,21 +77,21 @@ f.yaml:3: a value that starts with % must be quoted
 === scenario: pipe
   - send: | hello
 ---
-f.yaml:3: a value that starts with | must be quoted, or its text begin on the next line
+f.yaml:3: a value that starts with | must be quoted, or its text must begin on the next line
   - send: | hello
           ^
   write: - send: "| hello"
 === scenario: greater than
   - send: > hello
 ---
-f.yaml:3: a value that starts with > must be quoted, or its text begin on the next line
+f.yaml:3: a value that starts with > must be quoted, or its text must begin on the next line
   - send: > hello
           ^
   write: - send: "> hello"
 === scenario: dash
   - send: - hi
 ---
-f.yaml:3: a value that starts with - must be quoted, or the list begin on the next line
+f.yaml:3: a value that starts with - must be quoted, or the list must begin on the next line
   - send: - hi
           ^
   write: - send: "- hi"
@@ -278,7 +278,7 @@ f.yaml:5: skills[1]: a `#` after a space begins a comment: the rest of this line
   - send: x
     expect: {replies: {dev: [{regex: "\d+ it's"}]}}
 ---
-f.yaml:4: `\d` means nothing between double quotes
+f.yaml:4: `\d` has no meaning between double quotes
   expect: {replies: {dev: [{regex: "\d+ it's"}]}}
                                     ^
   write: expect: {replies: {dev: [{regex: '\d+ it''s'}]}}
@@ -302,7 +302,7 @@ agent_id: dev
 adapter: {type: scripted, replies: [hi]}
 role_prompt: "C:\Users\x"
 ---
-f.yaml:3: `\U` means nothing between double quotes
+f.yaml:3: `\U` has no meaning between double quotes
   role_prompt: "C:\Users\x"
                   ^
   write: role_prompt: 'C:\Users\x'
@@ -325,21 +325,21 @@ f.yaml:3: the " that opens here is closed only on line 4
 === scenario: an apostrophe
   - send: 'it's'
 ---
-f.yaml:3: text goes on after the ' that closes it; quote the whole value
+f.yaml:3: text follows the closing '; quote the whole value
   - send: 'it's'
              ^
   write: - send: "it's"
 === scenario: text after a quote
   - send: "no" he said
 ---
-f.yaml:3: text goes on after the " that closes it; quote the whole value
+f.yaml:3: text follows the closing "; quote the whole value
   - send: "no" he said
              ^
   write: - send: '"no" he said'
 === scenario: quotes twice
   - send: ""hi""
 ---
-f.yaml:3: text goes on after the " that closes it; quote the whole value
+f.yaml:3: text follows the closing "; quote the whole value
   - send: ""hi""
            ^
   write: - send: "hi"
@@ -355,7 +355,7 @@ f.yaml:3: a tab cannot indent in YAML
   - send: a
    expect: {}
 ---
-f.yaml:4: this line stands among the list items from line 3
+f.yaml:4: this line is among the list items from line 3
   expect: {}
   ^
   start it with `- `, or indent it with 4 spaces, to belong to line 3
@@ -363,7 +363,7 @@ f.yaml:4: this line stands among the list items from line 3
   - send: a
      expect: {}
 ---
-f.yaml:4: this key is indented more than the keys beside it, from line 3
+f.yaml:4: this key is indented more than the other keys, from line 3
   expect: {}
   ^
   indent it with 4 spaces
@@ -371,10 +371,10 @@ f.yaml:4: this key is indented more than the keys beside it, from line 3
 team: t
  language: zh
 ---
-f.yaml:2: this key is indented more than the keys beside it, from line 1
+f.yaml:2: this key is indented more than the other keys, from line 1
   language: zh
   ^
-  take the spaces before it away
+  remove the spaces before it
 === arena: a key indented less at the top
   team: t
 language: zh
@@ -403,7 +403,7 @@ f.yaml:4: this item is not indented like the one on line 3
   - send: a
   send: b
 ---
-f.yaml:4: this line stands among the list items from line 3
+f.yaml:4: this line is among the list items from line 3
   send: b
   ^
   start it with `- `, or indent it with 4 spaces, to belong to line 3
@@ -445,7 +445,7 @@ f.yaml:4: `-` needs a space after it to begin a list item
 f.yaml:5: steps[0].turns: unknown key
   turns: 1
   ^
-  `turns` stands under `check` or `expect`, indented more
+  `turns` belongs under `check` or `expect`, indented more
 === agent: a key above where it belongs
 agent_id: dev
 adapter: {type: scripted, replies: [hi]}
@@ -454,7 +454,7 @@ threshold: 0.5
 f.yaml:3: threshold: unknown key
   threshold: 0.5
   ^
-  `threshold` stands under `response`, indented more
+  `threshold` belongs under `response`, indented more
 === scenario: a colon and a space
   - step: note: this
     send: x
@@ -499,7 +499,7 @@ team dev
 steps:
   - send: a
 ---
-f.yaml:2: this line has no colon, so it is no `key: value`
+f.yaml:2: this line has no colon, so it is not a `key: value`
   team dev
       ^
   write: team: dev
@@ -508,7 +508,7 @@ scenario x
 steps:
   - send: a
 ---
-f.yaml:1: this line has no colon, so it is no `key: value`
+f.yaml:1: this line has no colon, so it is not a `key: value`
   scenario x
           ^
   write: scenario: x
@@ -517,7 +517,7 @@ scenario: x
 steps
   - send: a
 ---
-f.yaml:2: this line has no colon, so it is no `key: value`
+f.yaml:2: this line has no colon, so it is not a `key: value`
   steps
        ^
   write: steps:
@@ -536,10 +536,10 @@ role_prompt: |
 more of it at the wrong place
 name: x
 ---
-f.yaml:5: this line has no colon, so it is no `key: value`
+f.yaml:5: this line has no colon, so it is not a `key: value`
   more of it at the wrong place
   ^
-  complete it, or indent it if it goes on a text above
+  complete it, or indent it if it continues the text above
 === arena: an equals sign
 team = t
 language: zh
@@ -576,7 +576,7 @@ f.yaml:4: `｛` is full-width, which YAML reads as text
 === scenario: Chinese quotes
   - send: “你好”
 ---
-f.yaml:3: steps[0].send: “ ” are no quotes of YAML; to keep them, put " around them
+f.yaml:3: steps[0].send: “ ” are not YAML quotes; to keep them, put " around them
   - send: “你好”
           ^
   write: - send: "你好"
@@ -590,7 +590,7 @@ f.yaml:3: the quotes of YAML are ", not “ ” or ‘ ’
 === scenario: a full-width space
 　　- send: 你好
 ---
-f.yaml:3: a full-width space (U+3000) is no space to YAML; write a common one
+f.yaml:3: a full-width space (U+3000) is not a space in YAML; write an ordinary one
   　　- send: 你好
   ^
 === scenario: a full-width space after a colon
@@ -677,12 +677,12 @@ response:
 f.yaml:3: response: must be a mapping of keys, not a list
   response:
   ^
-  take the `- ` away
+  remove the `- `
 === team: a list at the top
 - team: t
 ---
 f.yaml:1: the file must be a mapping of keys, not a list
-  its keys stand at the left edge, without `- `
+  write its keys at the left edge, without `- `
 === agent: nothing where something is asked
 agent_id: ~
 adapter:
@@ -692,11 +692,11 @@ f.yaml:1: agent_id: must be a text, not `~`
   agent_id: ~
             ^
   write a text
-f.yaml:2: adapter: must be a mapping of keys; nothing stands here
+f.yaml:2: adapter: must be a mapping of keys; the value is empty
   adapter:
           ^
   write a mapping of keys
-f.yaml:3: name: must be a text; nothing stands here
+f.yaml:3: name: must be a text; the value is empty
   name:
        ^
   write a text, or leave the key out
@@ -725,10 +725,10 @@ team: t
 members: [a]
 team: u
 ---
-f.yaml:3: team: stands twice; first on line 1
+f.yaml:3: team: appears twice; first on line 1
   team: u
   ^
-  take one of them out
+  remove one of them
 === team: keys that are missing
 description: x
 ---
@@ -768,10 +768,10 @@ f.yaml:3: a second document starts here (`---`)
 team: t
 language: ␇zh
 ---
-f.yaml:2: the character U+0007 cannot stand in a YAML file
+f.yaml:2: the character U+0007 is not allowed in a YAML file
   language: \x07zh
             ^
-  take it out, or escape it between double quotes
+  remove it, or escape it between double quotes
 === scenario: one mistake of syntax, and more
 scenario: @x
 steps:
@@ -852,7 +852,7 @@ f.yaml:4: cases[0].skip: must be a text, not false
   - send: x
     expect: {replies: {dev: [{contains: "say "hi""}]}}
 ---
-f.yaml:4: text goes on after the " that closes it; quote the whole value
+f.yaml:4: text follows the closing "; quote the whole value
   expect: {replies: {dev: [{contains: "say "hi""}]}}
                                            ^
   put single quotes around it
@@ -860,14 +860,14 @@ f.yaml:4: text goes on after the " that closes it; quote the whole value
   - send: x
     expect: {replies: {dev: [{contains: "say "hi", ok"}]}}
 ---
-f.yaml:4: text goes on after the " that closes it; quote the whole value
+f.yaml:4: text follows the closing "; quote the whole value
   expect: {replies: {dev: [{contains: "say "hi", ok"}]}}
                                            ^
   put single quotes around it
 === scenario: two texts in quotes
   - send: "a" or "b"
 ---
-f.yaml:3: text goes on after the " that closes it; quote the whole value
+f.yaml:3: text follows the closing "; quote the whole value
   - send: "a" or "b"
             ^
   write: - send: '"a" or "b"'
@@ -1015,14 +1015,14 @@ f.yaml:3: steps[0].note so: a comma inside {} ends a text: `c` is read as a key 
     step: x
   -␣send: ho
 ---
-f.yaml:3: a no-break space (U+00A0) is no space to YAML; write a common one
+f.yaml:3: a no-break space (U+00A0) is not a space in YAML; write an ordinary one
   -␣send: hi
    ^
   write: - send: hi
 === scenario: a no-break space before a key
   - ␣send: hi
 ---
-f.yaml:3: a no-break space (U+00A0) is no space to YAML; write a common one
+f.yaml:3: a no-break space (U+00A0) is not a space in YAML; write an ordinary one
   - ␣send: hi
     ^
   write: - send: hi
@@ -1030,7 +1030,7 @@ f.yaml:3: a no-break space (U+00A0) is no space to YAML; write a common one
   - send:␣hi
     expect:␣{turns: 1}
 ---
-f.yaml:4: a no-break space (U+00A0) is no space to YAML; write a common one
+f.yaml:4: a no-break space (U+00A0) is not a space in YAML; write an ordinary one
   expect:␣{turns: 1}
          ^
   write: expect: {turns: 1}
@@ -1038,31 +1038,31 @@ f.yaml:4: a no-break space (U+00A0) is no space to YAML; write a common one
   - send: x
     expect: {replied:␣[a],␣turns: 1}
 ---
-f.yaml:4: a no-break space (U+00A0) is no space to YAML; write a common one
+f.yaml:4: a no-break space (U+00A0) is not a space in YAML; write an ordinary one
   expect: {replied:␣[a],␣turns: 1}
                    ^
   write: expect: {replied: [a],␣turns: 1}
 === scenario: half of a character
   - send: "a \ud83d"
 ---
-f.yaml:3: `\ud83d` is no character
+f.yaml:3: `\ud83d` is not a character
   - send: "a \ud83d"
              ^
-  write the character itself, or take it out
+  write the character itself, or remove it
 === scenario: a character as two halves
   - send: "\ud83d\ude00"
 ---
-f.yaml:3: `\ud83d` is no character
+f.yaml:3: `\ud83d` is not a character
   - send: "\ud83d\ude00"
            ^
-  write the character itself, or take it out
+  write the character itself, or remove it
 === scenario: a code that is no character
   - send: "\U00110000"
 ---
-f.yaml:3: `\U00110000` is no character
+f.yaml:3: `\U00110000` is not a character
   - send: "\U00110000"
            ^
-  write the character itself, or take it out
+  write the character itself, or remove it
 === agent: a line left of its text
 agent_id: dev
 adapter: {type: scripted, replies: [hi]}
@@ -1127,11 +1127,11 @@ retries: 2
 f.yaml:3: supervisor: unknown key
   supervisor: x
   ^
-  `supervisor` stands under `config`, and is not built yet; take it out
+  `supervisor` belongs under `config`, and is not implemented yet; remove it
 f.yaml:4: retries: unknown key
   retries: 2
   ^
-  `retries` stands under `config`, indented more
+  `retries` belongs under `config`, indented more
 """
 
 

@@ -168,7 +168,7 @@ def test_line_of_a_merged_key_is_where_it_is_written() -> None:
         (
             "a: &co hello\n",
             1,
-            '`&co` names a value, and nothing uses the name | write: a: "&co hello"',
+            '`&co` names a value, but nothing uses the name | write: a: "&co hello"',
         ),
         ("a: & b\n", 1, "starts with & must be quoted"),
         ("a: !important x\n", 1, 'not read here | write: a: "!important x"'),
@@ -189,22 +189,22 @@ def test_line_of_a_merged_key_is_where_it_is_written() -> None:
         ("a: [1,\nb: 2\n", 1, "the [ that opens here is never closed"),
         ("a: {x: 1,\n  y: 2\nb: 3\n", 1, "the { that opens here is not closed before line 3"),
         ("a: 1\nb: [[1\n", 2, "closed"),
-        ('a: 1\nb: "\\d+"\n', 2, "means nothing between double quotes | write: b: '\\d+'"),
-        ('a: "\\u12"\n', 1, "means nothing between double quotes"),
+        ('a: 1\nb: "\\d+"\n', 2, "has no meaning between double quotes | write: b: '\\d+'"),
+        ('a: "\\u12"\n', 1, "has no meaning between double quotes"),
         ('a: "x\nb: 1\n', 1, 'the " that opens here is never closed'),
         ("a: 'x\nb: 1\n", 1, "the ' that opens here is never closed"),
         (
             "a: 'it's'\n",
             1,
-            "text goes on after the ' that closes it; quote the whole value | write: a: \"it's\"",
+            "text follows the closing '; quote the whole value | write: a: \"it's\"",
         ),
-        ('a: "x" y\n', 1, "goes on after"),
+        ('a: "x" y\n', 1, "follows the closing"),
         ("a: note: this\n", 1, 'colon and a space in it must be quoted | write: a: "note: this"'),
         ("a:b\nc: 1\n", 1, "`a:` needs a space after its colon"),
-        ("a: 1\nb\nc: 1\n", 2, "no `key: value`"),
-        ("a: - b\n", 1, 'or the list begin on the next line | write: a: "- b"'),
-        ("a: 1\n  b: 2\n", 2, "more than the keys beside it, from line 1 | take the spaces before"),
-        ("a:\n  b: 1\n c: 2\n", 3, "does not fit the keys from line 1 | take the spaces before"),
+        ("a: 1\nb\nc: 1\n", 2, "not a `key: value`"),
+        ("a: - b\n", 1, 'or the list must begin on the next line | write: a: "- b"'),
+        ("a: 1\n  b: 2\n", 2, "more than the other keys, from line 1 | remove the spaces before"),
+        ("a:\n  b: 1\n c: 2\n", 3, "does not fit the keys from line 1 | remove the spaces before"),
         ("- a\nb: 1\n", 2, "start it with `- `"),
         ("a: >\n x\n\ty\n", 3, "a tab cannot indent"),
         ("a: 1\n---\nb: 2\n", 2, "a file holds one"),
@@ -212,11 +212,11 @@ def test_line_of_a_merged_key_is_where_it_is_written() -> None:
         ("? [a]\n: b\n", 1, "a key must be a text"),
         ("a: !!binary eA==\n", 1, "not read here"),
         ("a: !!int x\n", 1, "cannot be read as !!int"),
-        ("a: &x [*x]\n", 1, "stands inside what it names"),
-        ("<<: 3\n", 1, "merges a mapping"),
+        ("a: &x [*x]\n", 1, "is inside the value that it names"),
+        ("<<: 3\n", 1, "can merge only a mapping"),
         ("a: 1\nb: \x07\n", 2, "U+0007"),
         ("a: 1\nb: x\u2028y\n", 2, "U+2028"),
-        ("a: &x {}\nb: &x {}\nc: *x\n", 2, "stands twice"),
+        ("a: &x {}\nb: &x {}\nc: *x\n", 2, "appears twice"),
         ("a: " + "[" * 300 + "]" * 300, 1, "nested deeper"),
         ("a: " + "[" * 5000, 1, "nested too deep"),
     ],
@@ -244,7 +244,7 @@ def test_aliases_that_stand_for_too_much_are_refused_at_once() -> None:
     for level in range(1, 30):
         lines.append(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]")
     found = loader.parse("\n".join(lines), "f.yaml").faults
-    assert "aliases stand for more than" in found[0].what
+    assert "aliases expand to more than" in found[0].what
 
 
 def test_a_file_that_is_not_utf8_or_not_there(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_a_file_that_is_not_utf8_or_not_there(tmp_path: Path) -> None:
         ("name: true\n", '1 name: must be a text, not true | write: name: "true"'),
         (
             "name:\n",
-            "1 name: must be a text; nothing stands here | write a text",
+            "1 name: must be a text; the value is empty | write a text",
         ),
         (
             "name: a\nflag: yes\n",
@@ -281,8 +281,8 @@ def test_a_file_that_is_not_utf8_or_not_there(tmp_path: Path) -> None:
             "name: a\nmode: skipp\n",
             "2 mode: must be one of skip, retry, not `skipp` | did you mean `skip`?",
         ),
-        ("name: a\nmode: later\n", "2 mode: `later` is not built yet | "),
-        ("name: a\nbudget: {x: 1}\n", "2 budget: is not built yet | take it out"),
+        ("name: a\nmode: later\n", "2 mode: `later` is not implemented yet | "),
+        ("name: a\nbudget: {x: 1}\n", "2 budget: is not implemented yet | remove it"),
         ("name: a\nwrods: []\n", "2 wrods: unknown key | did you mean `words`?"),
         ("name: a\ninner:\n  limit: 0\n", "3 inner.limit: must be at least 1, not 0 | "),
         ("name: a\ninner:\n  limit: 1.5\n", "3 inner.limit: must be a whole number, not the"),
@@ -311,8 +311,10 @@ def test_numbers_and_lists_that_fit() -> None:
 
 def test_free_keys_are_taken_out_of_shapes_and_left_in_maps() -> None:
     text = (
-        "x-note: 1\nname: a\n"
-        "inner: {x-why: [], headers: {x-api-key: k}}\nentries: [{agent: b, x-y: 1}]\n"
+        "x-note: 1\n"
+        "name: a\n"
+        "inner: {x-why: [], headers: {x-api-key: k}}\n"
+        "entries: [{agent: b, x-y: 1}]\n"
     )
     instance, found = loader.validate(loader.parse(text, "f"), Shape)
     assert found == []

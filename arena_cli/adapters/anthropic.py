@@ -72,7 +72,7 @@ class AnthropicSettings(Settings):
     models refuse it.
     """
 
-    sources: ClassVar[Mapping[str, str]] = {KEY_VARIABLE: f"there are keys at {KEYS_AT}"}
+    sources: ClassVar[Mapping[str, str]] = {KEY_VARIABLE: f"get a key at {KEYS_AT}"}
 
     looks_only: ClassVar[bool] = True
 
@@ -103,16 +103,18 @@ class AnthropicSettings(Settings):
     def _is_an_address(cls, value: str) -> str:
         parts = urlsplit(value)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"no address of a server; write it as {OFFICIAL}")
+            raise ValueError(f"not a server address; write it like {OFFICIAL}")
         return value.rstrip("/").removesuffix("/v1")
 
     @model_validator(mode="after")
     def _fits(self) -> AnthropicSettings:
         budget = self.thinking if isinstance(self.thinking, int) else 0
         if self.max_tokens is not None and budget >= self.max_tokens:
-            raise ValueError("thinking must be less than max_tokens, which bounds it too")
+            raise ValueError(
+                "thinking must be less than max_tokens, because max_tokens includes it"
+            )
         if self.temperature is not None and (budget or self.thinking == "adaptive"):
-            raise ValueError("temperature cannot be set for a model that thinks")
+            raise ValueError("temperature cannot be combined with thinking")
         return self
 
     def most_tokens(self, answer: int) -> int:
@@ -306,23 +308,21 @@ def build_output(
         raise _refusal(last, progress, asked)
     if reason == "max_tokens":
         came = f"{_counted(last, 'output_tokens')} tokens"
-        problem = (
-            f"its answer was cut off, as it reached max_tokens ({came}, its thinking included)"
-        )
+        problem = f"its answer was cut off at max_tokens ({came}, thinking included)"
         mend = "raise `context.max_output_tokens`, or `max_tokens` of its adapter"
         raise not_whole(problem, mend, answers, progress, asked)
     if reason == "model_context_window_exceeded":
-        problem = "its answer was cut off where the model's context window ends"
+        problem = "its answer was cut off at the end of the model's context window"
         mend = "lower `context.window_tokens` in its profile"
         raise not_whole(problem, mend, answers, progress, asked)
     if reason not in ("end_turn", "stop_sequence", "tool_use"):
-        problem = f"it stopped for a reason that arena does not know: {reason}"
-        raise not_whole(problem, "see whether there is a newer arena", answers, progress, asked)
+        problem = f"it stopped for an unknown reason: {reason}"
+        raise not_whole(problem, "check for a newer version of arena", answers, progress, asked)
     blocks = [block for part in answers for block in part["content"]]
     called = {str(block.get("name")) for block in blocks if block["type"] == "tool_use"}
     if called - {PASS}:
         problem = f"it called a tool that it was not given: {', '.join(sorted(called))}"
-        raise not_whole(problem, "ask it again, or another model", answers, progress, asked)
+        raise not_whole(problem, "ask again, or use another model", answers, progress, asked)
     content = "".join(block.get("text") or "" for block in blocks if block["type"] == "text")
     return AgentOutput(
         content=content.strip(),
@@ -379,7 +379,7 @@ def _refusal(last: Answer, progress: StreamProgress, asked: HttpRequest) -> Agen
         "it refuses to answer this",
         asked=asked.url,
         came=": ".join(text for text in reason if text),
-        mend="say it otherwise, or ask another model",
+        mend="rephrase the message, or use another model",
         metadata=metadata([last], progress),
     )
 
@@ -404,8 +404,8 @@ def _counted(answer: Answer, name: str) -> int:
 
 
 GET_A_KEY = (
-    f"set {KEY_VARIABLE} in the environment, or in the workspace's .env file; there are keys at"
-    f" {KEYS_AT}"
+    f"set {KEY_VARIABLE} in the environment, or in the workspace's .env file; get a "
+    f"key at {KEYS_AT}"
 )
 MOST_PAUSES = 5
 
@@ -482,7 +482,7 @@ class AnthropicAdapter:
                 return output
             said = {"role": "assistant", "content": answers[-1]["content"]}
             request["messages"] = [*request["messages"], said]
-        problem = f"it paused {len(answers)} times and never ended"
+        problem = f"it paused {len(answers)} times and did not finish"
         raise not_whole(problem, "try again", answers, progress, self._asked)
 
     async def health(self) -> Health:
@@ -504,7 +504,7 @@ class AnthropicAdapter:
         if not key and urlsplit(self._settings.base_url).hostname == urlsplit(OFFICIAL).hostname:
             return f"it has no key: {GET_A_KEY}"
         if not (key.isascii() and key.isprintable()):
-            return "`api_key` holds characters that no key has: copy it anew"
+            return "`api_key` contains characters that are not allowed in a key: copy it again"
         return ""
 
     def _made(self) -> AsyncAnthropic:
@@ -557,9 +557,9 @@ class AnthropicAdapter:
             problem = f"a piece of its answer cannot be read: {type(error).__name__}: {error}"
             raise self._broken(problem, progress) from error
         if progress.answer is None:
-            raise self._broken("its provider answered nothing", progress)
+            raise self._broken("its provider returned an empty answer", progress)
         if progress.answer.get("stop_reason") is None:
-            raise self._broken("its answer ended before it was whole", progress)
+            raise self._broken("its answer ended before it was complete", progress)
         return progress.answer
 
     async def _expect_events(self, response: httpx2.Response) -> None:

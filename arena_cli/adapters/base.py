@@ -189,7 +189,9 @@ def _find_type(kind: str) -> type[Adapter] | None:
         return cast("type[Adapter]", entry_point.load())
     except (ImportError, AttributeError) as error:
         problem = f"the kind of adapter `{kind}` cannot be imported: {error}"
-        raise UsageError(problem, f"it comes from {entry_point.value}; install it anew") from error
+        raise UsageError(
+            problem, f"it comes from {entry_point.value}; reinstall that package"
+        ) from error
 
 
 def _entry_points() -> dict[str, Any]:

@@ -367,7 +367,7 @@ def _explain_failure(result: dict[str, Any], message: str) -> tuple[type[AgentEr
     summary, hint = "Claude Code failed", "run `claude` by hand to see more"
     if result.get("stop_reason") == "refusal":
         error_type, summary = AgentRefused, "the model refused to answer this"
-        hint = "say it otherwise, or ask another"
+        hint = "rephrase the message, or ask another agent"
     elif subtype == "error_max_turns":
         summary = "it reached its limit of turns before it answered"
         hint = "raise --max-turns in `args`, or give it fewer tools"
@@ -375,13 +375,15 @@ def _explain_failure(result: dict[str, Any], message: str) -> tuple[type[AgentEr
         error_type, summary = AgentRefused, "its budget is spent"
         hint = "raise --max-budget-usd in `args`"
     elif "output token maximum" in folded:
-        summary = "its answer was cut off at the limit of its length"
-        hint = "env: {CLAUDE_CODE_MAX_OUTPUT_TOKENS: ...} raises the limit, or ask for less"
+        summary = "its answer was cut off at the length limit"
+        hint = (
+            "raise it with env: {CLAUDE_CODE_MAX_OUTPUT_TOKENS: ...}, or ask for a shorter answer"
+        )
     elif any(words in folded for words in _LOGGED_OUT):
         error_type, summary, hint = AgentRefused, "Claude Code is not logged in", LOGIN_HINT
     elif any(words in folded for words in _UNREACHED):
-        error_type, summary = AgentUnavailable, "Claude Code did not reach its provider"
-        hint = "see whether there is a network, and ANTHROPIC_BASE_URL, if `env` sets it"
+        error_type, summary = AgentUnavailable, "Claude Code could not reach its provider"
+        hint = "check the network, and ANTHROPIC_BASE_URL if `env` sets it"
     return error_type, summary, hint
 
 

@@ -54,15 +54,16 @@ class CliSettings(ProgramSettings):
     @model_validator(mode="after")
     def _fits_together(self) -> CliSettings:
         if self.output == "text" and (self.answer is not None or self.where):
-            raise ValueError("answer and where choose from JSON: set output to json or jsonl")
+            raise ValueError("`answer` and `where` select from JSON: set output to json or jsonl")
         if self.keep_alive and self.output == "text":
             raise ValueError(
-                "keep_alive: nothing tells where a text on stdout ends; set output to json or jsonl"
+                "keep_alive: arena cannot tell where a text on stdout ends; set "
+                "output to json or jsonl"
             )
         if self.keep_alive and self.prompt != "json":
             raise ValueError(
-                "keep_alive: nothing tells a program that goes on where a text ends;"
-                " set prompt to json (one AgentInput a line)"
+                "keep_alive: a running program cannot tell where a text ends; set "
+                "prompt to json (one AgentInput per line)"
             )
         return self
 
@@ -125,12 +126,15 @@ class CliAdapter:
             raise self._unavailable(what, mend)
         if self._settings.prompt == "argument" and run.is_batch_file(program):
             raise self._unavailable(
-                f"{program.name} is a batch file, which would run commands in an argument",
+                f"{program.name} is a batch file, which would run commands that an "
+                "argument contains",
                 "set `prompt: stdin` or `prompt: file`",
             )
         if not run.may_run_in(self._setup.workspace, self._settings.cwd):
             folder = self._setup.workspace / self._settings.cwd
-            raise self._unavailable(f"there is no folder {folder}", "mend `cwd`, or make it")
+            raise self._unavailable(
+                f"there is no folder {folder}", "correct `cwd`, or create the folder"
+            )
         return program
 
     @contextlib.contextmanager
@@ -168,7 +172,8 @@ class CliAdapter:
         size = len(text.encode("utf-8", "replace"))
         if size > run.LONGEST_ARGUMENT:
             raise self._unavailable(
-                f"the prompt has {size} bytes, more than the {run.LONGEST_ARGUMENT} of an argument",
+                f"the prompt has {size} bytes, more than the limit of "
+                f"{run.LONGEST_ARGUMENT} for an argument",
                 "set `prompt: stdin` or `prompt: file`",
             )
         return run.escape_argument(text)
@@ -181,12 +186,13 @@ class CliAdapter:
             except OSError as error:
                 raise self._unavailable(
                     f"its prompt could not be written: {error}",
-                    "make room for it, or `prompt: stdin`",
+                    "free disk space, or set `prompt: stdin`",
                 ) from error
             if run.holds_commands(program, path):
                 raise self._unavailable(
-                    f"{program.name} is a batch file, which would read commands in {path}",
-                    "set `prompt: stdin`, or name the session without special characters",
+                    f"{program.name} is a batch file, which would interpret "
+                    f"characters in {path} as commands",
+                    "set `prompt: stdin`, or use a session name without special characters",
                 )
             yield path
 

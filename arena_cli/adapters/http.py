@@ -94,9 +94,9 @@ def client(
     except (OSError, ValueError, ImportError, library.InvalidURL) as error:
         raise AgentUnavailable(
             asked.agent_id,
-            f"what the environment says about proxies and certificates cannot be used: {error}",
+            f"the proxy or certificate settings of the environment are invalid: {error}",
             asked=asked.url,
-            mend="see HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
+            mend="check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
         ) from error
 
 
@@ -121,7 +121,7 @@ def status_failure(
     came = " ".join(part for part in (str(status), elsewhere, said) if part)
     metadata: dict[str, Any] = {"http_status": status, "raw": _json(body)}
     if status == 402 or (status in (400, 403, 429) and _NO_CREDIT.search(body)):
-        problem = "its provider says that there is no credit left"
+        problem = "its provider reports that no credit is left"
         mend = "top up the account that its key belongs to"
         return failure(AgentRefused, asked, problem, came, mend, metadata)
     wait = retry_after_s(headers, now=now)
@@ -147,14 +147,14 @@ def _meaning(
     """The class, what happened, what to do."""
     found: tuple[type[AgentError], str, str] = (
         AgentProtocolError,
-        f"its provider answered with HTTP {status}, which is no answer",
+        f"its provider returned HTTP {status} instead of an answer",
         "see `base_url` in its profile",
     )
     if is_page and status < 500:
         found = (
             AgentProtocolError,
-            f"a web page came instead of an answer (HTTP {status})",
-            "see whether a proxy or a login page stands in between, and that base_url is right",
+            f"its provider returned a web page instead of an answer (HTTP {status})",
+            "check base_url, and whether a proxy or a login page answers instead",
         )
     elif status in (401, 403):
         how = "does not accept the key" if status == 401 else "forbids it"
@@ -174,10 +174,10 @@ def _meaning(
 def _overflow(asked: HttpRequest, came: str, metadata: dict[str, Any]) -> AgentRefused:
     error = AgentRefused(
         asked.agent_id,
-        "what it is shown is more than the model takes",
+        "the prompt is too long for the model",
         asked=asked.url,
         came=came,
-        mend="lower `context.window_tokens` in its profile, or take a model with a larger window",
+        mend="lower `context.window_tokens` in its profile, or use a model with a larger window",
         metadata=metadata,
     )
     error.overflow = True
@@ -187,7 +187,9 @@ def _overflow(asked: HttpRequest, came: str, metadata: dict[str, Any]) -> AgentR
 def _overloaded(
     asked: HttpRequest, status: int, wait: float | None, came: str, metadata: dict[str, Any]
 ) -> AgentOverloaded:
-    problem = "asked too often (HTTP 429)" if status == 429 else f"it is overloaded (HTTP {status})"
+    problem = (
+        "too many requests (HTTP 429)" if status == 429 else f"it is overloaded (HTTP {status})"
+    )
     if wait is not None:
         problem += f": its provider asks to wait {wait:.10g} s"
     return AgentOverloaded(
@@ -237,16 +239,16 @@ def connection_failure(asked: HttpRequest, error: BaseException) -> AgentError:
         "CERTIFICATE_VERIFY_FAILED" in came
     ):
         problem = f"the certificate of {host} is not trusted"
-        mend = "if it is your own, name its authority's file in SSL_CERT_FILE"
+        mend = "if the certificate is your own, set SSL_CERT_FILE to the file of its authority"
     elif "ProxyError" in names:
-        problem = "the proxy does not let it through"
+        problem = "the proxy refuses the connection"
         mend = "see HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment"
     elif any(isinstance(cause, socket.gaierror) for cause in causes) or _is_unknown_host(came):
         problem = f"there is no host {host}, or no network"
-        mend = "see `base_url` in its profile, and whether there is a network"
+        mend = "check `base_url` in its profile, and the network"
     elif names & {"ConnectTimeout", "PoolTimeout", "ReadTimeout", "WriteTimeout", "TimeoutError"}:
-        kind, problem, came = AgentTimeout, f"no answer came from {host} in time", ""
-        mend = "try again later; see whether there is a network, or a proxy to be named"
+        kind, problem, came = AgentTimeout, f"{host} did not answer in time", ""
+        mend = "try again later; check the network and the proxy settings"
     elif names & {"ConnectError", "ConnectionRefusedError"}:
         problem = f"nothing answers at {host}"
         mend = "start the server, or see `base_url` in its profile"

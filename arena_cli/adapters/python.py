@@ -64,7 +64,7 @@ class PythonAdapter:
             setup.agent_id,
             asked=self._target,
             name="its Python process",
-            mend=f"see that {sys.executable} runs",
+            mend=f"check that {sys.executable} runs",
         )
 
     async def start(self) -> None:
@@ -91,13 +91,15 @@ class PythonAdapter:
             path = _file_of_module(where, self._setup.workspace)
         if path is None or not path.is_file():
             detail = f"there is no {'file' if path else 'module'} {path or where}"
-            return Health(ok=False, detail=f"{detail}; mend `target`, or install it")
+            return Health(ok=False, detail=f"{detail}; correct `target`, or install it")
         try:
             found = path.suffix != ".py" or _may_define(path, name)
         except (OSError, ValueError, SyntaxError) as error:
             return Health(ok=False, detail=f"{path} cannot be read: {error}")
         if not found:
-            return Health(ok=False, detail=f"there is no function {name} in {where}; mend `target`")
+            return Health(
+                ok=False, detail=f"there is no function {name} in {where}; correct `target`"
+            )
         return Health(ok=True)
 
     async def stop(self) -> None:
@@ -130,7 +132,7 @@ class PythonAdapter:
             self._setup.agent_id,
             f"its function cannot be loaded: {problem}",
             asked=self._target,
-            mend="mend the file, or `target` in its profile",
+            mend="correct the file, or `target` in its profile",
             metadata=notes,
         )
 

@@ -72,11 +72,13 @@ class Caller:
             result = {"content": result}
         if not isinstance(result, dict):
             kind = type(result).__name__
-            raise ReturnedError(f"the function returned {kind}, no str, AgentOutput or dict")
+            raise ReturnedError(f"the function returned {kind}, expected str, AgentOutput or dict")
         try:
             json.dumps(result)
         except (TypeError, ValueError, RecursionError) as error:
-            raise ReturnedError(f"the function returned what JSON cannot hold: {error}") from error
+            raise ReturnedError(
+                f"the function returned a value that JSON cannot represent: {error}"
+            ) from error
         return result
 
     def _awaited(self, result: Awaitable[Any]) -> Any:
@@ -178,7 +180,7 @@ def _module_of_file(path: Path) -> Any:
     name = path.stem if path.stem not in sys.modules else f"agent_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise TargetError(f"{path} is no Python file")
+        raise TargetError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

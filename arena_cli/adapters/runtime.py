@@ -92,7 +92,7 @@ def read(output: AgentOutput, invocation: Invocation) -> Reading:
             return Reading(answer, declined=True, error=None)
         said = answer.metadata.get("should_respond")
         shown = cut_text(json.dumps(said, ensure_ascii=False, default=repr), 80)
-        error = f"should_respond is {shown}, which is neither yes nor no"
+        error = f"should_respond is {shown}, expected true or false"
     if error is None and not _says_something(answer):
         error = "answered nothing"
     return Reading(answer, declined=False, error=error)
@@ -261,7 +261,7 @@ HEALTH_LIMIT_S = 20.0
 MOST_RAW_CHARS = 16_384
 STOP_LIMIT_S = 20.0
 
-_NOT_ASKED = "not asked; `--connect` asks it"
+_NOT_ASKED = "not checked; use `--connect` to check it"
 # Settings on which it does not hang whether an agent is there.
 _NO_PLACES = frozenset({"api_key", "env", "headers"})
 
@@ -390,7 +390,7 @@ class Runtime:
             adapter = await self._adapter(member)
             output = await adapter.invoke(input, heard)
             if not isinstance(output, AgentOutput):
-                raise TypeError(f"it answered {type(output).__name__}, no AgentOutput")
+                raise TypeError(f"it returned {type(output).__name__}, expected AgentOutput")
         except DiskRefused:
             raise
         except Exception as error:
@@ -421,7 +421,9 @@ class Runtime:
                 health = await self._made(member).health()
             health = Health(health.ok, self.redactor.text_or_nothing(clean_text(health.detail)[0]))
         except TimeoutError:
-            return Health(False, f"its adapter did not say within {HEALTH_LIMIT_S:g} s")
+            return Health(
+                False, f"its adapter did not report its health within {HEALTH_LIMIT_S:g} s"
+            )
         except Exception as error:  # noqa: BLE001 - whatever a foreign adapter raises
             health = Health(False, str(self._failure(member, error)))
             if isinstance(error, agents.VariableNotSet):
@@ -468,7 +470,7 @@ class Runtime:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
             raise AgentUnavailable(
-                member.id, f"adapter.{place}: {first['msg']}", mend="mend its profile"
+                member.id, f"adapter.{place}: {first['msg']}", mend="correct its profile"
             ) from error
         setup = Setup(
             agent_id=member.id,
@@ -493,7 +495,7 @@ class Runtime:
             failure = AgentProtocolError(member.id, error.what, mend=error.mend, again=False)
             return self._redacted(failure)
         problem = f"its adapter failed: {type(error).__name__}: {error}"
-        mend = "this is a fault of the adapter"
+        mend = "this is an error in the adapter"
         return self._redacted(AgentProtocolError(member.id, problem, mend=mend))
 
     def _redacted(self, error: AgentError) -> AgentError:

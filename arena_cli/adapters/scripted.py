@@ -132,9 +132,9 @@ class Rule(BaseModel):
     def _answers(self) -> Rule:
         beside = {"say", "next_mentions", "structured", "attachments", "status_updates", "usage"}
         if self.output is not None and self.model_fields_set & (beside | {"decline", "fail"}):
-            raise ValueError("output is a whole answer; put everything into it, or take it out")
+            raise ValueError("output is a complete answer; put everything into it, or remove it")
         if self.fail is not None and self.decline:
-            raise ValueError("an agent that fails does not decline: take out fail or decline")
+            raise ValueError("an agent cannot both fail and decline: remove fail or decline")
         if not (
             self.say is not None
             or self.decline
@@ -249,7 +249,7 @@ class ScriptedAdapter:
         raise AgentProtocolError(
             self._agent_id,
             f"no scripted reply fits call {input.call} (turn {input.turn}, {input.invocation})",
-            came="every text is used up, and no rule's `when` holds",
+            came="every text is used up, and no rule's `when` matches",
             mend=f'add under `replies:`\n  - {{when: {{contains: {excerpt}}}, say: "..."}}\n'
             '  - {say: "..."}  # for everything else',
         )

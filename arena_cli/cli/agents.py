@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 ListAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON list.")]
-NewId = Annotated[str, typer.Argument(metavar="ID", help="What it is called by: @ID.")]
+NewId = Annotated[str, typer.Argument(metavar="ID", help="Agent id; mention it as @ID.")]
 Command = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="-- COMMAND",
-        help="After `--`: the program and its arguments, of a kind that runs any (cli, acp).",
+        help="The program and its arguments, after `--`, for the kinds cli and acp.",
     ),
 ]
 Kind = Annotated[
@@ -48,29 +48,31 @@ Kind = Annotated[
     typer.Option(
         "--adapter",
         metavar="KIND",
-        help="The kind of agent: anthropic, openai, claude_code, codex, gemini, cursor, "
-        "opencode, pi, acp, cli, python or scripted.",
+        help="Use this kind of adapter: anthropic, openai, claude_code, codex, gemini, "
+        "cursor, opencode, pi, acp, cli, python or scripted.",
         autocompletion=complete.complete_kinds,
     ),
 ]
-Model = Annotated[str | None, typer.Option("--model", help="The model that it asks.")]
+Model = Annotated[str | None, typer.Option("--model", help="Use this model.")]
 Preset = Annotated[
     str | None,
     typer.Option(
         "--preset",
-        help="A server (openai: ollama, vllm, llamacpp, lmstudio, deepseek, qwen, openrouter) or "
-        "program (acp: claude, codex, gemini, cursor, opencode) that its kind knows by name.",
+        help="Use this known server (openai: ollama, vllm, llamacpp, lmstudio, deepseek, "
+        "qwen, openrouter) or program (acp: claude, codex, gemini, cursor, opencode).",
     ),
 ]
-Name = Annotated[str, typer.Option("--name", help="How it is shown, and called beside its id.")]
-Role = Annotated[str, typer.Option("--role", metavar="TEXT", help="Its role prompt.")]
+Name = Annotated[
+    str, typer.Option("--name", help="Show this name; it can be mentioned like the id.")
+]
+Role = Annotated[str, typer.Option("--role", metavar="TEXT", help="Set the role prompt.")]
 Setting = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Another key of its adapter, dotted where it is nested; the value is YAML. "
-        "Repeat for more.",
+        help="Set another key of the adapter, with dots for nested keys; the value is "
+        "YAML; repeatable.",
     ),
 ]
 Cwd = Annotated[
@@ -78,8 +80,8 @@ Cwd = Annotated[
     typer.Option(
         "--cwd",
         metavar="DIR",
-        help="The folder in which its program runs, from the workspace; without it `work/ID`, "
-        "which is made when needed.",
+        help="Run its program in this folder, relative to the workspace; by default "
+        "`work/ID`, created when needed.",
     ),
 ]
 NewTeam = Annotated[
@@ -87,7 +89,7 @@ NewTeam = Annotated[
     typer.Option(
         "--team",
         "-t",
-        help="The team that it becomes a member of; without it, the one of arena.yaml.",
+        help="Add it to this team; by default the team of arena.yaml.",
         autocompletion=complete.complete_teams,
     ),
 ]
@@ -95,20 +97,20 @@ OneAgent = Annotated[
     str,
     typer.Argument(
         metavar="AGENT",
-        help="Which agent, by id or name.",
+        help="The agent, by id or name.",
         autocompletion=complete.complete_agents,
     ),
 ]
 Connect = Annotated[
     bool,
     typer.Option(
-        "--connect", help="Fill in variables and ask servers, once the workspace is trusted."
+        "--connect", help="Fill in variables and contact servers; requires a trusted workspace."
     ),
 ]
 TriedAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 agents_app = typer.Typer(
-    add_completion=False, help="List, find, add, check or test the agents.", rich_markup_mode=None
+    add_completion=False, help="List, find, add, check or test agents.", rich_markup_mode=None
 )
 
 
@@ -124,7 +126,8 @@ def agents(context: typer.Context, as_json: ListAsJson = False) -> None:
         return
     if not profiles:
         common.warn(
-            "no agents yet; `arena agents add` makes one, `arena init` four that work offline"
+            "no agents yet; `arena agents add` adds one, `arena init` creates four "
+            "that work offline"
         )
     for profile in profiles:
         common.print_line(_line_of(profile))
@@ -148,11 +151,11 @@ def find(
     context: typer.Context,
     keywords: Annotated[
         list[str],
-        typer.Argument(metavar="KEYWORD", help="What one of them should know or be called."),
+        typer.Argument(metavar="KEYWORD", help="A skill, keyword, name or word of a role prompt."),
     ],
     as_json: ListAsJson = False,
 ) -> None:
-    """Find agents by skill, keyword, name or role prompt, best first. Exits 1 if there is none."""
+    """Find agents by skill, keyword, name or role prompt, best first. Exits 1 if none matches."""
     matches = relevance.find_agents(common.load_workspace(context).loaded.values(), keywords)
     if as_json:
         common.print_json(
@@ -227,9 +230,9 @@ def _tell_models(loaded: Workspace) -> None:
         window_tokens = profile.context.window_tokens
         if model_facts.window_tokens is not None and window_tokens > model_facts.window_tokens:
             common.warn(
-                f"warning: {agent}: its `context.window_tokens` is {window_tokens}, more than the"
-                f" {model_facts.window_tokens} tokens that {model} takes,"
-                f" by {model_facts.window_from}"
+                f"warning: {agent}: its `context.window_tokens` is {window_tokens}, "
+                f"more than the {model_facts.window_tokens} tokens that "
+                f"{model} accepts, according to {model_facts.window_from}"
             )
 
 
@@ -241,9 +244,10 @@ def _tell_windows(loaded: Workspace) -> None:
         role = tokens.estimate(agent.role_prompt)
         if role >= room:
             common.warn(
-                f"warning: {escape_line(agent_id)}: its `role_prompt` takes ~{role} tokens, and its"
-                f" window has room for {room}: it is shown the newest messages and no others\n"
-                "  shorten it, or raise `context.window_tokens`"
+                f"warning: {escape_line(agent_id)}: its `role_prompt` takes "
+                f"~{role} tokens and its window has room for {room}, so it is shown "
+                "only the newest messages\n  shorten it, or raise "
+                "`context.window_tokens`"
             )
 
 
@@ -289,7 +293,7 @@ def add(
     settings: Setting = None,
     team: NewTeam = None,
 ) -> None:
-    """Write the profile of a new agent, and say what it still needs. Nothing is overwritten.
+    """Write the profile of a new agent, and report what it still needs. Overwrites nothing.
 
     \b
     arena agents add reviewer --adapter claude_code --set 'tools=[Read, Grep]' --cwd ../shop
@@ -307,7 +311,7 @@ def add(
             adapter[key] = value
     for key, value in scaffold.parse_settings(settings or ()).items():
         if key in adapter:
-            raise UsageError(f"--set {key}: it is given twice", "give it once")
+            raise UsageError(f"--set {key}: given twice", "give it once")
         adapter[key] = value
     root, is_new = _root_for_another(context)
     shape = base.settings_type(kind)
@@ -323,7 +327,7 @@ def add(
     )
     scaffold.write_new_agent(new)
     if is_new:
-        common.warn(f"{root} is a workspace now: there was none in it or above it")
+        common.warn(f"{root} is now a workspace: there was none in it or above it")
     may_connect = trust.add_written(new.workspace, new.agent_id, new.written)
     _tell_added(new, connect=may_connect)
 
@@ -350,13 +354,14 @@ def _tell_added(new: Newcomer, *, connect: bool) -> None:
     print_health(new.workspace, new.agent_id, connect=connect)
     if new.shown != new.text:
         common.warn(
-            f"{escape_line(new.path)} holds a secret, for all who read it; "
-            "`${env:NAME}` in its place is filled from the environment, or from .env"
+            f"{escape_line(new.path)} contains a secret that everyone who reads the "
+            "file can see; write `${env:NAME}` instead, which is filled from the "
+            "environment or from .env"
         )
     if new.by_hand:
         common.warn(
-            f"{escape_line(new.by_hand)} is written in a way that cannot be added to: put "
-            f"{new.agent_id} under its `members`, so that it can be called"
+            f"{escape_line(new.by_hand)} cannot be edited automatically: add "
+            f"{new.agent_id} to its `members` by hand, so that it can be called"
         )
     for warning in new.warnings:
         common.warn(f"warning: {warning}")
@@ -368,7 +373,7 @@ def _tell_added(new: Newcomer, *, connect: bool) -> None:
 
 @agents_app.command("test")
 def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = False) -> None:
-    """Make one small real call of an agent, in no session; show what was sent and what came.
+    """Make one small real call of an agent, without a session; show what was sent and received.
 
     Exits 3 if it failed.
     """
@@ -403,7 +408,7 @@ def find_member(loaded: Workspace, called: str) -> Member:
     )
     if loaded_agent is None:
         names = dict.fromkeys(name for member in members for name in (member.id, member.name))
-        hint = errors.suggest_nearest(called, names) or "`arena agents add` makes one"
+        hint = errors.suggest_nearest(called, names) or "`arena agents add` adds one"
         raise UsageError(f"there is no agent `{escape_line(called)}`", hint)
     profile = loaded_agent.profile
     return Member(profile, profile.name or profile.agent_id, role_prompt=loaded_agent.role_prompt)
@@ -451,7 +456,7 @@ def trial_lines(member: Member, trial: Trial) -> Iterator[str]:
     if reply.usage:
         columns.append(lines.tokens(reply.usage))
     if reply.status == "declined":
-        columns.append("it declined, which is an answer too")
+        columns.append("it declined, which is a valid answer")
     yield f"── {' · '.join(columns)}"
     if reply.error:
         yield from below(reply.error.removeprefix(f"{member.id}: "))

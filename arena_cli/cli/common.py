@@ -92,7 +92,10 @@ def _warn_of_left(root: Path) -> bool:
         by_hand = f"kill -9 {' '.join(pids)}"
         if sys.platform == "win32":
             by_hand = f"taskkill /F {' '.join(f'/PID {pid}' for pid in pids)}"
-        warn(f"  The next `arena send`, `resume` or `run` here ends them; at once: `{by_hand}`")
+        warn(
+            "  The next `arena send`, `resume` or `run` here ends them; to end them now: "
+            f"`{by_hand}`"
+        )
     return bool(strays)
 
 
@@ -104,7 +107,8 @@ def current_folder() -> Path:
         name = os.environ.get("PWD")
         raise UsageError(
             f"the current folder was removed{f': {escape_line(name)}' if name else ''}",
-            "`cd` to a folder that is there, also if this one was made anew, and run it again",
+            "`cd` to an existing folder, even if this one was created again, and run "
+            "the command again",
         ) from error
 
 
@@ -264,7 +268,7 @@ def read_message(argument: str | None, file: Path | None) -> str:
     if argument is not None and argument != "-":
         return argument
     if argument is None and sys.stdin.isatty():
-        raise UsageError("there is no message", 'Say something: `arena send "hello"`.')
+        raise UsageError("there is no message", 'Write one: `arena send "hello"`.')
     return _read(None)
 
 
@@ -290,7 +294,7 @@ def decoded(data: bytes, name: str) -> str:
         with contextlib.suppress(UnicodeDecodeError):
             return data.decode(encoding)
     names = " or ".join(dict.fromkeys(codec.upper().removesuffix("-SIG") for codec in encodings))
-    warn(f"{name}: not all of it is {names}; what is not was replaced by \ufffd")
+    warn(f"{name}: not all of it is {names}; invalid characters were replaced by �")
     warn("  Give the message as UTF-8, or with a byte order mark.")
     return data.decode(encodings[-1], "replace")
 

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 Agent = Annotated[
     str,
     typer.Option(
-        "--agent", help="The agent that is shown it.", autocompletion=complete.complete_agents
+        "--agent", help="Show the input of this agent.", autocompletion=complete.complete_agents
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def context(
@@ -39,7 +39,7 @@ def context(
 ) -> None:
     """Show what an agent would be shown now, layer by layer, with tokens and reasons.
 
-    A server that makes embeddings is asked only with --connect.
+    It contacts the embedding server only with --connect.
     """
     loaded = common.load_workspace(context)
     stored = common.find_session(context, session)
@@ -98,8 +98,8 @@ def context_document(explained: Explained) -> dict[str, Any]:
 def context_lines(explained: Explained, say: Words) -> Iterator[str]:
     """It as text: each layer with its tokens and the reason for it, then the input as it reads."""
     yield say(
-        "{who} would be shown {tokens} of {room} tokens (a window of {window}, {reserved} of it"
-        " for the answer)",
+        "{who} would be shown {tokens} of {room} tokens (window {window}, {reserved} "
+        "reserved for the answer)",
         who=escape_line(explained.member.name),
         tokens=f"~{explained.built.input_tokens:,}",
         room=f"{explained.window - explained.reserved:,}",
@@ -126,7 +126,7 @@ def _layers(explained: Explained, say: Words) -> Iterator[tuple[str, int, str]]:
     selection = chosen.selection
     reason = say("always")
     if explained.head_tokens >= explained.window - explained.reserved:
-        reason = say("always, though it alone takes more than there is room for")
+        reason = say("always, even though it alone exceeds the room")
     yield "role, team and how to read", explained.head_tokens, reason
     if summary is None:
         reason = say("nothing is summarised yet")
@@ -141,29 +141,27 @@ def _layers(explained: Explained, say: Words) -> Iterator[tuple[str, int, str]]:
         reason = say("left out: it would take more than half of the room")
     yield "summary", chosen.stable_tokens, reason
     reason = say(
-        "{count} pinned by notes: {beside} beside the newest, {titles} by title only",
+        "{count} pinned by notes: {beside} in addition to the newest, {titles} by title only",
         count=len(memory.pinned),
         beside=len(chosen.pinned),
         titles=len(chosen.titles),
     )
     yield "messages", selection.tokens, _messages(explained, say)
     yield "of them pinned", explained.pinned_tokens, reason
-    reason = say(
-        "{count} of {found} that were found", count=len(chosen.notes), found=len(memory.notes)
-    )
-    yield "notes", chosen.noted_tokens, reason if memory.notes else say("none was found")
+    reason = say("{count} of {found} found", count=len(chosen.notes), found=len(memory.notes))
+    yield "notes", chosen.noted_tokens, reason if memory.notes else say("none found")
 
 
 def _messages(explained: Explained, say: Words) -> str:
     """Describe which messages are shown, and what became of the others."""
     chosen, memory = explained.built.chosen, explained.memory
     messages = chosen.selection.messages
-    summary = say("{count} of {of} whole", count=len(messages), of=explained.of)
+    summary = say("{count} of {of} in full", count=len(messages), of=explained.of)
     omitted = explained.of - len(messages)
     if chosen.has_summary:
         omitted -= memory.summarised - sum(message.seq <= memory.upto for message in messages)
     if omitted > 0:
-        return summary + say("; {count} older ones find no room", count=omitted)
+        return summary + say("; {count} older ones do not fit", count=omitted)
     return summary
 
 
@@ -174,7 +172,7 @@ def _below(name: str, explained: Explained, say: Words) -> Iterator[tuple[str, s
         for entry in chosen.pinned:
             yield "+", entry.note.id, say("{message} is its source", message=entry.message.id)
         for note in chosen.titles:
-            yield "-", note.id, say("by title only: there is no room")
+            yield "-", note.id, say("by title only: the message does not fit")
     elif name == "notes":
         for shown_note in chosen.notes:
             yield "+", shown_note.note.id, shown_note.why

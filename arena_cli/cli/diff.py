@@ -87,7 +87,7 @@ class Finder:
             ways = ", or ".join(f"`{self._way(match)}`" for match in matches)
             raise UsageError(
                 f"{escape_line(name)} may be a {' or a '.join(match.kind for match in matches)}",
-                f"say which: {ways}",
+                f"name one: {ways}",
             )
         if not matches:
             raise UsageError(
@@ -100,14 +100,14 @@ class Finder:
         if match.parts and match.kind != "recording":
             raise UsageError(
                 f"{escape_line(match.shown)} is a {match.kind}",
-                f"what stands behind `{WITHIN}` is a case of a recording",
+                f"the part after `{WITHIN}` names a case of a recording",
             )
         return match
 
     def _nothing(self, name: str) -> str:
         with contextlib.suppress(OSError):  # it is too long for a path
             if name and (common.current_folder() / name).is_dir():
-                return f"{escape_line(name)} is a folder that holds no session"
+                return f"{escape_line(name)} is a folder without a session"
         return f"there is no session, recording or file {escape_line(name)!r}"
 
     def _workspace(self) -> Path | None:
@@ -237,8 +237,8 @@ def _kind(path: Path, label: str) -> Kind:
     if isinstance(document, dict) and "scenarios" in document:
         return "result"
     raise UsageError(
-        f"{escape_line(label)}: is no transcript, no recording, and no result",
-        "a result is what `arena run --json` prints; a scenario is named by its file, or its name",
+        f"{escape_line(label)}: not a transcript, a recording or a result",
+        "a result is the output of `arena run --json`; name a scenario by its file or its name",
     )
 
 
@@ -262,8 +262,9 @@ OneSide = Annotated[
     str,
     typer.Argument(
         metavar="A",
-        help="A session, a scenario whose recording is meant (`NAME::CASE` for one case of it), or "
-        "a file: a transcript, a recording, or what `arena run --json` printed.",
+        help="A session, a scenario (its recording is compared; `NAME::CASE` selects one "
+        "case), or a file: a transcript, a recording, or the output of `arena run "
+        "--json`.",
         autocompletion=_names,
         show_default=False,
     ),
@@ -271,14 +272,17 @@ OneSide = Annotated[
 OtherSide = Annotated[
     str,
     typer.Argument(
-        metavar="B", help="What it is compared with.", autocompletion=_names, show_default=False
+        metavar="B",
+        help="The session, scenario or file to compare with.",
+        autocompletion=_names,
+        show_default=False,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print what differs as one JSON document.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the differences as one JSON document.")]
 
 
 def diff(context: typer.Context, a: OneSide, b: OtherSide, as_json: AsJson = False) -> None:
-    """Compare two sessions, recordings, or results of `arena run`. Exits 1 where they differ."""
+    """Compare two sessions, recordings, or results of `arena run`. Exits 1 if they differ."""
     with ExitStack() as opened:
         finder = Finder(context, opened)
         ours, theirs = finder.find(a), finder.find(b)
@@ -305,7 +309,7 @@ def _difference(ours: DiffSide, theirs: DiffSide) -> Difference | RunDifference:
         raise UsageError(
             f"{escape_line(result_side.shown)} is a result, "
             f"{escape_line(other_side.shown)} a {other_side.kind}",
-            "a result holds what was checked, not what was said: compare it with another result",
+            "a result contains checks, not messages: compare it with another result",
         )
     single = kinds != ("recording", "recording")
     both = [_conversations(result_side, single=single) for result_side in (ours, theirs)]
@@ -323,9 +327,9 @@ def _conversations(side: DiffSide, *, single: bool) -> list[ComparedConversation
         available = model.of_recording(recording)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
-            f"{escape_line(side.shown)}: a line is none of a recording: "
+            f"{escape_line(side.shown)}: not a valid line of a recording: "
             f"{type(error).__name__}: {error}",
-            "it was edited by hand: record it anew, `arena run --record NAME`",
+            "it was edited by hand: record it again with `arena run --record NAME`",
         ) from error
     chosen = [
         conversation
@@ -336,7 +340,9 @@ def _conversations(side: DiffSide, *, single: bool) -> list[ComparedConversation
         label = escape_line(WITHIN.join(side.parts))
         raise UsageError(f"{escape_line(side.shown)} has no {label}", _which(side, available))
     if single and len(chosen) > 1:
-        problem = f"{escape_line(side.shown)} holds {len(chosen)} conversations, a session is one"
+        problem = (
+            f"{escape_line(side.shown)} contains {len(chosen)} conversations, but a session is one"
+        )
         raise UsageError(problem, _which(side, chosen))
     return chosen
 
@@ -362,7 +368,7 @@ def _which(side: DiffSide, available: Sequence[ComparedConversation]) -> str:
         alone = sum(sibling.case == conversation.case for sibling in available) == 1
         inner = _name_parts(conversation)[:-1] if alone else _name_parts(conversation)
         ways.append(f"`{escape_line(WITHIN.join((side.given, *inner)))}`")
-    return f"say which: {', '.join(ways)}"
+    return f"name one: {', '.join(ways)}"
 
 
 def _print(difference: Difference | RunDifference) -> None:

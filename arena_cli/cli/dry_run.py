@@ -65,13 +65,13 @@ def preview_lines(preview: Preview, say: Words) -> Iterator[str]:
     else:
         session = say("session {name}", name=name)
     team = preview.team and say("team {name}", name=escape_line(preview.team))
-    yield say("dry run: nobody is called, nothing is written")
+    yield say("dry run: no agent is called, nothing is written")
     yield f"{session} · {team or say('every agent')}"
     if preview.busy:
-        yield say("it is busy: a send would wait for what another arena is doing there")
+        yield say("it is busy: `arena send` would wait for another arena that writes to it")
     if preview.interrupts:
         yield say(
-            "chain {chain}, which was cut short, would be closed as interrupted",
+            "chain {chain} was cut short and would be closed as interrupted",
             chain=preview.interrupts,
         )
     yield ""
@@ -94,11 +94,11 @@ def _message(preview: Preview, say: Words) -> Iterator[str]:
         yield f"{INDENT}[{say.enum(attachment.type)}: {escape_line(attachment.name)}, {size}]"
     if preview.unresolved:
         names = say(", ").join(f"@{escape_line(name)}" for name in preview.unresolved)
-        yield f"{INDENT}{say('nobody is called {names}', names=names)}"
+        yield f"{INDENT}{say('no member is called {names}', names=names)}"
 
 
 def _must(preview: Preview, say: Words) -> Iterator[str]:
-    yield say("must reply:") if preview.must else say("nobody must reply")
+    yield say("must reply:") if preview.must else say("no agent must reply")
     for call in preview.must:
         yield f"{INDENT}{_name(call)} · {_context(call, say)}"
     if preview.deferred:
@@ -110,7 +110,7 @@ def _other_lines(preview: Preview, say: Words) -> Iterator[str]:
     if not preview.others:
         return
     if preview.must:
-        yield say("may reply, judged by this message alone; what is answered first may change it:")
+        yield say("may reply, judged by this message alone (earlier replies may change it):")
     else:
         yield say("may reply, judged by this message alone:")
     for candidate in preview.others:
@@ -151,8 +151,10 @@ def _sums(preview: Preview, say: Words) -> Iterator[str]:
     may = _sum([candidate.asked for candidate in preview.others if candidate.asked])
     if not preview.must and not may:
         first = next((candidate.agent for candidate in preview.others), "id")
-        call = say("To call one, name it in the message: {name}", name=f"@{escape_line(first)}")
-        yield say("Nobody would be asked. {call}", call=call)
+        call = say(
+            "To call an agent, mention it in the message: {name}", name=f"@{escape_line(first)}"
+        )
+        yield say("No agent would be called. {call}", call=call)
         return
     total = say("~{tokens} tokens in turn 1", tokens=must + may)
     shares = say(": ~{must} must, ~{may} may", must=must, may=may) if preview.must and may else ""

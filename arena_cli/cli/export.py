@@ -40,8 +40,8 @@ Audit = Annotated[
     bool,
     typer.Option(
         "--audit",
-        help="Every call: who was asked what (by hash), with which notes, its tokens, cost, "
-        "latency, status, and the answer.",
+        help="Write the audit: for every call its agent, prompt (as a hash), notes, "
+        "tokens, cost, latency, status and answer.",
     ),
 ]
 InFormat = Annotated[
@@ -50,12 +50,12 @@ InFormat = Annotated[
         "--format",
         metavar="md|csv|json",
         case_sensitive=False,
-        help="How it is written; without it by the ending of --output, else md.",
+        help="Use this format; by default the one that the name of --output ends in, else md.",
     ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write it here, not to stdout."),
+    typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout."),
 ]
 
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 knowledge_app = typer.Typer(
     add_completion=False,
-    help="What the team remembers: notes, their approval and their trail.",
+    help="Manage the notes of the team: write, approve, search and trace them.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -74,15 +74,19 @@ def add(
     as_json: AsJson = False,
     wait: Wait = 600,
 ) -> None:
-    """Write a note; one that says the same already is counted as seen again."""
+    """Write a note; if a note says the same already, count it as seen again."""
     if session is None and not last and not shared:
         raise UsageError(
-            "where is the note to go?", "Say --session NAME, -c for the last session, or --shared."
+            "no place is given for the note",
+            "Add --session NAME, -c for the last session, or --shared.",
         )
     (shelf,) = notes.shelves(context, session, last=last, shared=shared)
     old = notes.find(context, supersedes, [shelf]) if supersedes is not None else None
     if old and old.shelf.trail != shelf.trail:
-        raise UsageError(f"{old.id} is not of {shelf.name}", "A note supersedes one beside it.")
+        raise UsageError(
+            f"{old.id} does not belong to {shelf.name}",
+            "A note can supersede only a note of the same place.",
+        )
     if kind is None:
         kind = old.shelf.folder.read(old.id).kind if old else "reference"
     draft = Draft(
@@ -111,7 +115,7 @@ def list_notes(
     tag: Tags = None,
     as_json: AsJson = False,
 ) -> None:
-    """List notes: without an option those of the last session, and the shared ones."""
+    """List notes, by default those of the last session and the shared ones."""
     asked_kind = notes.check_kind(kind) if kind is not None else None
     asked_status = notes.check_status(status) if status is not None else None
     listed: list[Note] = []
@@ -141,7 +145,7 @@ def show(
     shared: Shared = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print a note: what it says, and what is known of it."""
+    """Print a note: its text and its metadata."""
     among = notes.shelves(context, session, last=last, shared=shared)
     reference = notes.find(context, note, among)
     shown_note = shelves.find_note(reference.shelf, reference.id)
@@ -152,11 +156,12 @@ def show(
         common.print_line(line)
     if markdown.is_cut(shown_note, reference.shelf.folder.whole(reference.id)):
         common.warn(
-            f"{escape_line(shown_note.file)}: only what is shown of it is read, the rest is kept"
+            f"{escape_line(shown_note.file)}: arena reads only the part that is "
+            "shown, the rest stays in the file"
         )
 
 
-@knowledge_app.command("submit", help="Ask for drafts to be approved.")
+@knowledge_app.command("submit", help="Submit drafts for approval.")
 def take_step(
     context: typer.Context,
     note: SomeNotes,
@@ -187,7 +192,7 @@ def approve(
     as_json: AsJson = False,
     wait: Wait = 600,
 ) -> None:
-    """Approve notes, drafts too; from then on they are superseded, not changed."""
+    """Approve notes, also drafts; an approved note can be superseded, but not changed."""
     references = _find_references(context, note, session, last=last, shared=shared)
     if share:
         _check_shareable(references)
@@ -214,14 +219,12 @@ def reject(
 ) -> None:
     """Send notes back to be drafts, with a reason."""
     if not reason.strip():
-        raise UsageError("a rejection needs a reason", "Say --reason TEXT.")
+        raise UsageError("a rejection needs a reason", "Add --reason TEXT.")
     references = _find_references(context, note, session, last=last, shared=shared)
     _tell(_step(context, references, "reject", by, reason, wait), as_json=as_json)
 
 
-knowledge_app.command("archive", help="Put notes away: they are shown to no agent any more.")(
-    take_step
-)
+knowledge_app.command("archive", help="Archive notes: agents are no longer shown them.")(take_step)
 
 
 @knowledge_app.command("history")
@@ -233,7 +236,7 @@ def history(
     shared: Shared = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print what was done to notes: when, by whom, why."""
+    """Print the history of notes: what was done, when, by whom and why."""
     among = notes.shelves(context, session, last=last, shared=shared)
     if note is not None:
         reference = notes.find_told(context, note, among)

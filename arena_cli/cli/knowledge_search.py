@@ -34,13 +34,13 @@ Question = Annotated[
 ]
 Kinds = Annotated[
     list[str] | None,
-    typer.Option("--kind", metavar="KIND", help="Only notes of this kind; repeat for more kinds."),
+    typer.Option("--kind", metavar="KIND", help="Find only notes of this kind; repeatable."),
 ]
 AllTags = Annotated[
     list[str] | None,
-    typer.Option("--tag", metavar="TAG", help="Only notes with this tag; repeat for more tags."),
+    typer.Option("--tag", metavar="TAG", help="Find only notes with this tag; repeatable."),
 ]
-Archived = Annotated[bool, typer.Option("--all", help="Archived notes too.")]
+Archived = Annotated[bool, typer.Option("--all", help="Include archived notes.")]
 
 
 def search(
@@ -53,11 +53,12 @@ def search(
     connect: Connect = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find notes by words and, where arena.yaml names an embedding, by meaning.
+    """Find notes by words and, if arena.yaml configures an embedding, by meaning.
 
-    A server that makes embeddings is asked only with --connect.
+    It contacts the embedding server only with --connect.
 
-    Without --session in every session and among the shared ones; with it in this one and those.
+    Without --session it searches every session and the shared notes; with it, that session and
+    the shared notes.
     """
     kinds = [notes.check_kind(name) for name in kind or ()]
     root = common.find_root(context)
@@ -88,11 +89,11 @@ def search(
         common.print_json({"hits": [_record(hit) for hit in hits], "lack": lack})
         return
     if lack:
-        common.warn(f"arena: found by words alone: {escape_line(lack)}")
+        common.warn(f"arena: searched by words only: {escape_line(lack)}")
     for hit in hits:
         common.print_line(_line(hit))
     if not hits:
-        common.warn("arena: no note bears on it")
+        common.warn("arena: no note matches")
 
 
 def _record(hit: Hit) -> dict[str, Any]:
@@ -107,7 +108,7 @@ def _line(hit: Hit) -> str:
 
 Apply = Annotated[
     bool,
-    typer.Option("--apply", help="Do what is proposed; contradictions are left to you."),
+    typer.Option("--apply", help="Apply the proposals; contradictions are left to you."),
 ]
 
 
@@ -121,9 +122,9 @@ def inspect(
     as_json: AsJson = False,
     wait: Wait = 600,
 ) -> None:
-    """Find blockers that were solved, next actions older than 30 days, duplicates, contradictions.
+    """Find solved blockers, next actions older than 30 days, duplicates and contradictions.
 
-    Without an option those of the last session and the shared ones are looked through.
+    By default, it inspects the notes of the last session and the shared ones.
     """
     say = lines.user_words()
     documents: list[dict[str, Any]] = []
@@ -166,7 +167,9 @@ def _tell(
     stored = shelf.stored
     name = say("session {name}", name=escape_line(stored.name)) if stored else say("shared notes")
     if not findings:
-        template = "{place}: nothing left to do" if applied else "{place}: nothing found in {count}"
+        template = (
+            "{place}: nothing left to do" if applied else "{place}: no problem found in {count}"
+        )
         how_many = say("1 note") if count == 1 else say("{count} notes", count=count)
         common.print_line(say(template, place=name, count=how_many))
         return

@@ -88,7 +88,7 @@ class Commands(TyperGroup):
 app = typer.Typer(
     name="arena",
     cls=Commands,
-    help="A team of AI agents that already exist, in one conversation.",
+    help="Run a team of your AI agents in one conversation.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
@@ -111,8 +111,8 @@ def options(
             "--workspace",
             "-w",
             metavar="DIR",
-            help="The folder with arena.yaml or agents/; else ARENA_WORKSPACE says it, "
-            "else it is found from here upwards.",
+            help="Use this workspace (a folder with arena.yaml or agents/); by default "
+            "ARENA_WORKSPACE, else the nearest one from here upwards.",
         ),
     ] = None,
     allow_outside: Annotated[
@@ -121,16 +121,14 @@ def options(
             "--allow-outside",
             envvar="ARENA_ALLOW_OUTSIDE",
             show_envvar=False,
-            help="Read files outside the workspace that its files, or links in it, name; else "
-            "ARENA_ALLOW_OUTSIDE=1 says it.",
+            help="Read files outside the workspace that its files or links refer to; "
+            "ARENA_ALLOW_OUTSIDE=1 does the same.",
         ),
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show where in arena an error came from.")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[  # noqa: ARG001 - handled by its callback
         bool,
-        typer.Option("--version", "-V", callback=_version, is_eager=True, help="Say the version."),
+        typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Options that every command takes."""
@@ -173,8 +171,8 @@ def _report_error(error: Exception, options: Options) -> int:
         common.warn(f"arena: {refused or f'{place}{error.strerror or error}'}")
         return errors.EXIT_REFUSED
     problem = common.make_redactor(options).text_or_nothing(f"{type(error).__name__}: {error}")
-    common.warn(f"arena: a fault of arena itself: {problem}")
-    common.warn("  Run it again with --debug before the command to see where.")
+    common.warn(f"arena: internal error: {problem}")
+    common.warn("  Run it again with --debug before the command to see the traceback.")
     return errors.EXIT_FAILED
 
 

@@ -52,7 +52,9 @@ def _shelves(
 
     options = [session is not None, last, shared]
     if sum(options) > 1:
-        raise UsageError("--session, --continue and --shared are three places", "Give one of them.")
+        raise UsageError(
+            "--session, --continue and --shared exclude each other", "Give one of them."
+        )
     root = common.find_root(context)
     if shared:
         return [open_shelf(root, None)]
@@ -86,7 +88,7 @@ def check_kind(name: str) -> Kind:
     """The kind of that name. Raises UsageError."""
     if name not in KINDS:
         raise UsageError(
-            f"--kind: there is no kind {escape_line(name)}", errors.suggest_nearest(name, KINDS)
+            f"--kind: unknown kind {escape_line(name)}", errors.suggest_nearest(name, KINDS)
         )
     return name
 
@@ -95,7 +97,7 @@ def check_status(name: str) -> Status:
     """The status of that name. Raises UsageError."""
     if name not in STATUSES:
         mend = errors.suggest_nearest(name, STATUSES)
-        raise UsageError(f"--status: there is no status {escape_line(name)}", mend)
+        raise UsageError(f"--status: unknown status {escape_line(name)}", mend)
     return name
 
 
@@ -140,7 +142,7 @@ def whole(note: Note) -> Iterator[str]:
         "created": note.created,
         "updated": note.updated,
         "approved": " ".join(filter(None, (note.approved_by, note.approved_at))),
-        "approval": note.approval and f"`arena knowledge approve {note.id}` takes this text",
+        "approval": note.approval and f"`arena knowledge approve {note.id}` approves this text",
         "supersedes": note.supersedes,
         "superseded by": note.superseded_by,
         "file": note.file,
@@ -158,67 +160,95 @@ def describe_note(event: NoteEvent) -> str:
     return " · ".join(escape_line(fact) for fact in facts if fact)
 
 
-Title = Annotated[str, typer.Argument(help="What is to be remembered, in a few words.")]
+Title = Annotated[str, typer.Argument(help="The note in a few words.")]
 OneNote = Annotated[
-    str, typer.Argument(metavar="NOTE", help="Its id, the beginning of one, or its file.")
+    str, typer.Argument(metavar="NOTE", help="The note, by id, beginning of an id, or file.")
 ]
 SomeNotes = Annotated[
-    list[str], typer.Argument(metavar="NOTE...", help="Ids, beginnings of ids, or files.")
+    list[str], typer.Argument(metavar="NOTE...", help="Notes, by id, beginning of an id, or file.")
 ]
 MayBeNote = Annotated[
-    str | None, typer.Argument(metavar="NOTE", help="Only what was done to this note.")
+    str | None, typer.Argument(metavar="NOTE", help="Print only the history of this note.")
 ]
 InSession = Annotated[
     str | None,
     typer.Option(
         "--session",
         "-s",
-        help="The notes of this session.",
+        help="Use the notes of this session.",
         autocompletion=complete.complete_sessions,
     ),
 ]
-OfLast = Annotated[bool, typer.Option("--continue", "-c", help="The notes of the last session.")]
-Shared = Annotated[bool, typer.Option("--shared", help="The notes that every session shares.")]
+OfLast = Annotated[
+    bool, typer.Option("--continue", "-c", help="Use the notes of the last session.")
+]
+Shared = Annotated[bool, typer.Option("--shared", help="Use the notes that every session shares.")]
 AKind = Annotated[
-    str | None, typer.Option("--kind", metavar="KIND", help="decision, pit, blocker, ...")
+    str | None,
+    typer.Option("--kind", metavar="KIND", help="Use this kind: decision, pit, blocker, ..."),
 ]
 AStatus = Annotated[
     str | None,
-    typer.Option("--status", metavar="STATUS", help="draft, pending_user, approved or archived."),
+    typer.Option(
+        "--status",
+        metavar="STATUS",
+        help="List only notes with this status: draft, pending_user, approved or archived.",
+    ),
 ]
-Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; repeat for more.")]
-Text = Annotated[str | None, typer.Option("--text", help="What it says; `-` reads a pipe.")]
-FromFile = Annotated[Path | None, typer.Option("--file", "-f", help="Read what it says here.")]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="Use this tag; repeatable.")]
+Text = Annotated[
+    str | None, typer.Option("--text", help="Use this text; `-` reads standard input.")
+]
+FromFile = Annotated[
+    Path | None, typer.Option("--file", "-f", help="Read the text from this file.")
+]
 Importance = Annotated[
-    float, typer.Option("--importance", min=0, max=1, help="From 0 to 1; from 0.8 on it pins.")
+    float,
+    typer.Option(
+        "--importance",
+        min=0,
+        max=1,
+        help="Set the importance, from 0 to 1; from 0.8 the note pins its source message.",
+    ),
 ]
-Owner = Annotated[str, typer.Option("--owner", help="Who is to see to it.")]
+Owner = Annotated[str, typer.Option("--owner", help="Name who is responsible.")]
 Supersedes = Annotated[
     str | None,
     typer.Option(
-        "--supersedes", metavar="NOTE", help="Archive this one once the new one is approved."
+        "--supersedes", metavar="NOTE", help="Archive this note once the new one is approved."
     ),
 ]
 Source = Annotated[
-    str | None, typer.Option("--source", metavar="MESSAGE", help="The message it comes from: m7.")
+    str | None,
+    typer.Option("--source", metavar="MESSAGE", help="Name the source message, such as m7."),
 ]
 By = Annotated[
     str | None,
-    typer.Option("--by", metavar="NAME", help="Who does it; else the team's first human."),
+    typer.Option(
+        "--by", metavar="NAME", help="Act in this name; by default the team's first human."
+    ),
 ]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why.")]
-WhyRejected = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why: needed.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Give the reason.")]
+WhyRejected = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Give the reason; required.")
+]
 Share = Annotated[
     bool,
-    typer.Option("--share", help="Also copy it into the shared notes (pits, decisions, ...)."),
+    typer.Option(
+        "--share", help="Also copy the note into the shared notes (pits, decisions, ...)."
+    ),
 ]
 Wait = Annotated[
-    float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait if it is busy.")
+    float,
+    typer.Option(
+        "--wait", min=0, metavar="SECONDS", help="Wait up to this long if the session is busy."
+    ),
 ]
 Connect = Annotated[
     bool,
     typer.Option(
-        "--connect", help="Ask the embedding server of arena.yaml, once the workspace is trusted."
+        "--connect",
+        help="Contact the embedding server of arena.yaml; requires a trusted workspace.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -35,7 +35,7 @@ Until = Annotated[
         "--until",
         metavar="SEQ",
         min=1,
-        help="Only up to the end of the chain in which event SEQ is.",
+        help="Promote only up to the end of the chain that contains event SEQ.",
     ),
 ]
 ToFile = Annotated[
@@ -43,12 +43,12 @@ ToFile = Annotated[
     typer.Option(
         "--to",
         metavar="FILE",
-        help="Where the scenario is written; else `scenarios/SESSION.yaml`.",
+        help="Write the scenario here; by default `scenarios/SESSION.yaml`.",
     ),
 ]
 _PLAIN = re.compile(r"[\w./:\\-]+")
 
-Force = Annotated[bool, typer.Option("--force", help="Write over what is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 
 
 def promote(
@@ -58,7 +58,7 @@ def promote(
     to: ToFile = None,
     force: Force = False,
 ) -> None:
-    """Make a scenario and its recording out of a session. Exits 1 where it plays otherwise now."""
+    """Make a scenario and its recording from a session. Exits 1 if it plays differently now."""
     from dataclasses import replace
 
     loaded = common.load_workspace(context)
@@ -82,7 +82,7 @@ def promote(
     name = promoted.name if _PLAIN.fullmatch(promoted.name) else shlex.quote(promoted.name)
     command = f"arena run {name} --replay"
     text = say(
-        "{scenario} and {recording} are written; play them: {command}",
+        "wrote {scenario} and {recording}; play them: {command}",
         scenario=promoted.scenario,
         recording=promoted.recording,
         command=command,
@@ -100,19 +100,19 @@ def _differences(promoted: Promoted, say: Words) -> Iterator[Line]:
     avatars = streams.encodable(faces, sys.stdout)
     yield from results.draw_result(promoted.result, say, width=width, avatars=avatars)
     if promoted.parting:
-        text = say("not as the session was: {what}", what=_first(promoted.parting, say))
+        text = say("differs from the session: {what}", what=_first(promoted.parting, say))
         yield line(Span(text, "failed"))
     elif promoted.result.unkept:
-        text = say("not as the session was: {what}", what=say(promoted.result.unkept))
+        text = say("differs from the session: {what}", what=say(promoted.result.unkept))
         yield line(Span(text, "failed"))
     for name, before_value, after_value in promoted.rules:
-        text = say("the team has another {field}", field=f"config.{name}")
+        text = say("the team has a different {field}", field=f"config.{name}")
         yield line(Span(f"{text}{say(': ')}{before_value} → {after_value}"))
 
 
 def _first(parting: Parting, say: Words) -> str:
     """Describe in one line where a session first differs."""
-    nobody = say("nobody")
+    nobody = say("none")
     earlier, later = (escape_line(value) or nobody for value in (parting.before, parting.after))
     agent = escape_line(parting.agent or "")
     change = {

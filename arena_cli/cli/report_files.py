@@ -137,7 +137,7 @@ def _refuse_other(option: str, path: Path, target: Path) -> None:
         begins = file.read(64).lstrip()
     if begins and not begins.startswith(b"<"):
         raise UsageError(
-            f"{option}: {_relative_name(path)} is there already, and is no report",
+            f"{option}: {_relative_name(path)} already exists and is not a report",
             "name another file, or move that one away",
         )
 

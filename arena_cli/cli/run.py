@@ -47,41 +47,44 @@ Scenarios = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SCENARIO]...",
-        help="Files, folders, or names of files in `scenarios/`; without any, all of them.",
+        help="Files, folders, or names of files in `scenarios/`; by default all of them.",
         autocompletion=complete.complete_scenarios,
     ),
 ]
 Tags = Annotated[
     list[str] | None,
-    typer.Option("--tag", "-t", help="Only those with this tag; repeat for more."),
+    typer.Option("--tag", "-t", help="Run only scenarios with this tag; repeatable."),
 ]
 WithWords = Annotated[
     str | None,
     typer.Option(
         "-k",
         metavar="WORDS",
-        help="Only those whose title, file or case has these words (`a and not b or c`).",
+        help="Run only scenarios whose title, file or case matches these words (`a and "
+        "not b or c`).",
     ),
 ]
 Jobs = Annotated[
-    int, typer.Option("--jobs", "-j", min=1, metavar="N", help="How many to play at a time.")
+    int, typer.Option("--jobs", "-j", min=1, metavar="N", help="Play N scenarios at a time.")
 ]
 FailFast = Annotated[
-    bool, typer.Option("--fail-fast", "-x", help="Stop after the first that does not pass.")
+    bool,
+    typer.Option("--fail-fast", "-x", help="Stop after the first scenario that does not pass."),
 ]
 Kept = Annotated[
     Literal["failed", "all", "none"],
-    typer.Option("--keep", help="Which sessions are kept to look at."),
+    typer.Option("--keep", help="Keep these sessions for inspection."),
 ]
 Explain = Annotated[
     bool,
     typer.Option(
         "--explain",
-        help="Say of each step whom each `@` named, and why who was asked or passed over.",
+        help="Show for each step whom each `@` mentions, and why each agent was asked or "
+        "passed over.",
     ),
 ]
 AsList = Annotated[
-    bool, typer.Option("--list", help="List what would be played, and play nothing.")
+    bool, typer.Option("--list", help="List the scenarios that would be played, and play none.")
 ]
 ResultAsJson = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON document.")
@@ -90,30 +93,32 @@ Replay = Annotated[
     bool,
     typer.Option(
         "--replay",
-        help="Answer from the recordings, and call no agent; the default of each scenario that has "
-        "one where `CI` is set.",
+        help="Answer from the recordings and call no agent; the default where `CI` is "
+        "set, for each scenario that has one.",
     ),
 ]
-Live = Annotated[bool, typer.Option("--live", help="Call the agents, recordings or not.")]
+Live = Annotated[bool, typer.Option("--live", help="Call the agents even if there are recordings.")]
 Record = Annotated[
     Literal["all", "missing"] | None,
     typer.Option(
         "--record",
         metavar="[=missing]",
-        help="Call the agents and record what they are asked and answer; `--record=missing` only "
-        "what no recording has, the rest is replayed.",
+        help="Call the agents and record their input and answers; `--record=missing` "
+        "records only what no recording has, and replays the rest.",
     ),
 ]
 Update = Annotated[
     bool,
     typer.Option(
         "--update",
-        help="Replay, and write what differs from the recordings, and snapshots, into them.",
+        help="Replay, and write differences into the recordings and snapshots.",
     ),
 ]
 WhatOfDrift = Annotated[
     Literal["fail", "warn", "ignore"],
-    typer.Option("--drift", help="What it means when a replay differs from its recording."),
+    typer.Option(
+        "--drift", help="Fail, warn or do nothing if a replay differs from its recording."
+    ),
 ]
 JUnit = Annotated[
     Path | None, typer.Option("--junit", metavar="FILE", help="Write the result as JUnit XML.")
@@ -126,15 +131,14 @@ GitHub = Annotated[
     bool,
     typer.Option(
         "--github",
-        help="Annotate the lines of what went wrong, and add a summary to the step, in GitHub "
-        "Actions.",
+        help="Annotate the failing lines in GitHub Actions, and add a summary to the step.",
     ),
 ]
 Strict = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Play nothing and exit with 2 where a file has a fault, or arena warns of one.",
+        help="Play nothing and exit with 2 if a file has an error or a warning.",
     ),
 ]
 
@@ -143,7 +147,7 @@ AllowOutside = Annotated[
     bool,
     typer.Option(
         "--allow-outside",
-        help="Read files outside the workspace that scenarios, profiles or links name.",
+        help="Read files outside the workspace that scenarios, profiles or links refer to.",
     ),
 ]
 
@@ -178,7 +182,7 @@ def run(
     github: GitHub = False,
     strict: Strict = False,
 ) -> None:
-    """Play scenarios and check what they expect. Exits 1 where an expectation failed."""
+    """Play scenarios and check their expectations. Exits 1 if an expectation fails."""
     context.obj.allow_outside |= allow_outside
     mode = _choose_mode(replay=replay, live=live, record=record, update=update)
     chosen = select.select(context, scenarios or [], tag or [], words)

@@ -86,8 +86,8 @@ def select(
     if not chosen and not wrong:
         request = f"-k {words!r}" if words is not None else "these files"
         raise UsageError(
-            f"no scenario is selected: none of {len(scenarios)} fits {request}",
-            "`arena run --list` shows those there are",
+            f"no scenario is selected: none of {len(scenarios)} matches {request}",
+            "`arena run --list` shows all scenarios",
         )
     warnings = [fault for scenario in chosen for fault in scenario.warnings]
     warnings += _outside(files, loaded.root)
@@ -144,5 +144,5 @@ def _outside(files: Selected, root: Path) -> list[Fault]:
     """Return a warning for each link that is not followed."""
     relative: Callable[[Path], str] = Reader(root).shown
     problem = "leads out of the workspace, so it is not played"
-    hint = "copy what it leads to into the workspace, allow it with `--allow-outside`, or delete it"
+    hint = "copy its target into the workspace, allow it with `--allow-outside`, or delete it"
     return [Fault(relative(link), 0, "", problem, hint) for link in files.outside]

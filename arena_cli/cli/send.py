@@ -28,72 +28,76 @@ if TYPE_CHECKING:
 
 
 TheMessage = Annotated[
-    str | None, typer.Argument(help="The message; `-`, or nothing, reads a pipe.")
+    str | None, typer.Argument(help="The message; `-` or no message reads standard input.")
 ]
 ToGoOnOrMake = Annotated[
     str | None,
     typer.Option(
         "--session",
         "-s",
-        help="The session to go on with, or to make.",
+        help="Continue this session, or create it.",
         autocompletion=complete.complete_sessions,
     ),
 ]
 CutShort = Annotated[
     str | None,
     typer.Argument(
-        help="The session; without one, the last.", autocompletion=complete.complete_sessions
+        help="The session; by default the last one.", autocompletion=complete.complete_sessions
     ),
 ]
-GoOn = Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last session.")]
+GoOn = Annotated[bool, typer.Option("--continue", "-c", help="Continue the last session.")]
 OneTeam = Annotated[
     str | None,
-    typer.Option(
-        "--team", "-t", help="The team to talk to.", autocompletion=complete.complete_teams
-    ),
+    typer.Option("--team", "-t", help="Send to this team.", autocompletion=complete.complete_teams),
 ]
 To = Annotated[
     list[str] | None,
     typer.Option(
         "--to",
-        help="An agent that must answer; repeat for more.",
+        help="Require a reply of this agent; repeatable.",
         autocompletion=complete.complete_agents,
     ),
 ]
-Author = Annotated[str | None, typer.Option("--from", help="Which of the team's humans says it.")]
-FromFile = Annotated[Path | None, typer.Option("--file", "-f", help="Read the message here.")]
+Author = Annotated[str | None, typer.Option("--from", help="Send as this human of the team.")]
+FromFile = Annotated[
+    Path | None, typer.Option("--file", "-f", help="Read the message from this file.")
+]
 Attach = Annotated[
-    list[Path] | None, typer.Option("--attach", "-a", help="A file to attach; repeat for more.")
+    list[Path] | None, typer.Option("--attach", "-a", help="Attach this file; repeatable.")
 ]
 AttachAudit = Annotated[
     str | None,
     typer.Option(
         "--attach-audit",
         metavar="[=SESSION]",
-        help="Attach the audit (`arena export --audit`) of the session that is gone on with, or of "
-        "another: `--attach-audit=NAME`.",
+        help="Attach the audit (`arena export --audit`) of the continued session, or of "
+        "another one: `--attach-audit=NAME`.",
         autocompletion=complete.complete_sessions,
     ),
 ]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Send files that look as if they held secrets (.env, keys)."),
+    typer.Option("--force", help="Send files even if they look like secrets (.env, keys)."),
 ]
 DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
         "-n",
-        help="Say who would be asked, with what context; call nobody, write nothing.",
+        help="Show which agents would be called and with what context; call none and "
+        "write nothing.",
     ),
 ]
 Wait = Annotated[
-    float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait if it is busy.")
+    float,
+    typer.Option(
+        "--wait", min=0, metavar="SECONDS", help="Wait up to this long if the session is busy."
+    ),
 ]
 EventsAsJson = Annotated[
-    bool, typer.Option("--json", help="Print the events as they come, one a line.")
+    bool, typer.Option("--json", help="Print events as they happen, one JSON object per line.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but problems.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only problems.")]
 
 
 class SendCommand(common.MessageCommand):
@@ -123,7 +127,7 @@ def send(
     dry_run: DryRun = False,
     wait: Wait = 600,
 ) -> None:
-    """Send a message to the team and run the conversation until nobody is left to speak."""
+    """Send a message to the team and run the conversation until no agent is left to reply."""
     _one_output(as_json=as_json, quiet=quiet)
     if not force and (attach or file):
         secret_files.refuse(attach or (), "--attach")
@@ -156,8 +160,8 @@ def send(
         printer.goes_on(opened.journal.fold)
         if opened.open_chain:
             common.warn(
-                f"session {opened.name}: the chain that was cut short is closed as interrupted "
-                "(`arena resume` would have gone on with it)"
+                f"session {opened.name}: the chain that was cut short is closed as "
+                "interrupted (`arena resume` would have continued it)"
             )
         if audited:  # only now is it known that nobody else is writing there
             sent = _with_audit(config, members, sent, audited)
@@ -173,7 +177,7 @@ def resume(
     quiet: Quiet = False,
     wait: Wait = 600,
 ) -> None:
-    """Go on with a conversation that was cut short; finished replies are never called again."""
+    """Continue a conversation that was cut short; completed replies are not called again."""
     _one_output(as_json=as_json, quiet=quiet)
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on=session is None, must_exist=True)
@@ -186,7 +190,7 @@ def resume(
         chain = opened.last(opened.resume())
         finished = common.run(chain, hint=_resume_hint(stored.name))
     if finished is None:
-        common.warn(f"session {stored.name}: nothing was cut short")
+        common.warn(f"session {stored.name}: no chain was cut short, there is nothing to resume")
         return
     _exit(finished)
 
@@ -223,7 +227,7 @@ def _audited(loaded: Workspace, name: str, stored: Stored | None) -> Stored:
     if stored is None:
         raise UsageError(
             "--attach-audit: a new session has nothing to report yet",
-            "Go on with one (`-c`, `--session NAME`), or name one: `--attach-audit=NAME`.",
+            "Continue one (`-c`, `--session NAME`), or name one: `--attach-audit=NAME`.",
         )
     return stored
 
@@ -270,7 +274,7 @@ def _opened(
 
 
 def _resume_hint(name: str) -> str:
-    return f"What was finished is kept; `arena resume {name}` goes on."
+    return f"Every completed reply is kept; `arena resume {name}` continues."
 
 
 def _exit(finished: ChainFinished) -> None:

@@ -60,7 +60,7 @@ def refuse_session(context: typer.Context, file: str) -> None:
     """Raises UsageError for `--html NAME` without a SESSION, where NAME is that of one."""
     if any(session.name == file for session in store.stored(common.find_root(context))):
         raise UsageError(
-            f"--html {file}: this is the name of a session, and would be that of the file",
+            f"--html {file}: this is the name of a session, and --html expects a file",
             f"Put the session first: `arena show {file} --html`; or write the file as ./{file}",
         )
 
@@ -96,14 +96,14 @@ _SESSIONS = complete.complete_sessions
 
 OneSession = Annotated[
     str | None,
-    typer.Argument(help="The session; without one, the last.", autocompletion=_SESSIONS),
+    typer.Argument(help="The session; by default the last one.", autocompletion=_SESSIONS),
 ]
 OneTurn = Annotated[
     str | None,
     typer.Option(
         "--turn",
         metavar="N",
-        help="Only this turn of the session: 7, t7, or `last` (-1).",
+        help="Print only this turn of the session: 7, t7, or `last` (-1).",
     ),
 ]
 OneAgent = Annotated[
@@ -111,20 +111,20 @@ OneAgent = Annotated[
     typer.Option(
         "--agent",
         metavar="AGENT",
-        help="Only what this agent, by id or name, said, and how it was called.",
+        help="Print only the replies and calls of this agent, by id or name.",
         autocompletion=complete.complete_agents,
     ),
 ]
 AfterSeq = Annotated[
     int | None,
-    typer.Option("--after-seq", metavar="N", min=0, help="Only what comes after event N."),
+    typer.Option("--after-seq", metavar="N", min=0, help="Print only what follows event N."),
 ]
 Follow = Annotated[
     bool,
     typer.Option(
         "--follow",
         "-f",
-        help="Print what others append, as it comes, until Ctrl-C. Begins with the last "
+        help="Print new events as they are written, until Ctrl-C; begins with the last "
         "message's chain, or after --after-seq.",
     ),
 ]
@@ -132,15 +132,15 @@ WithContext = Annotated[
     bool,
     typer.Option(
         "--context",
-        help="What --agent was shown at its last call, or in --turn: its system text and "
-        "prompt, made again from the transcript.",
+        help="Print the input of --agent at its last call, or in --turn: system text and "
+        "prompt, rebuilt from the transcript.",
     ),
 ]
 EventsOrInputAsJson = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="Print the events as in the transcript, one a line; of --context the input.",
+        help="Print the events as in the transcript, one per line; with --context the input.",
     ),
 ]
 AsPage = Annotated[
@@ -148,20 +148,20 @@ AsPage = Annotated[
     typer.Option(
         "--html",
         metavar="[FILE]",
-        help="Write it as one page of HTML into this file; without one, or for `-`, to stdout.",
+        help="Write one page of HTML to this file; without FILE, or for `-`, to stdout.",
     ),
 ]
-SessionsAsJson = Annotated[bool, typer.Option("--json", help="Print them as one JSON list.")]
+SessionsAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON list.")]
 ItsTranscript = Annotated[
     str | None,
     typer.Argument(
-        help="A session, whose transcript it is; without one, the workspace.",
+        help="Print the path of this session's transcript; by default of the workspace.",
         autocompletion=_SESSIONS,
     ),
 ]
 WholeSession = Annotated[
     str | None,
-    typer.Argument(help="Read the whole of this session's transcript.", autocompletion=_SESSIONS),
+    typer.Argument(help="Check the whole transcript of this session.", autocompletion=_SESSIONS),
 ]
 
 
@@ -255,7 +255,7 @@ def _check_together(
             raise UsageError(f"{first} and {second} were given", "Give one of them.")
     if shown_context and agent is None:
         raise UsageError(
-            "--context shows what one agent was shown", "Say which: --context --agent ID."
+            "--context shows what one agent was shown", "Name the agent: --context --agent ID."
         )
 
 
@@ -294,7 +294,7 @@ def sessions(
     context: typer.Context,
     as_json: SessionsAsJson = False,
 ) -> None:
-    """List the sessions, the last written first."""
+    """List the sessions, the most recently written first."""
     rows = store.summaries(common.find_root(context))
     if as_json:
         common.print_json(rows)
@@ -310,7 +310,7 @@ def path(
     context: typer.Context,
     session: ItsTranscript = None,
 ) -> None:
-    """Print the workspace's folder, or where a session's transcript lies."""
+    """Print the workspace's folder, or the path of a session's transcript."""
     root = common.find_root(context)
     common.print_line(str(root if session is None else store.find(root, session).transcript))
 
@@ -325,7 +325,7 @@ def doctor(
     Without --connect it starts and contacts nothing.
     """
     if session is not None and connect:
-        raise UsageError("--connect asks agents, not a session", "Leave one of them out.")
+        raise UsageError("--connect checks agents, not a session", "Leave one of them out.")
     sound = _check_session(context, session) if session else _check_workspace(context, connect)
     if not sound or context.obj.has_left:
         raise typer.Exit(errors.EXIT_NOT_HELD)
@@ -374,7 +374,7 @@ def parse_turn(text: str) -> int:
         number = 0
     if number == 0:
         raise UsageError(
-            f"--turn {text!r} is no turn", "Give its number, such as 7 or t7, or `last`."
+            f"--turn {text!r} is not a turn", "Give its number, such as 7 or t7, or `last`."
         )
     return number
 
@@ -440,13 +440,13 @@ class ShownEvents:
         if count:
             lines = "a line" if count == 1 else f"{count} lines"
             common.warn(
-                f"session {self._stored.name}: {lines} could not be read; "
-                f"`arena doctor {self._stored.name}` tells which"
+                f"session {self._stored.name}: {lines} could not be read; `arena "
+                f"doctor {self._stored.name}` shows which"
             )
 
     def _tell_cut(self) -> None:
         self._cut = True
-        common.warn(f"session {self._stored.name}: its transcript was cut; reading on")
+        common.warn(f"session {self._stored.name}: its transcript was cut; continuing")
 
 
 def _wait() -> None:

@@ -38,12 +38,13 @@ _VERBS = {
 
 TheWorkspace = Annotated[
     Path | None,
-    typer.Argument(metavar="[DIR]", help="The workspace; without it, the current one."),
+    typer.Argument(metavar="[DIR]", help="The workspace; by default the current one."),
 ]
 ListTrusted = Annotated[
-    bool, typer.Option("--list", help="List every trusted workspace, or what DIR is trusted with.")
+    bool,
+    typer.Option("--list", help="List trusted workspaces, or everything that DIR is trusted with."),
 ]
-Revoke = Annotated[bool, typer.Option("--revoke", help="Trust the workspace no more.")]
+Revoke = Annotated[bool, typer.Option("--revoke", help="Stop trusting the workspace.")]
 
 
 def trust(
@@ -54,7 +55,7 @@ def trust(
 ) -> None:
     """Trust a workspace to start its programs, contact its servers and use your variables.
 
-    It prints them. Look at a workspace that others wrote before you trust it.
+    It prints all of them. Review a workspace that others wrote before you trust it.
     """
     if list_trusted and revoke:
         raise UsageError("--list and --revoke were given", "Give one of them.")
@@ -177,7 +178,7 @@ def _keep(loaded: Workspace, contacts: list[Contact]) -> None:
     try:
         trust_store.add(loaded.root, contacts, os.environ)
     except DiskRefused as error:
-        common.warn(f"arena: the trust is not kept: {error}")
+        common.warn(f"arena: cannot save the trust: {error}")
 
 
 def _list(folder: Path | None) -> None:
@@ -200,7 +201,7 @@ def _revoke(context: typer.Context, folder: Path | None) -> None:
     # A folder that is gone, or no workspace any more, can be named too.
     root = folder if folder is not None else common.find_root(context)
     was_trusted = trust_store.revoke(root, os.environ)
-    state = "not trusted any more" if was_trusted else "not trusted"
+    state = "no longer trusted" if was_trusted else "not trusted"
     common.print_line(f"{escape_line(str(root.resolve()))} is {state}")
 
 

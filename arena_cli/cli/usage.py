@@ -22,7 +22,7 @@ _WIDTH = 100
 OneSession = Annotated[
     str | None,
     typer.Argument(
-        help="Only this session; without one, all of them.",
+        help="Count only this session; by default all of them.",
         autocompletion=complete.complete_sessions,
     ),
 ]
@@ -32,7 +32,7 @@ ByWhat = Annotated[
         "--by",
         metavar="agent|model|day|scenario",
         case_sensitive=False,
-        help="A row for each of these.",
+        help="Print one row for each of these.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -44,9 +44,9 @@ def usage(
     by: ByWhat = "agent",
     as_json: AsJson = False,
 ) -> None:
-    """Add up what agents used: calls, tokens, what the cache gave and took, and cost.
+    """Add up what agents used: calls, tokens, cached tokens and cost.
 
-    Days are in UTC. Failed calls count too, as does work for the team's memory.
+    Days are in UTC. Failed calls and calls for the team's memory count too.
     """
     root = common.find_root(context)
     ledger = Ledger(by)

@@ -18,17 +18,17 @@ from arena_cli.workspace.schema import build_agent_schema, build_team_schema, bu
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where; it is made if it is not there.")
+        Path, typer.Argument(metavar="[DIR]", help="The folder; created if it does not exist.")
     ] = Path(),
     template: Annotated[
         Literal["software", "incident"],
         typer.Option(
             "--template",
-            help="Which team: a software team in Chinese, or incident triage in English.",
+            help="Choose the team: a software team in Chinese, or incident triage in English.",
         ),
     ] = "software",
 ) -> None:
-    """Write a small team that works offline, and two scenarios; nothing is overwritten."""
+    """Create a small team that works offline, and two scenarios; overwrites nothing."""
     if not folder.is_absolute():
         common.current_folder()
     written = scaffold.write_workspace(folder, _schemas(), template)
@@ -69,9 +69,7 @@ def teams(context: typer.Context, as_json: ListAsJson = False) -> None:
 
 
 def schema(
-    kind: Annotated[
-        Literal["agent", "team", "scenario"], typer.Argument(help="Which kind of file.")
-    ],
+    kind: Annotated[Literal["agent", "team", "scenario"], typer.Argument(help="The kind of file.")],
 ) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
     common.print_json(_schemas()[kind])

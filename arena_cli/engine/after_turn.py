@@ -28,7 +28,7 @@ from arena_cli.workspace.models import Member
 _QUESTION_SHARE = 0.6
 
 _CUT_MEND = (
-    "set it to what the server's context holds, or have the server hold more (num_ctx of Ollama, "
+    "set it to the server's context size, or raise that size (num_ctx of Ollama, "
     "--ctx-size of llama.cpp)"
 )
 
@@ -62,7 +62,9 @@ def _tell_cuts(room: Room, recollection: Recollection, chain: Chain) -> None:
     """Tell of agents whose server seems to read less than it is sent."""
     for agent in chain.turns[-1].called:
         if room.scene.fold.counts.cut_suspected(agent) is not None:
-            problem = "its server counted far fewer tokens than it was sent: it may cut them"
+            problem = (
+                "its server counted far fewer tokens than arena sent: it may truncate the prompt"
+            )
             field = "context.window_tokens"
             recollection.tell(Fault(f"agents/{agent}.yaml", 0, field, problem, _CUT_MEND))
 

@@ -75,8 +75,8 @@ LONGEST_RETRY_AFTER_S = 60.0
 _SHRINK = 0.6
 _MOST_SHRUNK = 3
 _TOO_MUCH = (
-    "it was shown about {} tokens{}, and less is not possible: set its context.window_tokens to"
-    " what its model takes, or say it shorter"
+    "its prompt has about {} tokens{} and cannot be shortened: set its "
+    "context.window_tokens to the model's limit, or send a shorter message"
 )
 
 

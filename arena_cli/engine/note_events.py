@@ -136,5 +136,6 @@ def _finish_files(files: Sequence[StagedFile], folders: Iterable[Folder], *, is_
 
 def _refused(path: Path, error: OSError) -> DiskRefused:
     return DiskRefused(
-        f"{path}: could not write: {error.strerror or error}", "Free space or rights there."
+        f"{path}: could not write: {error.strerror or error}",
+        "Free disk space, or fix the permissions there.",
     )

@@ -99,8 +99,10 @@ class Embedder:
         if batches:
             return batches[0]
         if not wrong:
-            problem = f"{self.name}: no vectors came within {within_s:.3g} s"
-            raise self.fail(problem, "raise memory.embedding.timeout_s, or see what keeps it busy")
+            problem = f"{self.name}: the server returned no vectors within {within_s:.3g} s"
+            raise self.fail(
+                problem, "raise memory.embedding.timeout_s, or check why the server is slow"
+            )
         error = wrong[0]
         if isinstance(error, EmbeddingFailed):
             raise self.fail(error.what, error.mend) from error
@@ -117,7 +119,7 @@ def find_embedder(
     vector is first needed; a server never, unless it `connects`.
     """
     if settings.base_url and not connects:
-        return _broken("the embedding server was not asked", "`--connect` asks it")
+        return _broken("the embedding server was not checked", "use `--connect` to check it")
     try:
         filled, _ = agents.fill_settings({"api_key": settings.api_key}, variables, agent_id="")
     except AgentUnavailable as error:
@@ -232,14 +234,14 @@ def _vectors(body: bytes, count: int, label: str) -> list[Sequence[float]]:
         data = sorted(json.loads(body)["data"], key=lambda one: int(one.get("index", 0)))
         vectors = [[float(number) for number in entry["embedding"]] for entry in data]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        mend = "see whether base_url leads to an OpenAI-compatible server, with /v1"
-        raise EmbeddingFailed(f"{label}: its answer holds no embeddings", mend) from error
+        mend = "check that base_url leads to an OpenAI-compatible server, with /v1"
+        raise EmbeddingFailed(f"{label}: its answer contains no embeddings", mend) from error
     lengths = {len(vector) for vector in vectors}
     is_finite = all(math.isfinite(number) for vector in vectors for number in vector)
     if len(vectors) != count or len(lengths) != 1 or 0 in lengths or not is_finite:
-        problem = f"{label}: {count} texts were sent, and {len(vectors)} vectors came"
+        problem = f"{label}: sent {count} texts, got {len(vectors)} vectors"
         raise EmbeddingFailed(
-            problem if len(vectors) != count else f"{label}: its vectors are broken"
+            problem if len(vectors) != count else f"{label}: its vectors are invalid"
         )
     return list(vectors)
 

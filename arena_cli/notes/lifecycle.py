@@ -47,7 +47,7 @@ def check(note: Note, step: Step) -> None:
     if step in LEGAL[note.status]:
         return
     legal = LEGAL[note.status]
-    done = "Nothing follows on that." if not legal else f"Legal now: {', '.join(legal)}."
+    done = "No further step is possible." if not legal else f"Allowed now: {', '.join(legal)}."
     if note.status == "approved":
         done += (
             " Approved notes are not changed but superseded: "
@@ -239,7 +239,7 @@ def titled(draft: Draft) -> Draft:
     first = next((line for line in draft.body.splitlines() if line.strip(" #")), "")
     title = model.line(draft.title) or model.line(first.strip(" #"))
     if not title:
-        raise UsageError("a note needs a title", "say in a few words what is to be remembered")
+        raise UsageError("a note needs a title", "describe the note in a few words")
     return draft._replace(title=model.short(title))
 
 

@@ -154,8 +154,8 @@ def changed(text: str, **fields: Any) -> str:
         key for key, value in fields.items() if values[key] != value and (values[key] or value)
     ]
     if wrong:
-        problem = f"its front matter is written in a way in which `{wrong[0]}` cannot be set"
-        raise NoteFault([Fault("note", 1, wrong[0], problem, "write one `key: value` a line")])
+        problem = f"its front matter has a form in which `{wrong[0]}` cannot be set"
+        raise NoteFault([Fault("note", 1, wrong[0], problem, "write one `key: value` per line")])
     return result
 
 
@@ -192,7 +192,7 @@ def _split(text: str, file: str) -> _Parts:
     closed = _closing(text, opened.end())
     if closed is None:
         problem = "the front matter that begins here is never closed"
-        mend = "close it with a line `---`, or take the first line away"
+        mend = "close it with a line `---`, or remove the first line"
         raise NoteFault([Fault(file, 1, "", problem, mend)])
     start, end = closed
     body = text[end:]

@@ -137,7 +137,7 @@ def held(folder: Path, label: str, *, below: Path) -> Iterator[None]:
 def refused(label: str, error: Exception) -> DiskRefused:
     """Return the error for a write that the disk refuses."""
     problem = getattr(error, "strerror", None) or error
-    hint = suggest_fix(error, "Free space or rights there.")
+    hint = suggest_fix(error, "Free disk space, or fix the permissions there.")
     return DiskRefused(f"{label}: could not write: {problem}", hint)
 
 
@@ -373,7 +373,7 @@ class Folder:
                 yield f"{prefix}{entry.name}/", path
                 yield from self._below(f"{prefix}{entry.name}/", path, depth - 1)
             else:
-                problem, mend = "lies too deep for notes to be read", "move it further up"
+                problem, mend = "is nested too deeply to be read", "move it further up"
                 self.problems.append(Fault(self.shown(path), 0, "", problem, mend))
 
     def _may_hold(self, file: str) -> bool:
@@ -395,7 +395,8 @@ class Folder:
         if category is None:
             kinds = ", ".join(CATEGORIES)
             raise UsageError(
-                f"a note of the kind {draft.kind} cannot be shared", f"kinds that can: {kinds}"
+                f"a note of the kind {draft.kind} cannot be shared",
+                f"kinds that can be shared: {kinds}",
             )
         return self.path / category, f"{category}/", slug
 
@@ -478,14 +479,18 @@ class Folder:
             existing = folded.setdefault(fold, entry)
             if existing is not entry:
                 problem = (
-                    f"has the name of {self.shown(existing.path)}, but for letters that look alike"
+                    f"has the same name as {self.shown(existing.path)}, except for "
+                    "letters that look alike"
                 )
                 mend = "both are read; rename one of them"
                 self.problems.append(Fault(self.shown(entry.path), 0, "", problem, mend))
 
     def _tell_huge(self, entries: list[FolderEntry]) -> None:
-        problem = f"is more than is read of a note: its first {markdown.LONGEST_BODY:,} characters"
-        mend = "part it into several notes, or keep only what matters"
+        problem = (
+            "is longer than a note may be: arena reads its first "
+            f"{markdown.LONGEST_BODY:,} characters"
+        )
+        mend = "split it into several notes, or shorten it"
         self.problems += [
             Fault(self.shown(entry.path), 0, "", problem, mend)
             for entry in entries
@@ -504,7 +509,7 @@ class Folder:
             if _state(path) == state:
                 note = markdown.parse(new_text, id=id, file=label)
                 return NoteChange(path, file, staging.hash_of(raw), new_text, note)
-        raise SessionBusy(f"{label} is being written to again and again; try later")
+        raise SessionBusy(f"{label} keeps being written to; try again later")
 
     def _carry(self, changes: Sequence[NoteChange], carry: Carry | None) -> None:
         if carry is not None:

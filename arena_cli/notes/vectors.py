@@ -190,7 +190,7 @@ class Vectors:
             raise self._embedder.fail(
                 f"{self._embedder.name}: its vectors had {dimensions} numbers, "
                 f"then {vectors.shape[1]}",
-                "all vectors are made anew when arena runs next",
+                "arena recomputes all vectors at its next run",
             )
         with contextlib.suppress(_REFUSED), db.transaction(connection):
             rows = zip(names, (row.tobytes() for row in vectors), strict=True)

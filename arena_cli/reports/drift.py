@@ -61,7 +61,7 @@ def why_unkept(result: ScenarioResult, say: Words) -> str:
     if not result.unkept_agents:
         return say(result.unkept)
     agents = escape_line(", ".join(result.unkept_agents))
-    stays = say("{recording} stays as it was", recording=escape_line(result.recording or ""))
+    stays = say("{recording} is unchanged", recording=escape_line(result.recording or ""))
     return f"{say(result.unkept)} ({agents}){say(': ')}{stays}"
 
 
@@ -95,27 +95,27 @@ def describe_drift(drift: Drift | Cause, say: Words) -> str:
     field = escape_line(drift.field)
     match drift.kind:
         case "left_over" if drift.field == "case":
-            return say("the file has no case {case} any more", case=escape_line(drift.before))
+            return say("the file no longer has the case {case}", case=escape_line(drift.before))
         case "left_over":
-            return say("{who} is not called any more", who=name)
+            return say("{who} is no longer called", who=name)
         case "miss" if drift.field == "case":
             case_id = escape_line(drift.after)
             return say("the file has a case {case} that was not recorded", case=case_id)
         case "miss":
-            return say("{who} is called, and no record is left for it", who=name)
+            return say("{who} is called, but no recorded answer is left for it", who=name)
         case "input" if name and drift.field == "rubric":
-            description = say("the judge {who} is asked by another rubric", who=name)
+            description = say("the judge {who} uses a different rubric", who=name)
         case "input" if len(agents) > 1:
-            description = say("{who} are shown another {field}", who=name, field=field)
+            description = say("{who} are shown a different {field}", who=name, field=field)
         case "input" if name:
-            description = say("{who} is shown another {field}", who=name, field=field)
+            description = say("{who} is shown a different {field}", who=name, field=field)
         case "input":
-            description = say("another message is sent")
+            description = say("a different message is sent")
         case "settings":
             description = _setting(drift.field, field, name, len(agents), say)
         case _:
             description = say(
-                "{field} is not what it was", field=f"{name}{say(': ')}{field}" if name else field
+                "{field} has changed", field=f"{name}{say(': ')}{field}" if name else field
             )
     return f"{description}{say(': ')}{_values(drift, say)}" if _is_short(drift) else description
 
@@ -123,14 +123,14 @@ def describe_drift(drift: Drift | Cause, say: Words) -> str:
 def _setting(name: str, field: str, owner: str, agents: int, say: Words) -> str:
     """Return what has another setting: agents, the scenario, `arena.yaml`, or the team."""
     if agents > 1:
-        return say("{who} have another {field}", who=owner, field=field)
+        return say("{who} have a different {field}", who=owner, field=field)
     if agents:
-        return say("{who} has another {field}", who=owner, field=field)
+        return say("{who} has a different {field}", who=owner, field=field)
     if name.startswith("ignore["):
-        return say("the scenario has another {field}", field=field)
+        return say("the scenario has a different {field}", field=field)
     if name.startswith(("models.", "memory.")):
-        return say("arena.yaml has another {field}", field=field)
-    return say("the team has another {field}", field=field)
+        return say("arena.yaml has a different {field}", field=field)
+    return say("the team has a different {field}", field=field)
 
 
 def _is_short(drift: Drift | Cause) -> bool:
@@ -224,13 +224,13 @@ class Causes:
         commands = _commands(remaining)
         if commands:
             listed = say(", ").join(f"`{command}`" for command in commands)
-            advice = say("look at it; if it is meant: {command}", command=listed)
+            advice = say("review the change; to accept it: {command}", command=listed)
             # A command is copied: it is never broken.
             return lines_line(INDENT, advice)._replace(whole=True)
         if remaining:
             reason = why_unkept(remaining[0], say)
             return lines_line(INDENT, say("not accepted: {why}", why=reason), hang=4)
-        advice = say("accepted: it was written into the recording")
+        advice = say("accepted: written into the recording")
         return lines_line(INDENT, Span(advice, "dim"), hang=4)
 
     def _touched(self, cause: Cause) -> list[ScenarioResult]:

@@ -92,7 +92,7 @@ def _render_summary(event: Compacted, say: Words, who: Who) -> Line:
 def _render_deviation(event: Deviation, say: Words, who: Who) -> Line:
     style = "failed" if event.level == "replan_required" else "warned"
     spans = say.spans(
-        "{level}: {who} did not heed {note}: {reason}",
+        "{level}: {who} ignored {note}: {reason}",
         level=[Span(say.enum(event.level), style)],
         who=who(event.agent),
         note=escape_line(event.note),

@@ -22,14 +22,14 @@ from arena_cli.workspace.models import Member, Team
 from arena_cli.workspace.relevance import Haystack, find_hits, score_hits
 
 HIDDEN = {
-    "code": "it stands in code",
-    "quote": "it stands in a quoted line",
-    "address": "it stands in an address",
-    "word": "it stands straight after a letter or digit",
+    "code": "it is in code",
+    "quote": "it is in a quoted line",
+    "address": "it is in an address",
+    "word": "it directly follows a letter or digit",
 }
 NOBODY = "no member has this name"
-OWN_NAME = "it is its author's own"
-UNDER = "under its threshold"
+OWN_NAME = "it is the author's own name"
+UNDER = "below its threshold"
 ALL = "everyone"
 ADDED = "named in next_mentions"
 
@@ -373,7 +373,7 @@ def _draw_added(entry: MentionReason, say: Words) -> Line:
 def _draw_called(called: Called, say: Words) -> Iterator[Line]:
     name = say(", ").join(
         _must(agent, by, called.why, say) for agent, by in called.must.items()
-    ) or say("nobody")
+    ) or say("none")
     text = say("must reply: {who}", who=name)
     yield line(INDENT * 2, _turn(called.turn, say), f" · {text}", hang=6)
     if called.deferred:
@@ -431,4 +431,4 @@ def _turn(turn: int, say: Words) -> Span:
 
 
 def _join_names(names: Sequence[str], say: Words) -> str:
-    return say(", ").join(map(escape_line, names)) or say("nobody")
+    return say(", ").join(map(escape_line, names)) or say("none")

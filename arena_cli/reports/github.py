@@ -57,9 +57,7 @@ def commands(
         shown_notes = level_notes if len(level_notes) <= MOST else level_notes[: MOST - 1]
         lines += [_command(note, path) for note in shown_notes]
         if len(level_notes) > len(shown_notes):
-            omitted = say(
-                "and {count} more, which the log tells", count=len(level_notes) - len(shown_notes)
-            )
+            omitted = say("and {count} more in the log", count=len(level_notes) - len(shown_notes))
             lines.append(_command(Annotation(level, "", 0, "arena", omitted), path))
     return lines
 
@@ -143,7 +141,7 @@ def _fitting(sections: Sequence[str], say: Words, room: int) -> str:
         bytes_left -= len(section.encode()) + 2
         if bytes_left < 0:
             omitted = len(sections) - index
-            fitting.append(_text(say("and {count} more, which the log tells", count=omitted)))
+            fitting.append(_text(say("and {count} more in the log", count=omitted)))
             break
         fitting.append(section)
     return "\n\n".join(fitting) + "\n" if room > _LEFT else ""

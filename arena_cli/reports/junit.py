@@ -125,7 +125,7 @@ def _of_step(
 ) -> TestCase:
     name = results.step_title(step, _ENGLISH)
     if step.status == "not_run":
-        return _case(result, name, skipped="not run: a step before it did not pass")
+        return _case(result, name, skipped="not run: an earlier step did not pass")
     reason = _text(report.reasons(step))
     if step.status not in WRONG:
         return _case(result, name, time=_seconds(step), output=reason)

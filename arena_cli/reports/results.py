@@ -105,7 +105,7 @@ class Report:
         if result.error:
             yield from _block(result.error, INDENT)
         for session in result.sessions:
-            told = self._say("its session is kept: {command}", command=_show(session))
+            told = self._say("the session is kept: {command}", command=_show(session))
             # As every command: it is never broken.
             yield line(INDENT, Span(told, "dim"))._replace(whole=True)
 
@@ -200,7 +200,7 @@ class Report:
         yield from _block(failure.error, INDENT * 3)
         if (step.number, failure.agent) not in drift.missed(self._result):
             expect = f"expect outcome: {{{agent}: {failure.status}}}"
-            told = self._say("if it should: {expect}", expect=expect)
+            told = self._say("if this is expected: {expect}", expect=expect)
             yield line(INDENT * 3, Span(told, "dim"), hang=8)
 
     def _check(self, check: CheckResult) -> Iterator[Line]:

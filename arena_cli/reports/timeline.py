@@ -133,7 +133,7 @@ class Timeline:
         self._chain_turn = event.depth + 1
         self._turn = event.turn
         must = lines.joined((self._called(agent, event) for agent in event.must), self._say(", "))
-        yield self._phase("must reply: {who}", must or [Span(self._say("nobody"))])
+        yield self._phase("must reply: {who}", must or [Span(self._say("none"))])
         if event.deferred:
             name = self._list(event.deferred)
             yield line(INDENT, self._say.spans("deferred to the next turn: {who}", who=name))
@@ -217,7 +217,9 @@ class Timeline:
                 reason = f"{say(': ')}{self._why.get(agent) or self._unasked()}"
                 yield line(INDENT, self._name(agent), reason, hang=4)
             first = f"@{escape_line(next(iter(self._names), 'id'))}"
-            yield line(INDENT, say("To call one, name it in the message: {name}", name=first))
+            yield line(
+                INDENT, say("To call an agent, mention it in the message: {name}", name=first)
+            )
         yield EMPTY
 
     def _counts(self, event: ChainFinished) -> str:
@@ -239,7 +241,7 @@ class Timeline:
     def _unresolved(self, names: list[str]) -> Iterator[Line]:
         if names:
             said = self._say(", ").join(f"@{escape_line(name)}" for name in names)
-            yield line(INDENT, self._say("nobody is called {names}", names=said))
+            yield line(INDENT, self._say("no member is called {names}", names=said))
 
     def _author(self, message: Message) -> list[Span]:
         if message.author_type == "agent":

@@ -239,10 +239,10 @@ def _figures(row: UsageRow, say: Words) -> list[str]:
 
 def _remarks(total: UsageRow, say: Words) -> Iterator[Line]:
     if total.failed:
-        yield line(Span(say("calls that failed, counted too: {count}", count=total.failed), "dim"))
+        yield line(Span(say("failed calls, included: {count}", count=total.failed), "dim"))
     if total.uncounted:
-        told = say("calls whose tokens nobody counted: {count}", count=total.uncounted)
+        told = say("calls without a token count: {count}", count=total.uncounted)
         yield line(Span(told, "dim"))
     if total.unpriced:
-        told = say("calls whose cost is not known: {count}", count=total.unpriced)
+        told = say("calls of unknown cost: {count}", count=total.unpriced)
         yield line(Span(told, "dim"))

@@ -35,7 +35,7 @@ def team_of(
     faults: list[Fault] = []
     if keys_of_team.team is not None and keys_of_team.agents is not None:
         holder = find_holder(fragments, ("agents",))
-        problem, mend = "`team` and `agents` are both given", "take one of them out"
+        problem, mend = "`team` and `agents` are both given", "remove one of them"
         return None, workspace, [holder.fault(("agents",), problem, mend)]
     changed = workspace
     if keys_of_team.profiles:
@@ -89,7 +89,7 @@ def _strangers(
         near = errors.find_nearest(agent_id, members)
         mend = f"did you mean `{near}`?" if near else "a new agent plays if `agents:` names it"
         holder = find_holder(fragments, ("profiles", agent_id))
-        problem = f"`{agent_id}` is no agent of the workspace, and not in the team"
+        problem = f"`{agent_id}` is not an agent of the workspace, nor a member of the team"
         yield holder.fault(("profiles", agent_id), problem, mend)
 
 
@@ -133,13 +133,13 @@ def _fault(
 ) -> tuple[str, str] | None:
     """(what, mend) of a judge that cannot be asked."""
     if agent is None:
-        return "nobody is named to judge", f"name one with `agent`, or in arena.yaml: {DEFAULT}"
+        return "no judge is named", f"name one with `agent`, or in arena.yaml: {DEFAULT}"
     if agent not in profiles:
         candidates = [name for name in profiles if team.member(name) is None]
         return f"there is no agent `{agent}`", errors.suggest_nearest(agent, candidates)
     if team.member(agent) is not None:
         problem = f"`{agent}` is a member of the team that is judged"
-        return problem, "name an agent that is none, with `member: false` in its profile"
+        return problem, "name an agent that is not a member, with `member: false` in its profile"
     return None
 
 

@@ -24,7 +24,7 @@ from arena_cli.workspace.models import Language, Team
 from arena_cli.yamlio.document import Fragment
 
 _GIVEN = "given ("
-_MEND = "it is a session's transcript: `arena path SESSION` tells where that lies"
+_MEND = "expected a session's transcript; `arena path SESSION` prints its path"
 
 
 class Unread(NamedTuple):
@@ -71,7 +71,7 @@ def read_past(path: Path, until: int | None = None) -> Past:
     versions = [event.version for event in events if isinstance(event, SessionEvent)]
     if not versions:
         is_empty = not number and not unread_tail.strip()
-        problem = "is empty" if is_empty else "is no transcript of a session"
+        problem = "is empty" if is_empty else "is not a transcript of a session"
         raise UsageError(f"{path.name} {problem}", _MEND)
     if max(versions) > VERSION:
         raise UsageError(
@@ -95,7 +95,7 @@ def upto(past: Past, seq: int | None) -> list[Event]:
         suffix = f" (and {len(unread) - 1} more such lines)" if len(unread) > 1 else ""
         raise UsageError(
             f"{past.path.name}:{unread[0].line} cannot be read: {unread[0].what}{suffix}",
-            "take the line out, or copy the transcript anew from its session",
+            "remove the line, or copy the transcript again from its session",
         )
     return [event for event in past.events if seq is None or event.seq <= seq]
 
@@ -128,7 +128,7 @@ def planted(past: Past, until: int | None, root: Path) -> list[PastPart]:
     history = messages(events)
     if not history:
         scope = "" if until is None else f" up to event {until}"
-        raise UsageError(f"nothing is said in {past.path.name}{scope}")
+        raise UsageError(f"no message in {past.path.name}{scope}")
     past_parts: list[PastPart] = [
         Planted(
             author_id=message.author_id,
@@ -183,8 +183,8 @@ def with_content(attachment: Attachment, message_id: str, folders: Sequence[Path
         if attachment.sha256 and hashlib.sha256(content).hexdigest() != attachment.sha256:
             label = text.escape_line(attachment.name)
             raise UsageError(
-                f"{path}: is not what was attached to {message_id} as {label}",
-                "put back what it was, or take it away: agents are then told that it is gone",
+                f"{path}: differs from the file attached to {message_id} as {label}",
+                "restore the file, or delete it: agents are then told that it is missing",
             )
         return attachment.model_copy(
             update={"data": data_of(attachment.type, content), "path": None}

@@ -91,7 +91,7 @@ def _folded(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     folded: dict[str, Any] = {}
     for key, value in pairs:
         if folded.setdefault(key.strip().casefold(), value) != value:
-            raise ValueError(f"{key} stands twice")
+            raise ValueError(f"{key} appears twice")
     return folded
 
 

@@ -61,7 +61,7 @@ def errors(file: ScenarioFile) -> Iterator[Wrong]:
             continue
         loc: Loc = ("steps", index, "check")
         if not step.check.model_fields_set:
-            yield loc, "it expects nothing", "write what must hold, or take the step out"
+            yield loc, "it expects nothing", "write an expectation, or remove the step"
 
 
 def warnings(file: ScenarioFile, folders: Folders, *, recorded: bool) -> Iterator[Wrong]:
@@ -73,14 +73,14 @@ def warnings(file: ScenarioFile, folders: Folders, *, recorded: bool) -> Iterato
         yield from _without_expectations(file)
     for index, step in enumerate(file.steps):
         if "expect" in step.model_fields_set and not step.expect.model_fields_set:
-            yield ("steps", index, "expect"), "it expects nothing", "write what must hold"
+            yield ("steps", index, "expect"), "it expects nothing", "write an expectation"
         if step.check is not None and not _has_step_before(file, index):
             yield ("steps", index, "check"), "no step comes before it to check", "move it down"
     for loc, expect in expects(file):
         for check in model.iter_checks(expect):
             if check.kind == "regex" and _may_match_anything(check.value):
                 problem = "it matches the empty text too, so it may match every text"
-                yield (*loc, *check.loc), problem, "write what must stand there"
+                yield (*loc, *check.loc), problem, "write the text that must be there"
             elif check.kind == "as_json":
                 for below, problem, hint in json_checks.unknown_keywords(check.value, folders):
                     yield (*loc, *check.loc, *below), problem, hint
@@ -187,7 +187,7 @@ def _agent(
     ).ids
     by_name = f"write the id: `{resolved[0]}`" if len(resolved) == 1 else ""
     mend = by_name or suggest_nearest(agent, members)
-    yield loc, f"nobody in this team has the id `{agent}`", mend
+    yield loc, f"no member of this team has the id `{agent}`", mend
 
 
 def _never_saved(file: ScenarioFile, waiting: Sequence[tuple[Loc, str]]) -> Iterator[Wrong]:
@@ -200,8 +200,8 @@ def _never_saved(file: ScenarioFile, waiting: Sequence[tuple[Loc, str]]) -> Iter
     for loc, name in waiting:
         key = loc[2] if loc[0] == "steps" else loc[0]
         if key not in _WAIT:
-            problem = f"`${{saved.{name}}}` cannot stand in `{key}`"
-            yield loc, problem, f"it can in {', '.join(_WAIT)}"
+            problem = f"`${{saved.{name}}}` cannot be used in `{key}`"
+            yield loc, problem, f"it can be used in {', '.join(_WAIT)}"
             continue
         index = int(loc[1]) + (key == "expect") if loc[0] == "steps" else len(file.steps)
         if name not in saved_so_far[index]:

@@ -151,7 +151,7 @@ def _read(selected: Selected, reader: Reader) -> tuple[dict[Path, list[Document]
         if not variables.is_part(document):
             continue
         if not _is_included(path, reader):
-            problem = "has neither `scenario` nor `steps`, and nobody includes it"
+            problem = "has neither `scenario` nor `steps`, and no file includes it"
             faults[path][document.fault((), problem, "give it both, or `include` it")] = None
         del chains[path]
     return chains, faults
@@ -171,7 +171,7 @@ def _same_stems(chains: Mapping[Path, list[Document]]) -> Iterator[tuple[Path, F
     for path, (document, *_) in chains.items():
         stem = unicodedata.normalize("NFC", path.stem).casefold()
         if stem in by_stem:
-            problem = f"`{path.stem}` is the name of {by_stem[stem]} too"
+            problem = f"`{path.stem}` is also the name of {by_stem[stem]}"
             mend = "a scenario's recording is named after its file: rename one of them"
             yield path, Fault(document.name, 1, "", problem, mend)
         by_stem.setdefault(stem, document.name)
@@ -195,7 +195,7 @@ def _cases(documents: Sequence[Document]) -> tuple[list[Case | None], list[Fault
     for index, case in enumerate(frame.cases):
         if case.id in seen:
             holder = find_holder(fragments, ("cases", index))
-            faults.append(holder.fault(("cases", index, "id"), f"`{case.id}` stands twice"))
+            faults.append(holder.fault(("cases", index, "id"), f"`{case.id}` appears twice"))
         seen.add(case.id)
     return list(frame.cases) or [None], faults
 

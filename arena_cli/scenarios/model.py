@@ -178,7 +178,7 @@ class Given(FileShape):
     @model_validator(mode="after")
     def _until_an_event_of_something(self) -> Given:
         if self.until is not None and self.transcript is None:
-            raise ValueError("`until` goes with `transcript`: up to which event of it")
+            raise ValueError("`until` requires `transcript`: it is the last event to use")
         return self
 
 
@@ -305,7 +305,7 @@ def load_given_notes(
             continue
         folded = unicodedata.normalize("NFC", note.name).casefold()
         if folded in notes:
-            problem = f"`{note.name}` is the name of two notes: a session has one of a name"
+            problem = f"two notes are named `{note.name}`: names must be unique in a session"
             faults.append(
                 find_holder(fragments, loc).fault(loc, problem, "rename one of the files")
             )
@@ -320,7 +320,9 @@ def _read(name: str, scenario: Path, reader: Reader) -> GivenNote:
         mend = f"paths start from {reader.root}, or from the folder of this file"
         raise UsageError(f"there is no file `{name}`", mend)
     if path.suffix != SUFFIX or make_safe_name(path.name) != path.name:
-        raise UsageError(f"`{path.name}` is no note's name", f"such as decision-auth{SUFFIX}")
+        raise UsageError(
+            f"`{path.name}` is not the name of a note", f"such as decision-auth{SUFFIX}"
+        )
     label = reader.shown(path)
     try:
         raw = read_regular(path)

@@ -308,7 +308,7 @@ class Playing:
             steps = [step.model_copy(update={"events": []}) for step in steps]
         error = self._error
         if status == "failed" and scenario.xfail is not None and not self._take.fails:
-            error = "it was expected to fail, and passed: take its `xfail` out"
+            error = "it was expected to fail, but passed: remove its `xfail`"
         unkept = self._unkept if self._take.mode in ("record", "update") else ""
         return ScenarioResult(
             scenario=scenario.file.scenario,

@@ -26,9 +26,10 @@ where agents were called for what was missing in it.
 
 DriftKind = Literal["input", "settings", "routing", "left_over", "miss"]
 
-DRIFTED = "it drifted: take that over first, with --update"
+DRIFTED = "the replay differs from the recording; accept the change with --update first"
 DRIFTED_AND_NEW = (
-    "it drifted, and agents were called for what is new: record all of it with --record"
+    "the replay differs from the recording, and agents were called for new parts: "
+    "record everything again with --record"
 )
 """Why a recording was not added to; an update calls no agent, so it keeps no new answer."""
 

@@ -95,7 +95,7 @@ class _Vars:
 
     def _key(self, key: str, loc: Loc) -> str:
         if any(name.startswith(_VARS) for name in templates.list_placeholders(key)):
-            problem, mend = f"nothing is filled into a key: `{key}`", "write the key itself"
+            problem, mend = f"variables are not allowed in a key: `{key}`", "write the key itself"
             self.faults.append(self._document.fault((*loc, key), problem, mend))
         return key
 
@@ -133,8 +133,8 @@ class _Vars:
         if key in self._values:
             value = self._values[key]
             if isinstance(value, str) and f"${{{_VARS}" in value:
-                problem = f"`{name}` has another var in it, which is not filled in"
-                self.faults.append(self._document.fault(loc, problem, "write its text out"))
+                problem = f"`{name}` contains another variable, which is not filled in"
+                self.faults.append(self._document.fault(loc, problem, "write its text instead"))
             return value
         names = [f"{_VARS}{variable}" for variable in self._values]
         mend = errors.suggest_nearest(name, names) if names else "set it under `vars:`"
@@ -144,7 +144,7 @@ class _Vars:
     def _unknown(self, name: str, loc: Loc) -> None:
         if name.startswith(_SAVED):
             problem = (
-                f"`${{{name}}}` cannot stand in a profile: nothing is saved yet when it is read"
+                f"`${{{name}}}` cannot be used in a profile: nothing is saved yet when it is read"
             )
             mend = "send it in a message: a scripted reply reads that as ${message}"
         else:
@@ -274,7 +274,7 @@ class Reader:
                     self.document(included).name
                     for included in (*_from(target, (*above, path)), target)
                 )
-                faults.append(document.fault(loc, f"includes itself: {circle}", "take one out"))
+                faults.append(document.fault(loc, f"includes itself: {circle}", "remove one"))
             elif target not in documents:
                 self.included.add(target)
                 self._follow(target, (*above, path), documents, faults)

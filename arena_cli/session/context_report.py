@@ -53,7 +53,7 @@ def explain_context(config: SessionConfig, stored: Stored, team: Team, agent: st
     if member is None:
         ids = [one.id for one in team.members]
         raise UsageError(
-            f"nobody in this team has the id {escape_line(agent)!r}",
+            f"no member of this team has the id {escape_line(agent)!r}",
             errors.suggest_nearest(agent, ids),
         )
     with contextlib.closing(session.open_recollection(config, stored.folder, team)) as recollection:
@@ -65,7 +65,7 @@ def _explained(stored: Stored, member: Member, scene: Scene) -> Explained:
     agent = member.id
     messages = scene.history.after()
     if not messages:
-        raise UsageError(f"nothing was said in session {stored.name} yet")
+        raise UsageError(f"session {stored.name} has no message yet")
     fold, head, limits = scene.fold, scene.head(agent), scene.limits(agent)
     by_others = (message for message in reversed(messages) if message.author_id != agent)
     last = next(by_others, messages[-1])

@@ -83,9 +83,7 @@ def _examine_notes(examined: Examined, transcript: Path, workspace: Path) -> Non
     examined.notes += [f"{note.file}: {note.approval}" for note in notes if note.approval]
     if shelf.is_unfinished:
         command = f"arena knowledge list --session {stored.name}"
-        examined.notes.append(
-            f"something was begun with its notes and not ended: `{command}` ends it"
-        )
+        examined.notes.append(f"a change of its notes was not finished: `{command}` finishes it")
 
 
 def _loses_an_event(line: TranscriptLine) -> bool:
@@ -128,7 +126,7 @@ def _fault(attachment: Attachment, workspace: Path) -> str:
     except OSError as error:
         return f"{path}: {error.strerror or error}"
     if hashlib.sha256(content).hexdigest() != attachment.sha256:
-        return f"{path} is not what was attached"
+        return f"{path} differs from the attached file"
     return ""
 
 

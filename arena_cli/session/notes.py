@@ -54,7 +54,7 @@ def choose_author(team: Team | None, author: str | None) -> str:
     """Return the author of an act: the given name, else the team's first human, else the user."""
     if author is not None:
         if not author.strip() or not author.isprintable():
-            raise UsageError("--by: this is no name", "Say who does it, in one line.")
+            raise UsageError("--by: not a valid name", "Give the name in one line.")
         return author.strip()
     humans = team.humans if team else ()
     return humans[0].id if humans else outgoing.USER.id
@@ -152,7 +152,7 @@ class Keeper:
         )
         if result.act is None and is_new:
             raise UsageError(
-                f"{escape_line(result.note.id)} says the same, and comes from that message already",
+                f"{escape_line(result.note.id)} has the same text and source message already",
                 f"Add to it by hand: {escape_line(result.note.file)}.",
             )
         if result.act is None and (result.note.id, draft.source) not in trail:
@@ -396,8 +396,8 @@ def copy_note(note: Note, text: str) -> Draft:
     """
     if note.kind not in CATEGORIES:
         raise UsageError(
-            f"{escape_line(note.id)} is a {note.kind}, and those are not shared",
-            f"Shared are: {', '.join(CATEGORIES)}.",
+            f"{escape_line(note.id)} is a {note.kind}, which cannot be shared",
+            f"Kinds that can be shared: {', '.join(CATEGORIES)}.",
         )
     return Draft(
         note.kind,
@@ -426,10 +426,11 @@ def _check_unapproved(draft: Draft, notes: Sequence[Note]) -> None:
         is_fixed = note.status == "approved" or note.approval
         if draft.body.strip() and is_fixed and lifecycle.says_the_same(note, draft):
             raise UsageError(
-                f"{escape_line(note.id)} says the same and is approved: its text stays as it is"
+                f"{escape_line(note.id)} has the same text and is approved: its text "
+                "does not change"
                 if not note.approval
-                else f"{escape_line(note.id)} says the same, and {note.approval}",
-                f"Put another in its place: `arena knowledge add --supersedes {note.id} TITLE`.",
+                else f"{escape_line(note.id)} has the same text, and {note.approval}",
+                f"Replace it: `arena knowledge add --supersedes {note.id} TITLE`.",
             )
 
 
@@ -441,7 +442,7 @@ def _make_folder(folder: Path, workspace: Path, *, sync: bool) -> Path:
     except OSError as error:
         raise DiskRefused(
             f"{folder}: cannot make a folder here: {error.strerror or error}",
-            files.suggest_fix(error, "Mend the rights, or choose another --workspace."),
+            files.suggest_fix(error, "Fix the permissions, or choose another --workspace."),
         ) from error
     return folder
 

@@ -119,7 +119,9 @@ class Aside:
                 )
             except OSError as error:
                 problem = f"no folder for temporary files: {error.strerror or error}"
-                raise DiskRefused(problem, "free space or rights there, or set TMPDIR") from error
+                raise DiskRefused(
+                    problem, "free disk space or fix the permissions there, or set TMPDIR"
+                ) from error
         self._count += 1
         root = Path(self._temporary.name).resolve()
         return root / f"{root.name}-{self._count}"

@@ -66,7 +66,7 @@ PastPart = Planted | PlantedSummary
 def planted(team: Team, author: str, content: str) -> Planted:
     """A planted message of a member, a human, or the system, by id. Raises UsageError."""
     if not content.strip():
-        raise UsageError("the message is empty", "Say something.")
+        raise UsageError("the message is empty", "Write a message.")
     clean, _ = clean_text(content)
     if author == SYSTEM:
         return Planted(SYSTEM, SYSTEM, "system", clean)
@@ -79,7 +79,7 @@ def planted(team: Team, author: str, content: str) -> Planted:
             return Planted(human.id, human.name or human.id, "human", clean)
     ids = [*(member.id for member in team.members), *(human.id for human in humans), SYSTEM]
     raise UsageError(
-        f"nobody in this team has the id {escape_line(author)!r}",
+        f"no member of this team has the id {escape_line(author)!r}",
         errors.suggest_nearest(author, ids),
     )
 
@@ -98,7 +98,7 @@ def outgoing(
     `read` returns the content of each of `files`.
     """
     if not content.strip() and not files:
-        raise UsageError("the message is empty", "Say something, or attach a file.")
+        raise UsageError("the message is empty", "Write a message, or attach a file.")
     clean, _ = clean_text(content)
     return Outgoing(
         content=clean,
@@ -215,7 +215,7 @@ def _agents_of(team: Team, requested: Iterable[str]) -> tuple[str, ...]:
         agents = [mentioned_id for mentioned_id in mentioned.ids if mentioned_id in ids]
         if not agents:
             raise UsageError(
-                f"nobody in this team is called {escape_line(name)!r}",
+                f"no member of this team is called {escape_line(name)!r}",
                 errors.suggest_nearest(name, ids),
             )
         agent_ids.update(dict.fromkeys(agents))

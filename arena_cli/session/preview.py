@@ -244,9 +244,8 @@ def recall_call(
     member = team.member(agent)
     if member is None:
         raise UsageError(
-            f"{escape_line(agent)} is no longer in the team: "
-            "what it was shown cannot be made again",
-            "`arena show --json` still tells all that was said.",
+            f"{escape_line(agent)} is no longer in the team: its input cannot be rebuilt",
+            "`arena show --json` still shows the whole conversation.",
         )
     with contextlib.closing(open_recollection(config, stored.folder, team)) as recollection:
         recollection.only(started.notes)  # many were written since
@@ -258,7 +257,7 @@ def recall_call(
 def _recalled(stored: Stored, started: ReplyStarted, scene: Scene) -> Recalled:
     if scene.fold.open is None or not scene.fold.open.turns:
         raise UsageError(
-            f"turn {started.turn} cannot be read", f"`arena doctor {stored.name}` tells more."
+            f"turn {started.turn} cannot be read", f"`arena doctor {stored.name}` explains why."
         )
     agent, phase, chain = started.agent, started.phase, scene.fold.open
     planned = plan.plan(agent, phase, chain, scene)
@@ -332,5 +331,5 @@ def _call(transcript: Path, agent: str, turn: int | None) -> ReplyStarted:
             called[started.agent] = None
     scope = "this session" if turn is None else f"turn {turn}"
     names = ", ".join(escape_line(name) for name in reversed(called))
-    mend = f"called were: {names}" if called else "nobody was"
+    mend = f"called agents: {names}" if called else "no agent was called"
     raise UsageError(f"{escape_line(agent)} was not called in {scope}", mend)

@@ -30,8 +30,9 @@ def refuse(paths: Iterable[Path], option: str) -> None:
         reason = _reason(path)
         if reason:
             raise UsageError(
-                f"{option} {escape_line(str(path))}: {reason}; every agent asked would read it",
-                "`--force` sends it all the same",
+                f"{option} {escape_line(str(path))}: {reason}; every agent that is "
+                "called would read it",
+                "`--force` sends it anyway",
             )
 
 
@@ -46,7 +47,7 @@ def _reason(path: Path) -> str:
             holds_key = _PRIVATE_KEY.search(file.read(_LOOKED_AT)) is not None
     except OSError:
         return ""  # whoever reads it reports that
-    return "it holds a private key" if holds_key else ""
+    return "it contains a private key" if holds_key else ""
 
 
 def reason_of_name(name: str) -> str:

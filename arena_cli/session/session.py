@@ -98,7 +98,7 @@ def _make_index(config: SessionConfig, folders: list[Folder]) -> Index:
 
     index = store.sessions_folder(config.workspace) / INDEX if config.shared_notes else None
     if index is not None and files.is_link(index):
-        problem = "is a link, and arena writes through none: notes are indexed in memory"
+        problem = "is a link, and arena does not write through links: notes are indexed in memory"
         label = index.relative_to(config.workspace).as_posix()
         config.on_problem(Fault(label, 0, "", problem, files.LINK_HINT))
         index = None

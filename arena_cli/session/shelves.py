@@ -153,7 +153,7 @@ def find(name: str, among: Sequence[Shelf], root: Path, here: Path) -> NoteRefer
                 f", and {len(matches) - _MOST_NAMED} more" if len(matches) > _MOST_NAMED else ""
             )
             raise UsageError(
-                f"{escape_line(name)} may be one of: {ids}{omitted}", "Name one of them."
+                f"{escape_line(name)} is ambiguous: {ids}{omitted}", "Name one of them."
             )
     scope = " or ".join(shelf.name for shelf in among)
     near = errors.find_nearest(name, [candidate.id for candidate in candidates])
@@ -181,8 +181,8 @@ def _by_path(name: str, root: Path, here: Path) -> NoteReference | None:
                 if reference:
                     return reference
         raise UsageError(
-            f"{escape_line(name)} is no note of this workspace",
-            "Notes lie in sessions/SESSION/knowledge and in sessions/knowledge.",
+            f"{escape_line(name)} is not a note of this workspace",
+            "Notes are in sessions/SESSION/knowledge and in sessions/knowledge.",
         )
     return None
 

@@ -57,10 +57,10 @@ def _fault(name: str) -> str:
         f"it is longer than {LONGEST} characters": len(name) > LONGEST,
         f"it is longer than {text.FILESYSTEM_NAME_BYTES} bytes": text.measure_name(name)
         > text.FILESYSTEM_NAME_BYTES,
-        'a name cannot hold a path separator, or any of : * ? " < > |': any(
+        'it contains a path separator, or one of : * ? " < > |': any(
             c in text.FORBIDDEN_IN_NAMES for c in name
         ),
-        "it holds a character that cannot be printed": not name.isprintable(),
+        "it contains a character that cannot be printed": not name.isprintable(),
         "it starts with a dot or a dash": name[:1] in ".-",
         "it starts or ends with a space or a dot": name != name.strip(" ").rstrip("."),
         "that name is reserved": name.casefold() in RESERVED or text.is_device_name(name),
@@ -160,7 +160,7 @@ def last(workspace: Path) -> Stored:
         with contextlib.suppress(*_GONE):
             if not _is_of_scenario(session.transcript):
                 return session
-    raise UsageError("there is no session to go on with", "Start one: `arena send MESSAGE`.")
+    raise UsageError("there is no session to continue", "Start one: `arena send MESSAGE`.")
 
 
 def _is_of_scenario(transcript: Path) -> bool:
@@ -179,7 +179,7 @@ def find(workspace: Path, name: str) -> Stored:
     near = difflib.get_close_matches(name, names, n=1)
     raise UsageError(
         f"there is no session {name!r}",
-        f"Did you mean {near[0]!r}?" if near else "`arena sessions` lists those there are.",
+        f"Did you mean {near[0]!r}?" if near else "`arena sessions` lists all sessions.",
     )
 
 
@@ -202,7 +202,8 @@ def make_session_folder(workspace: Path, name: str | None, clock: Clock) -> Path
             f"{sessions}: cannot make a folder here: {error.strerror or error}",
             files.suggest_fix(
                 error,
-                "arena keeps transcripts there; mend the rights, or choose another --workspace.",
+                "arena keeps transcripts there; fix the permissions, or choose "
+                "another --workspace.",
             ),
         ) from error
     return folder
@@ -267,7 +268,8 @@ def acquire(folder: Path, name: str, *, wait_s: float, on_wait: Callable[[], Non
             f"{folder}: cannot write here: {getattr(error, 'strerror', None) or error}",
             files.suggest_fix(
                 error,
-                "arena keeps transcripts there; mend the rights, or choose another --workspace.",
+                "arena keeps transcripts there; fix the permissions, or choose "
+                "another --workspace.",
             ),
         ) from error
     raise SessionBusy(

@@ -77,7 +77,9 @@ def add(workspace: Path, contacts: Iterable[Contact], environ: Mapping[str, str]
         _replace(path, text.encode("utf-8", "surrogatepass"))
     except OSError as error:
         message = f"{path} cannot be written: {error.strerror or error}"
-        raise DiskRefused(message, f"free space or rights there, or set {CONFIG_HOME}") from error
+        raise DiskRefused(
+            message, f"free disk space or fix the permissions there, or set {CONFIG_HOME}"
+        ) from error
 
 
 def revoke(workspace: Path, environ: Mapping[str, str]) -> bool:
@@ -121,7 +123,7 @@ def _read(path: Path) -> TrustRecord:
     except (FileNotFoundError, NotADirectoryError):
         raise
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no record of arena's"
+        reason = error.strerror if isinstance(error, OSError) else "it is not a record of arena"
         message = f"{path} cannot be read: {reason}"
         raise UsageError(message, "remove it, then run `arena trust` in the workspace") from error
 

@@ -72,13 +72,14 @@ def save(path: Path, descriptor: int, held: Held, loss: Loss, *, seq: int) -> Tr
     except OSError as error:
         reason = error.strerror or error
         failed_path = error.filename or path.parent
-        unsaved = f"{problem}; what is known of it could not be saved: {failed_path}: {reason}"
-        return TranscriptLost(unsaved, "Free space or rights there.")
-    lack = f", but for {missing:,} bytes that are gone" if missing else ""
-    instead = "" if loss == "removed" else f" in the place of what lies at {path.name} now"
+        unsaved = f"{problem}; its known events could not be saved: {failed_path}: {reason}"
+        return TranscriptLost(unsaved, "Free disk space, or fix the permissions there.")
+    lack = f", except {missing:,} missing bytes" if missing else ""
+    instead = "" if loss == "removed" else f" in place of the current {path.name}"
     return TranscriptLost(
-        f"{problem}; what is known of it, this event included{lack}, is in {target}",
-        f"To go on, put that file back as {path}{instead}, then `arena resume {path.parent.name}`.",
+        f"{problem}; its known events, including this one{lack}, are in {target}",
+        f"To continue, move that file back to {path}{instead}, then run `arena "
+        f"resume {path.parent.name}`.",
     )
 
 
@@ -261,8 +262,8 @@ def _refused(path: Path, error: OSError) -> ArenaError:
         return UsageError(str(error.strerror), files.LINK_HINT)
     return DiskRefused(
         f"{path}: could not write: {error.strerror or error}",
-        "What was written before is whole; free space or rights, then "
-        f"`arena resume {path.parent.name}` goes on.",
+        "Everything written before is intact; free disk space or fix the "
+        f"permissions, then run `arena resume {path.parent.name}`.",
     )
 
 

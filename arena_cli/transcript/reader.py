@@ -21,7 +21,7 @@ TAIL_BLOCK = 65_536
 _decoder = json.JSONDecoder()
 
 
-NULS = "NUL bytes were passed over"
+NULS = "NUL bytes were skipped"
 TWO_RECORDS = "two records on one line"
 
 

@@ -119,13 +119,15 @@ def _first_block(descriptor: int, path: Path) -> bytes:
         if block or (is_inherited and ready):
             return block
         time.sleep(_POLL_S if ready else 0)
-    raise OSError(errno.ETIMEDOUT, f"nobody wrote to this FIFO for {WRITER_WAIT_S:g} s", str(path))
+    raise OSError(
+        errno.ETIMEDOUT, f"no process wrote to this FIFO for {WRITER_WAIT_S:g} s", str(path)
+    )
 
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 
-LINK_HINT = "Remove the link; what arena writes below `sessions` must lie there itself."
+LINK_HINT = "Remove the link; arena writes only to real files below `sessions`."
 
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
@@ -137,7 +139,7 @@ class LinkRefused(OSError):
     """A path that arena would write to is a link, or leads through one."""
 
     def __init__(self, path: Path) -> None:
-        problem = f"{path} is a link, and arena writes through none"
+        problem = f"{path} is a link, and arena does not write through links"
         super().__init__(errno.ELOOP, problem, os.fspath(path))
 
 

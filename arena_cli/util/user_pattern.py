@@ -99,4 +99,4 @@ class UserPattern:
             return regex.compile(source, flags)
         except regex.error as error:
             problem = f"{self.where}: the pattern /{self.pattern}/ cannot be used: {error}"
-            raise UsageError(problem.removeprefix(": "), "write it in other words") from error
+            raise UsageError(problem.removeprefix(": "), "rewrite it") from error

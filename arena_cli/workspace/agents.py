@@ -291,14 +291,14 @@ def read_sources(files: Mapping[str, Fragment]) -> tuple[dict[str, ProfileSource
             base_id = models.normalize_id(base_id)
             if base_id in (*path, agent_id):
                 circle = " -> ".join((*path, agent_id, base_id))
-                problem, hint = f"profiles extend each other: {circle}", "take this line out"
+                problem, hint = f"profiles extend each other: {circle}", "remove this line"
                 faults.append(profile.fault(("extends",), problem, hint))
                 profile = replace(profile, is_whole=False)
             elif base_id not in files:
                 problem = f"there is no agent `{base_id}`"
                 hint = (
                     errors.suggest_nearest(base_id, _list_bases(agent_id, files))
-                    or "take this line out"
+                    or "remove this line"
                 )
                 faults.append(profile.fault(("extends",), problem, hint))
                 profile = replace(profile, is_whole=False)

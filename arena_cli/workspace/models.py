@@ -18,7 +18,7 @@ from arena_cli.util.user_pattern import UserPattern
 
 def _check_spoken(name: str) -> str:
     if name.startswith(("@", "＠")):
-        raise ValueError("a name stands without `@`, which is written when somebody is called")
+        raise ValueError("write the name without `@`; only messages write `@`")
     return name
 
 
@@ -135,11 +135,11 @@ def _check_regex(pattern: str) -> str:
     try:
         match = UserPattern(pattern).search("")
     except re.error as error:
-        raise ValueError(f"is no regular expression: {error}") from error
+        raise ValueError(f"is not a regular expression: {error}") from error
     except UsageError as error:
         raise ValueError(error.what) from error
     if match:
-        raise ValueError("finds the empty text, so it would find something in every sentence")
+        raise ValueError("matches the empty text, so it would match in every sentence")
     return pattern
 
 

@@ -91,7 +91,7 @@ def write_workspace(
             create_file(path, contents[path][1])
         except OSError as error:
             problem = f"{path} cannot be written: {error.strerror or error}"
-            raise UsageError(problem, "mend the rights, or choose another folder") from error
+            raise UsageError(problem, "fix the permissions, or choose another folder") from error
     return written
 
 
@@ -230,9 +230,9 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
         for step in loc[:-1]:
             below = below.setdefault(step, {})
             if not isinstance(below, dict):
-                raise UsageError(f"--set {key}: `{step}` has a value already")
+                raise UsageError(f"--set {key}: `{step}` already has a value")
         if loc[-1] in below:
-            raise UsageError(f"--set {key}: it is given twice", "give it once")
+            raise UsageError(f"--set {key}: given twice", "give it once")
         below[loc[-1]] = (
             value if loc[0] == "env" and len(loc) > 1 else _parse_value(key, loc[-1], value)
         )
@@ -274,7 +274,9 @@ def check_newcomer(
     agent_id = str(data["agent_id"])
     problem = models.find_id_problem(agent_id)
     if problem:
-        raise UsageError(f"`{escape_line(agent_id)}` is no id: it {problem}", models.ID_RULE)
+        raise UsageError(
+            f"`{escape_line(agent_id)}` is not a valid id: it {problem}", models.ID_RULE
+        )
     old = load_workspace(root, kinds=kinds, anywhere=anywhere)
     adapter = _complete_adapter(data["adapter"], old, suggested)
     data = {**data, "adapter": _give_own_folder(adapter, agent_id, old)}
@@ -297,7 +299,7 @@ def check_newcomer(
     except FileFaults as error:
         raise FileFaults([_explain_with_option(fault, path) for fault in error.faults]) from error
     if team and by_hand:
-        refusal = f"{by_hand}: its `members` are written in a way that cannot be added to"
+        refusal = f"{by_hand}: its `members` cannot be edited automatically"
         raise UsageError(refusal, f"put {agent_id} there by hand, after adding it without --team")
     written = _render_profile(root, data, path)
     if is_outside and not _is_written(root / path, written):
@@ -319,7 +321,7 @@ def _check_is_new(root: Path, agent_id: str) -> None:
     file_name = f"{agent_id}{YAML_SUFFIX}".casefold()
     for name in names:
         if models.normalize_id(name).casefold() == file_name:
-            problem = f"{AGENTS_FOLDER}/{name} is there already"
+            problem = f"{AGENTS_FOLDER}/{name} already exists"
             raise UsageError(problem, "nothing was written; choose another id, or edit that file")
 
 
@@ -454,7 +456,9 @@ def _report_refusals(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         problem = f"{path} cannot be written: {error.strerror or error}"
-        raise UsageError(problem, "nothing was added; mend the rights, or make room") from error
+        raise UsageError(
+            problem, "nothing was added; fix the permissions, or free disk space"
+        ) from error
 
 
 def _replace_text(path: Path, text: str) -> None:

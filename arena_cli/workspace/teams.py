@@ -181,7 +181,7 @@ def _build_members(
             )
             findings.faults.append(draft.fault((index,), f"there is no agent `{agent_id}`", hint))
         elif agent_id in members:
-            findings.faults.append(draft.fault((index,), f"`{agent_id}` stands twice"))
+            findings.faults.append(draft.fault((index,), f"`{agent_id}` appears twice"))
         else:
             name = ref.name or agent.profile.name or agent_id
             members[agent_id] = Member(agent.profile, name, ref.role, agent.role_prompt)
@@ -216,7 +216,7 @@ def _check_responders(
     rules[key] = [models.normalize_id(name) for name in rules[key]]
     for index, name in enumerate(rules[key]):
         if name not in members:
-            problem = "is no member of this team" if name in loaded else "is no agent"
+            problem = "is not a member of this team" if name in loaded else "is not an agent"
             fault = setters[key].fault(
                 (key, index), f"`{name}` {problem}", suggest_nearest(name, members)
             )
@@ -229,9 +229,9 @@ def _check_humans(draft: TeamDraft, members: Collection[str], findings: TeamFind
         problem = models.find_id_problem(human.id)
         folded = models.normalize_id(human.id).casefold()
         if not problem and folded in seen:
-            problem = "stands twice among the humans"
+            problem = "appears twice among the humans"
         if not problem and folded in {member.casefold() for member in members}:
-            problem = "is the id of a member too"
+            problem = "is also the id of a member"
         if not problem and folded == "system":
             problem = "is the author of arena's own messages"
         if problem:

@@ -94,7 +94,7 @@ def _find_pattern_faults(
     try:
         re.compile(str(pattern))
     except re.error as error:
-        return [document.fault(loc, f"is no regular expression: {error}")]
+        return [document.fault(loc, f"is not a regular expression: {error}")]
     return []
 
 
@@ -207,7 +207,7 @@ def _read_folder(
         stem = models.normalize_id(name.removesuffix(YAML_SUFFIX))
         first = folded.setdefault(stem.casefold(), shown_path)
         if first != shown_path:
-            problem = f"has the name of {first}, upper and lower case apart"
+            problem = f"has the same name as {first}, except for upper and lower case"
             faults.append(Fault(shown_path, 0, "", problem, "rename one of them"))
             continue
         by_stem[stem] = Fragment(
@@ -220,8 +220,8 @@ WORKSPACE_VARIABLE = "ARENA_WORKSPACE"
 
 _NO_TEAMS = f"there is no file in {TEAMS_FOLDER}; without a team, every agent is in it"
 _FIND_HINT = (
-    "run `arena init` to make one here, or `arena agents add` to begin with an agent that you have,"
-    " or name one with --workspace DIR"
+    "run `arena init` to create one here, or `arena agents add` to begin with an "
+    "agent that you have, or name one with --workspace DIR"
 )
 
 
@@ -237,9 +237,9 @@ def find_workspace(start: Path, explicit: Path | None, environ: Mapping[str, str
         folder = Path(start, chosen).resolve()
         if _is_workspace(folder):
             return folder
-        problem = f"{folder} is no workspace" if folder.is_dir() else f"{folder} is no folder"
+        problem = f"{folder} is not a workspace" if folder.is_dir() else f"{folder} is not a folder"
         origin = "--workspace" if explicit else WORKSPACE_VARIABLE
-        hint = f"run `arena init {chosen}` to make one there"
+        hint = f"run `arena init {chosen}` to create one there"
         if folder.exists() and not folder.is_dir():
             hint = f"name a folder, one with {WORKSPACE_FILE} or {AGENTS_FOLDER}/*.yaml"
         raise UsageError(f"{origin}: {problem}", hint)
@@ -384,7 +384,7 @@ class Workspace:
         base = self.loaded.get(agent_id)
         extends = over.data.get("extends")
         if base is not None and "extends" in over.data:
-            problem = f"`{agent_id}` is there already; only a new agent can extend another"
+            problem = f"`{agent_id}` already exists; only a new agent can extend another"
             faults.append(over.fault(("extends",), problem))
         elif isinstance(extends, str):
             extended = self.loaded.get(models.normalize_id(extends))

@@ -30,7 +30,7 @@ WIDE_KEYS = (
     (
         rf"(?:^ *(?:- +)*-? ?|(?:^ *(?:- +)*|[{{,] *){_WORD}:|[{{,](?=[ {_ODD}]+{_WORD}:))"
         rf"(?P<at>[{_ODD}])",
-        "{at} is no space to YAML; write a common one",
+        "{at} is not a space in YAML; write an ordinary one",
     ),
 )
 BAD_KEYS = (
@@ -38,7 +38,7 @@ BAD_KEYS = (
     (rf"{_LEAD}{_NAME}\s*(?P<at>=)\s+(?P<rest>.*)$", "`{name}` needs a colon, not `=`"),
     (
         rf"{_LEAD}{_NAME}(?P<at>)(?:[ \t]+(?P<rest>[\[{{\"'@].*|[^\s:]+(?: [^\s:]+)?))?$",
-        "this line has no colon, so it is no `key: value`",
+        "this line has no colon, so it is not a `key: value`",
     ),
 )
 

@@ -131,8 +131,8 @@ def _find_control(text: str) -> YamlProblem | None:
         return None
     column = match.start() - text.rfind("\n", 0, match.start()) - 1
     line = text.count("\n", 0, match.start()) + 1
-    problem = f"the character U+{ord(match.group()):04X} cannot stand in a YAML file"
-    return YamlProblem(line, problem, "take it out, or escape it between double quotes", column)
+    problem = f"the character U+{ord(match.group()):04X} is not allowed in a YAML file"
+    return YamlProblem(line, problem, "remove it, or escape it between double quotes", column)
 
 
 def _drop(data: Any, loc: Loc) -> None:

@@ -161,7 +161,7 @@ class DataBuilder:
             self._expand(node, loc, built[1])
             return built[0]
         if id(node) in self._open:
-            return self._add(node, loc, "an alias (`*...`) stands inside what it names")
+            return self._add(node, loc, "an alias (`*...`) is inside the value that it names")
         if len(loc) > MAX_DEPTH:
             return self._add(node, loc[:3], f"nested deeper than {MAX_DEPTH} levels")
         self._open.add(id(node))
@@ -176,7 +176,7 @@ class DataBuilder:
         self._size += size
         self._expanded += size
         if self._expanded > MAX_EXPANDED:
-            self._add(node, loc, f"its aliases stand for more than {MAX_EXPANDED} values")
+            self._add(node, loc, f"its aliases expand to more than {MAX_EXPANDED} values")
             raise TooLarge
 
     def _list(self, node: Node, loc: Loc) -> Any:
@@ -196,8 +196,8 @@ class DataBuilder:
                 continue
             key = key_node.value
             if key in keys:
-                problem = f"stands twice; first on line {keys[key].start_mark.line + 1}"
-                self._add(key_node, (*loc, key), problem, "take one of them out")
+                problem = f"appears twice; first on line {keys[key].start_mark.line + 1}"
+                self._add(key_node, (*loc, key), problem, "remove one of them")
                 continue
             keys[key] = key_node
             if key == "<<" and _is_merge(key_node):
@@ -215,7 +215,9 @@ class DataBuilder:
             if isinstance(base, dict):
                 data = {**base, **data}
             else:
-                self._add(base_node, (*loc, "<<"), "merges a mapping, or a list of mappings")
+                self._add(
+                    base_node, (*loc, "<<"), "can merge only a mapping, or a list of mappings"
+                )
         return data
 
     def _scalar(self, node: yaml.ScalarNode, loc: Loc) -> Any:

@@ -167,7 +167,7 @@ def _group_by_union(errors: Sequence[_Error]) -> Iterator[list[_Error]]:
 def _no_mapping(data: Any, shape: type[BaseModel], origin: Origin) -> Fault:
     problem = f"the file must be a mapping of keys, not {_describe(data)}"
     if isinstance(data, list):
-        return origin.fault((), problem, "its keys stand at the left edge, without `- `")
+        return origin.fault((), problem, "write its keys at the left edge, without `- `")
     return origin.fault((), problem, _as_mapping(data, shapes.list_keys(shape, ()), "", origin, ()))
 
 
@@ -270,14 +270,14 @@ class _Explainer:
     def _unknown_key(self, path: Loc) -> Fault:
         key = str(path[-1])
         if key in self._not_built(path[:-1]):
-            return self._origin.fault(path, "is not built yet", "take it out", at_key=True)
+            return self._origin.fault(path, "is not implemented yet", "remove it", at_key=True)
         known_keys = self._keys(path[:-1])
         hint = suggest_nearest(key, known_keys)
         if not find_nearest(key, known_keys):
             if home := self._home(key, path[:-1]):
-                hint = f"`{key}` stands {home}"
+                hint = f"`{key}` belongs {home}"
             elif later := [k for k in known_keys if key in self._not_built((*path[:-1], k))]:
-                hint = f"`{key}` stands under `{later[0]}`, and is not built yet; take it out"
+                hint = f"`{key}` belongs under `{later[0]}`, and is not implemented yet; remove it"
         return self._origin.fault(path, "unknown key", hint, at_key=True)
 
     def _home(self, key: str, path: Loc) -> str:
@@ -302,7 +302,7 @@ class _Explainer:
     def _wrong_word(self, error: _Error) -> Fault:
         path, value = error.path, error.value
         if path and f"{path[-1]}: {value}" in self._not_built(path[:-1]):
-            return self._origin.fault(path, f"`{value}` is not built yet")
+            return self._origin.fault(path, f"`{value}` is not implemented yet")
         if error.kind == "union_tag_invalid":
             key = str(error.context["discriminator"]).strip("'")
             path, value = (*path, key), error.context["tag"]
@@ -316,7 +316,7 @@ class _Explainer:
 
     def _wrong_kind(self, path: Loc, expected: str, value: Any) -> Fault:
         raw = self._origin.raw(path)
-        empty = f", not `{raw}`" if raw else "; nothing stands here"
+        empty = f", not `{raw}`" if raw else "; the value is empty"
         actual = empty if value is None else f", not {_describe(value)}"
         problem = f"must be {expected}{actual}"
         if expected == "a list" and isinstance(value, dict) and value:
@@ -351,7 +351,7 @@ class _Explainer:
         if fix:
             return self._origin.hint_with(path, fix) or f"write {fix}"
         if expected == _MAPPING and isinstance(value, list):
-            return "take the `- ` away"
+            return "remove the `- `"
         return self._text_hint(path, expected, value, raw) if isinstance(value, str) else ""
 
     def _text_hint(self, path: Loc, expected: str, value: str, raw: str | None) -> str:

@@ -119,7 +119,7 @@ def _indent_like(line: str) -> str:
     keys = re.match(r"\s*(?:-\s+)*", line)
     count = keys.end() if keys else 0
     if not count:
-        return "take the spaces before it away"
+        return "remove the spaces before it"
     return f"indent it with {count} space{'s' if count > 1 else ''}"
 
 
@@ -250,7 +250,7 @@ def _find_text_after_quote(stop: _Stop) -> YamlProblem | None:
     match = re.compile(f"(?P<at>{quote})").match(line, column)
     if line[:column].count(quote) % 2:
         fixed = match and _quote_value(stop, stop.line, match)
-        problem = f"text goes on after the {quote} that closes it; quote the whole value"
+        problem = f"text follows the closing {quote}; quote the whole value"
         hint = "put single quotes around it" if quote == '"' else "put double quotes around it"
         return YamlProblem(stop.line + 1, problem, hint, column, fixed)
     for number in range(stop.line - 1, -1, -1):
@@ -291,14 +291,14 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         "quoted scalar.*Unicode",
         _in_line,
         r"(?P<at>\\[uU][0-9a-fA-F]+)",
-        "`{at}` is no character",
-        "write the character itself, or take it out",
+        "`{at}` is not a character",
+        "write the character itself, or remove it",
     ),
     _Mistake(
         "quoted scalar.*(?:escape|hexdecimal)",
         _at_start,
         r'"(?P<body>(?:[^"\\]|\\["\\/nrt0])*(?P<at>\\[^"\\nrt0/])(?:[^"\\]|\\.)*)"',
-        "`{at}` means nothing between double quotes",
+        "`{at}` has no meaning between double quotes",
         "use single quotes",
         _write_single_quotes,
     ),
@@ -306,7 +306,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         "quoted scalar.*(?:escape|hexdecimal)",
         _in_line,
         r"(?P<at>\\[^\\nrt0/])",
-        "`{at}` means nothing between double quotes",
+        "`{at}` has no meaning between double quotes",
         "use single quotes",
     ),
     _Mistake(
@@ -336,7 +336,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         _COMMENT,
         "quote the whole text, or write it below a `|`",
     ),
-    _Mistake("duplicate anchor", _at_mark, "", "the anchor of line {start} stands twice"),
+    _Mistake("duplicate anchor", _at_mark, "", "the anchor of line {start} appears twice"),
     # A first character that YAML uses itself.
     _Mistake(
         "cannot start any token|mapping keys are not allowed",
@@ -359,7 +359,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         "block scalar",
         _at_start,
         r"(?P<at>[|>])",
-        _MUST_BE_QUOTED + ", or its text begin on the next line",
+        _MUST_BE_QUOTED + ", or its text must begin on the next line",
         "quote it",
         _quote,
     ),
@@ -367,7 +367,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         "block sequence entries are not allowed",
         _in_line,
         r"^\s*(?:- +)*[^\s:#]+:\s+(?P<at>-)",
-        _MUST_BE_QUOTED + ", or the list begin on the next line",
+        _MUST_BE_QUOTED + ", or the list must begin on the next line",
         "quote it",
         _quote,
     ),
@@ -377,7 +377,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         _at_mark,
         r"(?<=[}\]'\"])(?P<at>[,;}\]])(?=\s*(?:[}\]]|#|$))",
         "this {at} does not belong here",
-        "take it away",
+        "remove it",
         _remove,
     ),
     _Mistake(
@@ -412,8 +412,8 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         "could not find expected ':'",
         _at_start,
         "",
-        "this line has no colon, so it is no `key: value`",
-        "complete it, or indent it if it goes on a text above",
+        "this line has no colon, so it is not a `key: value`",
+        "complete it, or indent it if it continues the text above",
     ),
     _find_text_after_quote,
     _Mistake(
@@ -465,7 +465,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         "mapping values are not allowed",
         _in_line,
         r"^\s*(?P<at>)",
-        "this key is indented more than the keys beside it, from line {above}",
+        "this key is indented more than the other keys, from line {above}",
         "{indent_above}",
     ),
     _Mistake(
@@ -479,7 +479,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         "expected '-' indicator|block collection",
         _in_line,
         r"^\s*(?P<at>)",
-        "this line stands among the list items from line {start}",
+        "this line is among the list items from line {start}",
         "start it with `- `, or {indent_above}, to belong to line {above}",
     ),
     _Mistake(

@@ -88,14 +88,14 @@ def _explain_value(loc: Loc, value: yaml.ScalarNode, line: str, text: str) -> Ya
     anchor = re.compile(r"&(\S+) +\S").match(line, start.column)
     if anchor and f"*{anchor[1]}" not in text:
         fixed = lines.quote_span(line, start.column, lines.find_value_end(line, start.column))
-        problem = f"`&{anchor[1]}` names a value, and nothing uses the name"
+        problem = f"`&{anchor[1]}` names a value, but nothing uses the name"
         hint = "a value that starts with & must be quoted"
         return YamlProblem(start.line + 1, problem, hint, start.column, fixed)
     if lines.is_curly(value.value):
         fixed = lines.quote_span(line, start.column, end.column)
         opening, closing = value.value[0], value.value[-1]
-        problem = f'{opening} {closing} are no quotes of YAML; to keep them, put " around them'
-        hint = f"take them away, or quote it: {lines.quote(value.value)}"
+        problem = f'{opening} {closing} are not YAML quotes; to keep them, put " around them'
+        hint = f"remove them, or quote it: {lines.quote(value.value)}"
         return YamlProblem(start.line + 1, problem, hint, start.column, fixed, loc)
     comment = re.compile(r"\s*(?<=\s)(?P<at>#)(?=[^\s#!])").match(line, end.column)
     if comment and key in _PROSE and value.tag.endswith((":str", ":null")):

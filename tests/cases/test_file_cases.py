@@ -14,8 +14,8 @@ TEXT = "agent_id: dev\nname: 开发\nadapter:\n  type: scripted\n  replies: [你
 
 def test_c41_a_value_that_starts_with_at_must_be_quoted() -> None:
     (fault,) = loader.parse("step: 1\nmessage: @alice hi\n", "s.yaml").faults
-    assert str(fault) == (
-        "s.yaml:2: a value that starts with @ must be quoted\n"
+    assert (
+        str(fault) == "s.yaml:2: a value that starts with @ must be quoted\n"
         "  message: @alice hi\n"
         "           ^\n"
         '  write: message: "@alice hi"'
@@ -40,11 +40,11 @@ def test_c41_what_looks_like_a_text_stays_a_text(text: str) -> None:
 
 def test_c42_a_key_that_stands_twice_is_told_with_both_lines() -> None:
     (fault,) = loader.parse(f"{TEXT}  model: a\n  model: b\n", "dev.yaml").faults
-    assert str(fault) == (
-        "dev.yaml:7: adapter.model: stands twice; first on line 6\n"
+    assert (
+        str(fault) == "dev.yaml:7: adapter.model: appears twice; first on line 6\n"
         "  model: b\n"
         "  ^\n"
-        "  take one of them out"
+        "  remove one of them"
     )
 
 

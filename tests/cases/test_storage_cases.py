@@ -78,8 +78,9 @@ def test_c35_a_full_disk_ends_the_run_and_resume_goes_on(program: Program) -> No
     assert full.code == 5
     what, mend = full.stderr.splitlines()
     assert what.startswith(f"arena: {program.transcript()}: could not write: ")
-    assert mend == (
-        "  What was written before is whole; free space or rights, then `arena resume s` goes on."
+    assert (
+        mend == "  Everything written before is intact; free disk space or fix the "
+        "permissions, then run `arena resume s`."
     )
     assert program.finished() == [("dev", "success")]
     program.run("resume").check()
@@ -255,10 +256,12 @@ def test_c40_what_was_answered_is_kept_and_what_was_not_is_not_called_by_itself(
 
     last = program.records()[-1]["seq"]
     done = program.run("send", "-s", "s", "@one again").check(
-        stderr="session s: the chain that was cut short is closed as interrupted "
-        "(`arena resume` would have gone on with it)\n"
+        stderr="session s: the chain that was cut short is closed as interrupted (`arena "
+        "resume` would have continued it)\n"
     )
     assert "══ interrupted · 1 reply in 1 turn" in done.stdout
     added = program.records()[last:]
     assert [one["agent"] for one in added if one["type"] == "reply_started"] == ["one"]
-    program.run("resume", "s").check(stderr="session s: nothing was cut short\n")
+    program.run("resume", "s").check(
+        stderr="session s: no chain was cut short, there is nothing to resume\n"
+    )

@@ -155,7 +155,9 @@ class AcpAdapter:
             raise self._unavailable(what, mend)
         if not run.may_run_in(setup.workspace, settings.cwd):
             folder = (setup.workspace / settings.cwd).resolve()
-            raise self._unavailable(f"there is no folder {folder}", "mend `cwd`, or make it")
+            raise self._unavailable(
+                f"there is no folder {folder}", "correct `cwd`, or create the folder"
+            )
         return Program(
             argv=[str(found), *self._command[1:]],
             cwd=(setup.workspace / settings.cwd).resolve(),
@@ -177,12 +179,12 @@ class AcpAdapter:
         """The agent went away in the middle of a call."""
         link, self._link = self._link, None
         if link is None:
-            return self._unavailable("it is not there any more", "call it again")
+            return self._unavailable("its program is no longer running", "call it again")
         how = await link.how_it_ended()
         notes: dict[str, Any] = link.wire.notes()
-        mend = "the next call starts another"
+        mend = "the next call starts it again"
         if link.method == "initialize":
-            mend = "see that the command starts an agent of the Agent Client Protocol"
+            mend = "check that the command starts an agent that supports the Agent Client Protocol"
         return AgentProtocolError(
             self._setup.agent_id,
             f"its program {how} before it answered {link.method}",

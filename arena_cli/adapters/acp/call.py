@@ -30,20 +30,24 @@ from arena_cli.util.text import clean_text, cut_text
 _LAST_BLOCK = "Answer now, as the text above asks of you."
 
 _NO_ANSWER: dict[str, tuple[type[AgentError], str, str]] = {
-    "refusal": (AgentRefused, "it refuses to answer this", "say it otherwise, or ask another"),
+    "refusal": (
+        AgentRefused,
+        "it refuses to answer this",
+        "rephrase the message, or ask another agent",
+    ),
     "max_tokens": (
         AgentProtocolError,
-        "its answer was cut off: it reached the limit of its tokens",
-        "raise that limit in the agent's own settings, or ask for less",
+        "its answer was cut off at the token limit",
+        "raise the limit in the agent's own settings, or ask for a shorter answer",
     ),
     "max_turn_requests": (
         AgentProtocolError,
-        "it gave up before an answer: it asked its model as often as it may",
-        "raise that limit in the agent's own settings, or ask for less",
+        "it stopped before it answered: it reached its limit of model requests",
+        "raise the limit in the agent's own settings, or ask for a shorter answer",
     ),
     "cancelled": (
         AgentProtocolError,
-        "it says that it was cancelled, which nobody asked for",
+        "it reported a cancellation that arena did not request",
         "try again",
     ),
 }
@@ -83,9 +87,9 @@ async def introduced(link: AgentLink, agent: Agent) -> None:
     spoken = link.answer.protocol_version
     if spoken != acp.PROTOCOL_VERSION:
         problem = (
-            f"it speaks version {spoken} of the protocol, arena version {acp.PROTOCOL_VERSION}"
+            f"it uses version {spoken} of the protocol, arena uses version {acp.PROTOCOL_VERSION}"
         )
-        raise call.error(AgentProtocolError, problem, "install a newer one of the two")
+        raise call.error(AgentProtocolError, problem, "update the older of the two")
 
 
 class _PromptCall:
@@ -102,7 +106,7 @@ class _PromptCall:
         except RequestError as error:
             raise self._failed(RemoteError(error.code, str(error), error.data)) from error
         except ValueError as error:  # of pydantic: not of the shape, or too deep
-            problem = f"it answered what the protocol does not know: {_first_fault(error)}"
+            problem = f"its answer does not follow the protocol: {_first_fault(error)}"
             raise self.error(
                 AgentProtocolError, problem, "install a newer version of it"
             ) from error
@@ -170,7 +174,7 @@ class _PromptCall:
             raise self._failed(RemoteError(None, turn.last_remark or "it gave no reason"))
         output = turn.output(prompt_response, cost_usd)
         if turn.refused and not output.content:
-            problem = f"it gave up when it was not allowed to do something: {turn.refused[-1]}"
+            problem = f"it stopped because a permission was denied: {turn.refused[-1]}"
             mend = "see `permissions` in its profile"
             raise self.error(AgentProtocolError, problem, mend, **output.metadata)
         notes = {**self._link.wire.notes(), **output.metadata}
@@ -222,8 +226,8 @@ class _PromptCall:
         options = [one for one in opened.config_options or [] if "model" in (one.category, one.id)]
         option = next((one for one in options if one.type == "select"), None)
         if option is None:
-            problem = "it does not let anybody choose its model"
-            mend = "leave `model` out, and choose it in the agent's own settings"
+            problem = "it does not support choosing a model"
+            mend = "remove `model`, and choose the model in the agent's own settings"
             raise self.error(AgentRefused, problem, mend)
         if option.current_value == model:
             return
@@ -233,7 +237,7 @@ class _PromptCall:
             )
         except RequestError as error:
             known = cut_text(", ".join(_values(option)), 600)
-            problem, mend = f"it has no model {model}", f"known are: {known}"
+            problem, mend = f"it has no model {model}", f"known models: {known}"
             raise self.error(AgentRefused, problem, mend) from error
 
     def _meta(self, system: str) -> dict[str, Any]:

@@ -251,7 +251,7 @@ def failure(asked: HttpRequest, said: RemoteError, says: Mapping[str, int]) -> A
     problem, mend = "it answered with an error", ""
     if _CUT_OFF.search(said.text):
         problem = "its answer was cut off"
-        mend = "raise that limit in the agent's own settings, or ask for less"
+        mend = "raise the limit in the agent's own settings, or ask for a shorter answer"
     elif said.code == AUTH_REQUIRED:
         kind, problem, mend = AgentRefused, "it is not logged in", asked.key
     elif status is not None:

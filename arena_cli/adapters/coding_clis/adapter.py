@@ -66,7 +66,9 @@ def find_program(
         raise AgentUnavailable(setup.agent_id, problem, asked=name, mend=hint)
     if not run_module.may_run_in(setup.workspace, setup.settings.cwd):
         problem = f"there is no folder {setup.workspace / setup.settings.cwd}"
-        raise AgentUnavailable(setup.agent_id, problem, asked=name, mend="mend `cwd`, or make it")
+        raise AgentUnavailable(
+            setup.agent_id, problem, asked=name, mend="correct `cwd`, or create the folder"
+        )
     return path
 
 
@@ -81,14 +83,15 @@ def write_system_file(setup: Setup, program: Path, system: str) -> Iterator[str]
                 setup.agent_id,
                 f"its system text could not be written: {error}",
                 asked=program.name,
-                mend="make room for it",
+                mend="free disk space",
             ) from error
         if run_module.holds_commands(program, path):
             raise AgentUnavailable(
                 setup.agent_id,
-                f"{program.name} is a batch file, which would read commands in {path}",
+                f"{program.name} is a batch file, which would interpret characters "
+                f"in {path} as commands",
                 asked=program.name,
-                mend="name the session without special characters",
+                mend="use a session name without special characters",
             )
         yield path
 
@@ -102,7 +105,7 @@ def explain_missing_key(
         return ""
     for key in keys:
         if key in environ:
-            return f"{key} is set, but not passed on; env: {{{key}: inherit}} does"
+            return f"{key} is set but not passed on; add env: {{{key}: inherit}}"
     for name in env:
         if name not in passed:
             return f"its `env` passes {name} on, but {name} is not set"
@@ -280,7 +283,7 @@ class ProgramAdapter:
         if self.has_login(environ) or any(key in environ for key in self.keys):
             return Health(ok=True)
         problem = self._explain_missing_key()
-        return Health(ok=not problem, detail=problem or f"no login was seen: {self.login}")
+        return Health(ok=not problem, detail=problem or f"no login found: {self.login}")
 
     async def stop(self) -> None:
         """Do nothing: no program runs between calls."""
@@ -362,7 +365,7 @@ class ProgramAdapter:
         overflows = http.is_too_long(failure.status or 0, failure.message)
         error_type, summary, hint = self._explain(failure.status or 0, run.exit_code)
         if overflows:
-            error_type, summary = AgentRefused, "what it is shown is more than the model takes"
+            error_type, summary = AgentRefused, "the prompt is too long for the model"
             hint = "lower `context.window_tokens` in its profile"
         error = error_type(
             self._setup.agent_id,
@@ -381,20 +384,20 @@ class ProgramAdapter:
         name = self.name
         if status in (401, 403):
             hint = self._explain_missing_key() or f"log in: {self.login}"
-            return AgentRefused, f"{name} may not call its model", hint
+            return AgentRefused, f"{name} is not allowed to call its model", hint
         if status in (429, 503, 529):
-            summary = f"the provider of {name} is overloaded, or limits it"
+            summary = f"the provider of {name} is overloaded, or limits requests"
             return AgentOverloaded, summary, "try again later"
         if status >= 500:
-            summary = f"{name} did not reach its provider, or that failed"
-            return AgentUnavailable, summary, "look at the network, or try again later"
+            summary = f"{name} could not reach its provider, or the provider failed"
+            return AgentUnavailable, summary, "check the network, or try again later"
         if status:
             summary = f"the provider of {name} refused the request"
-            return AgentRefused, summary, "mend `model`, or the program's own settings"
+            return AgentRefused, summary, "correct `model`, or the program's own settings"
         if exit_code:
             summary = f"{name} {run_module.describe_exit(exit_code)}"
             return AgentProtocolError, summary, "try the command in a shell"
-        return AgentProtocolError, f"{name} said that it failed", ""
+        return AgentProtocolError, f"{name} reported a failure", ""
 
 
 def _notes_with_partial(output: CodingParser) -> dict[str, object]:

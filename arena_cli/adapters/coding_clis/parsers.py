@@ -36,7 +36,7 @@ _STATUS = re.compile(r"(?i)\b(?:status|code)\W{1,8}(?:code\W{1,4})?([45]\d\d)\b|
 # Lines of stderr that tell a user nothing.
 _STACK = re.compile(r"\s+at .|\s*\d+: <unknown>|[\s{}\[\]]*$|Stack backtrace:|WARNING: proceeding")
 
-_CUT_OFF = "its answer was cut off at its limit of output tokens"
+_CUT_OFF = "its answer was cut off at the limit of output tokens"
 
 
 class ReportedFailure(NamedTuple):
@@ -112,7 +112,7 @@ class CodingParser:
     def reply(self) -> str:
         """Return the reply, after `finish`. Raises NotAnAnswerError if there is none."""
         if not self._has_end:
-            raise NotAnAnswerError("ended before its answer was whole")
+            raise NotAnAnswerError("ended before its answer was complete")
         content = self.partial() or self._text_before_tool
         if not content.strip():
             raise NotAnAnswerError("answered nothing")
@@ -233,7 +233,7 @@ class CodingParser:
             is_shown = not code or str(code) in plain
             self._failure = ReportedFailure(plain if is_shown else f"{code} {plain}", code or None)
         if ends:
-            raise NotAnAnswerError("was ended before it went on by itself")
+            raise NotAnAnswerError("was stopped before it could retry")
 
     def end(self, event: dict[str, Any]) -> None:
         """Note that this is the last object of interest."""
@@ -256,7 +256,7 @@ class CodingParser:
             status = next((group for group in match.groups() if group and group.isdecimal()), None)
             message = match.groupdict().get("message") or message
             self._failure = ReportedFailure(_plain(message), int(status) if status else None)
-            raise NotAnAnswerError("would go on trying by itself")
+            raise NotAnAnswerError("would keep retrying")
 
     def _read_object(self, value: dict[str, Any]) -> bool:
         self.read_event(clean_value(value)[0])
@@ -377,8 +377,8 @@ class OpencodeParser(CodingParser):
     # Finish reasons after which opencode would ask its model again by itself.
     _failed_reasons: ClassVar[Mapping[str, str]] = {
         "length": _CUT_OFF,
-        "content-filter": "the provider's filter held its answer back",
-        "unknown": "what its model was saying ended before it was whole",
+        "content-filter": "the provider's filter blocked its answer",
+        "unknown": "its model's answer ended before it was complete",
     }
 
     def read_event(self, event: dict[str, Any]) -> None:

@@ -198,8 +198,9 @@ class OpenAIAdapter:
         self._told_of_cut = True
         window = self._preset.window or "give it a longer context"
         return (
-            f"its server read only the {read} tokens that fit into its context, and cut off the"
-            f" rest of what it was sent: {window}, or lower `context.window_tokens` in its profile"
+            f"its server read only the {read} tokens that fit into its context, and "
+            f"cut off the rest of the prompt: {window}, or lower "
+            "`context.window_tokens` in its profile"
         )
 
     def _spent(self, answer: GrowingAnswer, before: Sequence[Usage | None]) -> Usage | None:
@@ -228,7 +229,7 @@ class OpenAIAdapter:
         if not (self._preset.local or http.is_on_this_machine(self._base_url)):
             return Health(ok=True)
         if not self._setup.connects:
-            return Health(ok=True, detail="its server was not asked; `--connect` asks it")
+            return Health(ok=True, detail="its server was not checked; use `--connect` to check it")
         import httpx  # noqa: PLC0415  # it takes a fifth of a second
 
         try:

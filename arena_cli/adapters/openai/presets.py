@@ -90,10 +90,10 @@ PRESETS: dict[PresetName, ServerPreset] = {
 
 
 KEYS_AT = {
-    "OPENAI_API_KEY": "there are keys at https://platform.openai.com/api-keys",
-    "DEEPSEEK_API_KEY": "there are keys at https://platform.deepseek.com/api_keys",
-    "DASHSCOPE_API_KEY": "there are keys at https://bailian.console.aliyun.com",
-    "OPENROUTER_API_KEY": "there are keys at https://openrouter.ai/settings/keys",
+    "OPENAI_API_KEY": "get a key at https://platform.openai.com/api-keys",
+    "DEEPSEEK_API_KEY": "get a key at https://platform.deepseek.com/api_keys",
+    "DASHSCOPE_API_KEY": "get a key at https://bailian.console.aliyun.com",
+    "OPENROUTER_API_KEY": "get a key at https://openrouter.ai/settings/keys",
 }
 
 

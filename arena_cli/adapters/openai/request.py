@@ -110,7 +110,7 @@ class OpenAISettings(Settings):
     def _is_address(cls, value: str) -> str:
         value = value.strip().rstrip("/").removesuffix("/chat/completions")
         if value and not presets.host_of(value):
-            raise ValueError(f"no address of a server; write it as {presets.OPENAI_URL}")
+            raise ValueError(f"not a server address; write it like {presets.OPENAI_URL}")
         return value
 
     @field_validator("api_key")
@@ -118,7 +118,7 @@ class OpenAISettings(Settings):
     def _fits_a_header(cls, value: str | None) -> str | None:
         value = (value or "").strip()
         if not value.isascii() or not value.isprintable():
-            raise ValueError("it has characters that no key has")
+            raise ValueError("it contains characters that are not allowed in a key")
         return value or None
 
 

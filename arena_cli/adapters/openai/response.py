@@ -93,7 +93,7 @@ class GrowingAnswer:
         Raises ServerSaidError where it is an error, NoAnswerError where it is no JSON object.
         """
         if not isinstance(data, dict):
-            raise NoAnswerError(f"JSON came that is no object: {type(data).__name__}")
+            raise NoAnswerError(f"expected a JSON object, got {type(data).__name__}")
         if data.get("error") or data.get("object") == "error":
             raise ServerSaidError(status_of(data), _dumped(data))
         choices = data.get("choices")
@@ -244,7 +244,7 @@ def check(
         raise http.failure(AgentProtocolError, asked, problem, came, "try again", notes)
     if answer.tools and "partial" not in notes:
         problem = (
-            f"it called {', '.join(answer.tools)}, a tool that it was not given, and said nothing"
+            f"it called {', '.join(answer.tools)}, a tool that it was not given, and wrote no text"
         )
         mend = "tell it in its role_prompt to answer in text"
         raise http.failure(
@@ -267,11 +267,9 @@ def _truncated(
 ) -> AgentError:
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     written = answer.reported.get("completion_tokens")
-    problem = "its answer was cut off at the limit of its length"
+    problem = "its answer was cut off at the length limit"
     if "partial" not in notes:
-        problem = (
-            "the limit of its length was reached before its answer began: it was still thinking"
-        )
+        problem = "it reached the length limit while it was still thinking, before its answer began"
     mend = "raise `context.max_output_tokens` in its profile"
     if isinstance(written, int) and isinstance(limit, int) and written < limit:
         mend = (
@@ -474,7 +472,7 @@ async def read_whole(response: httpx.Response, call: RequestAnswer) -> None:
     call.take(data, live=False)
     call.finish(live=False)
     if not isinstance(data, dict) or not data.get("choices"):
-        raise NoAnswerError("JSON came that has no `choices`", body)
+        raise NoAnswerError("its provider returned JSON without `choices`", body)
 
 
 async def text_of(response: httpx.Response) -> str:
@@ -488,7 +486,7 @@ async def _limited(response: httpx.Response) -> AsyncIterator[bytes]:
     async for chunk in response.aiter_bytes():
         size += len(chunk)
         if size > MOST_BYTES:
-            raise NoAnswerError(f"more than {MOST_BYTES // 1_000_000} MB came")
+            raise NoAnswerError(f"its provider sent more than {MOST_BYTES // 1_000_000} MB")
         yield chunk
 
 
@@ -496,4 +494,4 @@ def _parsed(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise NoAnswerError("what came is no JSON", text) from error
+        raise NoAnswerError("its provider's response is not JSON", text) from error

@@ -243,7 +243,7 @@ class AnswerFormat:
             keys = ", ".join(list(value)[:12])
             raise NotAnAnswerError(
                 f"its result has no `{self.answer}`, only {keys or 'nothing'}",
-                "compare `answer` with what the program writes, or choose the object by `where`",
+                "compare `answer` with the program's output, or select the object with `where`",
             )
         if isinstance(answer, dict):
             return parse_output(answer)
@@ -280,7 +280,7 @@ class ProgramOutput:
         elif self._size["stdout"] > limit:
             raise NotAnAnswerError(
                 f"wrote more than {self._format.max_output_mb:g} MB to stdout",
-                "raise `max_output_mb` if its answers are so long",
+                "raise `max_output_mb` if its answers are that long",
             )
         return self._read(source, self._streams[source].feed(data))
 
@@ -357,12 +357,12 @@ class ProgramOutput:
         if count:
             return NotAnAnswerError(
                 f"none of its {count} JSON objects has {_format_conditions(self._format.where)}",
-                "compare `where` with what the program writes",
+                "compare `where` with the program's output",
             )
         if not self._size["stdout"]:
             return NotAnAnswerError("answered nothing on stdout, and no JSON object on stderr")
         return NotAnAnswerError(
-            "wrote no JSON object", "a program that answers in plain text has `output: text`"
+            "wrote no JSON object", "set `output: text` for a program that answers in plain text"
         )
 
 
@@ -401,14 +401,14 @@ def parse_output(value: dict[str, Any]) -> AgentOutput:
         keys = ", ".join(list(value)[:12])
         raise NotAnAnswerError(
             f"its result has no `content`, only {keys or 'nothing'}",
-            "say with `answer` where in the object the text stands",
+            "set `answer` to the path of the text in the object",
         )
     try:
         return AgentOutput.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = ".".join(map(str, first["loc"]))
-        raise NotAnAnswerError(f"its result is no answer: `{path}`: {first['msg']}") from error
+        raise NotAnAnswerError(f"its result is not an answer: `{path}`: {first['msg']}") from error
 
 
 def get_at_path(value: Any, path: str) -> Any:

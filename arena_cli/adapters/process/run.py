@@ -475,7 +475,7 @@ class KeptProgram:
             if size > self._max_output_mb * _MB:
                 raise self._error(
                     f"wrote more than {self._max_output_mb:g} MB to stdout",
-                    "raise `max_output_mb` if its answers are so long",
+                    "raise `max_output_mb` if its answers are that long",
                 )
 
     def _has_ended(self) -> bool:
@@ -510,7 +510,7 @@ class KeptProgram:
             ending = "closed its stdout"
         else:
             ending = describe_exit(code) if code else "ended"
-        mend = "the next call starts another" if self._has_answered else self._mend
+        mend = "the next call starts it again" if self._has_answered else self._mend
         return self._error(f"{self._name} {ending} before it answered", mend)
 
     def _error(self, problem: str, mend: str) -> AgentProtocolError:

@@ -89,7 +89,7 @@ def only(side: Side | None, say: Words) -> list[Span]:
 def left_out(names: Iterable[str], say: Words) -> Line:
     """The fields that differ, and are only named."""
     text = say("also differ: {fields}", fields=say(", ").join(names))
-    return line(Span(f"{text} {say('(--json tells where)')}", "dim"), hang=2)
+    return line(Span(f"{text} {say('(--json shows where)')}", "dim"), hang=2)
 
 
 def _side(side: Side) -> Span:
@@ -171,9 +171,9 @@ class _Drawing:
         say = self._say
         chain = _numbers(parted.a, parted.b, say)
         text = (
-            say("they part in {chain}, turn {turn}", chain=chain, turn=parted.turn)
+            say("they diverge in {chain}, turn {turn}", chain=chain, turn=parted.turn)
             if parted.turn is not None
-            else say("they part at the end of {chain}", chain=chain)
+            else say("they diverge at the end of {chain}", chain=chain)
         )
         yield line(Span(text, "strong"))
         yield from fields(parted.fields, say, indent=INDENT)
@@ -229,7 +229,7 @@ class _Drawing:
 
     def _reply(self, reply: ReplyDiff) -> Iterator[Line]:
         if reply.shown_otherwise:
-            text = self._say("it was shown something else, though nothing said before differs")
+            text = self._say("its input differs, although all earlier messages are equal")
             yield line(INDENT * 2, Span(text, "warned"), hang=6)
         yield from self._fields(reply.fields, reply.only, INDENT * 2)
 
@@ -308,5 +308,5 @@ def _value(field: str, value: Any, say: Words) -> str:
     if isinstance(value, str):
         return say.enum(escape_line(value))
     if isinstance(value, list):
-        return say(", ").join(escape_line(str(item)) for item in value) or say("nobody")
+        return say(", ").join(escape_line(str(item)) for item in value) or say("none")
     return escape_line(json.dumps(value, ensure_ascii=False))

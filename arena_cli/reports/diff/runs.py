@@ -149,7 +149,7 @@ def read(document: Any, label: str) -> RunRecord:
         first = error.errors()[0]
         path = ".".join(str(step) for step in first["loc"])
         raise UsageError(
-            f"{label}: is no result: {path}: {first['msg']}",
+            f"{label}: not a result: {path}: {first['msg']}",
             "write it with `arena run --json > FILE`",
         ) from error
     if run_read.version != VERSION:
@@ -302,7 +302,7 @@ def draw_run_diff(difference: RunDifference, say: Words, *, width: int) -> Itera
         yield render.left_out(left_out, say)
     if difference.same:
         yield EMPTY
-        beside = say("no difference in what was checked")
+        beside = say("no difference in the checks")
         yield line(Span(beside if difference.scenarios else say("no difference"), "strong"))
 
 

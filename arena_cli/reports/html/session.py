@@ -250,14 +250,14 @@ class _Table:
         if not names:
             return []
         names_text = self._say(", ").join(f"@{escape_line(name)}" for name in names)
-        return [self._say("nobody is called {names}", names=names_text)]
+        return [self._say("no member is called {names}", names=names_text)]
 
     def _end(self, event: ChainFinished) -> EndRow:
         say = self._say
         notes = []
         if event.end == "no_reply" and self._cast.members:
             name = f"@{self._cast.members[0].id}"
-            notes.append(say("To call one, name it in the message: {name}", name=name))
+            notes.append(say("To call an agent, mention it in the message: {name}", name=name))
         replies = (
             say("1 reply") if event.replies == 1 else say("{count} replies", count=event.replies)
         )

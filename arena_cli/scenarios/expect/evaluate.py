@@ -57,7 +57,7 @@ def among(rows: Sequence[ReplyRow], conversation: CheckContext) -> Verdict:
         )
         if matched is None:
             reason = _nearest(row, calls[start:], conversation)
-            return _verdict(rows, calls, index, f"no row {index + 1}{reason}")
+            return _verdict(rows, calls, index, f"no call matches row {index + 1}{reason}")
         start = matched + 1
     return _verdict(rows, calls)
 
@@ -70,9 +70,9 @@ def exactly(rows: Sequence[ReplyRow], conversation: CheckContext) -> Verdict:
         if against:
             return _verdict(rows, calls, index, f"row {index + 1}: {against}")
     if len(calls) > len(rows):
-        return _verdict(rows, calls, None, f"so many calls: {len(calls)}, not {len(rows)}")
+        return _verdict(rows, calls, None, f"expected {len(rows)} calls, got {len(calls)}")
     if len(calls) < len(rows):
-        return _verdict(rows, calls, len(calls), f"no row {len(calls) + 1}")
+        return _verdict(rows, calls, len(calls), f"no call for row {len(calls) + 1}")
     return _verdict(rows, calls)
 
 
@@ -99,10 +99,10 @@ def _against(row: ReplyRow, call: Call, conversation: CheckContext) -> str:
         if key in keys and getattr(row, key) != actual:
             return f"{key} is {actual}"
     if done.message is None and (row.kinds or "mentions" in keys):
-        return f"said nothing: {done.status}"
+        return f"gave no reply: {done.status}"
     mentions = done.message.mentions if done.message else []
     if "mentions" in keys and not _mentions(row.mentions, mentions):
-        return f"mentions {', '.join(mentions) or 'nobody'}"
+        return f"mentions {', '.join(mentions) or 'none'}"
     if row.kinds:
         verdict = check_kinds.all_of(Subject(call.text, conversation, call), row)
         return "" if verdict.holds else verdict.actual
@@ -136,9 +136,9 @@ def _describe_row(row: ReplyRow) -> str:
     if "status" in keys:
         facts.append(row.status)
     if isinstance(row.mentions, Exactly):
-        facts.append(f"→ exactly {', '.join(row.mentions.exactly) or 'nobody'}")
+        facts.append(f"→ exactly {', '.join(row.mentions.exactly) or 'none'}")
     elif "mentions" in keys:
-        facts.append(f"→ {', '.join(row.mentions) or 'nobody'}")
+        facts.append(f"→ {', '.join(row.mentions) or 'none'}")
     if row.kinds:
         facts.append(check_kinds.describe_checks(row))
     return " · ".join(facts)
@@ -308,7 +308,7 @@ def _cost(expected: float | Cost) -> Checks:
         text, actual = f"{model.describe_limit(expected)} USD", conversation.cost_usd()
         if actual is None:
             passes = isinstance(expected, Cost) and expected.unknown == "pass"
-            return Verdict(passes, text, "not known: an agent did not say what it cost")
+            return Verdict(passes, text, "unknown: an agent did not report its cost")
         return Verdict(model.within(expected, actual), text, f"{actual:g} USD")
 
     yield Check((), check)
@@ -346,7 +346,7 @@ def _same_set(expected: Iterable[str], actual: Iterable[str]) -> Verdict:
 
 
 def _names(names: Sequence[str], joined: str = ", ") -> str:
-    return joined.join(names) or "nobody"
+    return joined.join(names) or "none"
 
 
 def _turns_of(turns: list[list[str]]) -> str:

@@ -43,7 +43,7 @@ def steps_of(path: str) -> Steps:
     while end < len(path):
         step = _STEP.match(path, end)
         if step is None or (step[0].startswith(".") != bool(step["key"] and end)):
-            raise ValueError(f"no path at `{path[end:]}`; write it like items[0].file")
+            raise ValueError(f"not a path at `{path[end:]}`; write it like items[0].file")
         steps.append(int(step["index"]) if step["index"] else step["key"] or step["quoted"])
         end = step.end()
     return tuple(steps)
@@ -56,9 +56,9 @@ def at(value: Any, steps: Steps) -> tuple[bool, Any]:
             if step >= len(value):
                 return False, _missing(steps, number, f"has {len(value)} items")
         elif isinstance(step, int):
-            return False, _missing(steps, number, f"is no list: {show_value(value)}")
+            return False, _missing(steps, number, f"is not a list: {show_value(value)}")
         elif not isinstance(value, dict):
-            return False, _missing(steps, number, f"is no object: {show_value(value)}")
+            return False, _missing(steps, number, f"is not an object: {show_value(value)}")
         elif step not in value:
             return False, _missing(steps, number, f"has {_keys(value)}")
         value = value[step]
@@ -174,13 +174,13 @@ def _make_validator(schema: Any) -> Validator:
     find_validator = jsonschema.validators.validator_for
     kind = find_validator({"$schema": dialect}, default=None)  # type: ignore[arg-type]  # None is given back
     if kind is None:
-        raise NotASchema(f"the JSON Schema of {show_value(dialect)} is not known")
+        raise NotASchema(f"unknown JSON Schema dialect {show_value(dialect)}")
     try:
         kind.check_schema(schema)
         _resolve(schema, dialect)
     except jsonschema.SchemaError as error:
         path = dotted(error.absolute_path)
-        raise NotASchema(f"no JSON Schema: {_with_path(path, error.message)}") from error
+        raise NotASchema(f"not a JSON Schema: {_with_path(path, error.message)}") from error
     extend: Any = jsonschema.validators.extend
     timed: type[Validator] = extend(kind, {"pattern": _pattern})
     return timed(schema, registry=Registry())
@@ -263,7 +263,7 @@ def _resolve(schema: Mapping[str, Any], dialect: str) -> None:
                 try:
                     resolver.lookup(target)
                 except Unresolvable as error:
-                    problem = f"its {key} {target} leads nowhere (nothing is fetched)"
+                    problem = f"its {key} {target} cannot be resolved (nothing is fetched)"
                     raise NotASchema(problem) from error
 
 
@@ -383,7 +383,7 @@ def asks(json_check: JsonCheck, *, ignore_case: bool = False) -> str:
         text = f"{json_check.path or 'it'} is {show_value(json_check.equals)}"
         facts.append(f"{text}{text_checks.case(ignore_case)}")
     elif json_check.path:
-        facts.append(f"{json_check.path} is there")
+        facts.append(f"{json_check.path} exists")
     return ", ".join(facts)
 
 
@@ -420,7 +420,7 @@ def unknown_keywords(json_check: JsonCheck, folders: Folders) -> Iterator[tuple[
             problem = (
                 f"JSON Schema has no keyword {text_checks.quoted(keyword)}, so it checks nothing"
             )
-            yield ("schema",), problem, "take it out, or write it as `x-...`"
+            yield ("schema",), problem, "remove it, or write it as `x-...`"
 
 
 def _value(subject: Subject, json_check: JsonCheck) -> Any:
@@ -479,8 +479,8 @@ def _in_fences(text: str) -> tuple[list[Any], Exception | None]:
 
 def _why_not(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return f"no JSON: {error.msg} in line {error.lineno}, column {error.colno}"
-    return f"no JSON: {str(error) or type(error).__name__}"
+        return f"not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
+    return f"not JSON: {str(error) or type(error).__name__}"
 
 
 def _behind_blanks(text: str, start: int) -> int:
@@ -489,7 +489,7 @@ def _behind_blanks(text: str, start: int) -> int:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no value of JSON")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -497,7 +497,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for key, value in pairs:
         if key in result:
             raise _RepeatedKey(
-                f"the key {text_checks.shortened(text_checks.quoted(key))} stands twice"
+                f"the key {text_checks.shortened(text_checks.quoted(key))} appears twice"
             )
         result[key] = value
     return result

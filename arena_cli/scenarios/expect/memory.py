@@ -143,7 +143,7 @@ def _reasons(row: NoteRow, item: _NoteItem, conversation: CheckContext) -> Itera
     if text_checks.form(row.title, row.ignore_case) not in text_checks.form(
         last.title, row.ignore_case
     ):
-        yield "its title does not have that"
+        yield "its title does not contain it"
     if row.by and row.by not in item.by:
         yield f"by {', '.join(item.by)}"
     if row.kinds:
@@ -162,7 +162,7 @@ def _describe_row(row: str | NoteRow) -> str:
     if row.by:
         facts.append(f"by {row.by}")
     if row.title:
-        facts.append(f"title has {text_checks.quoted(row.title)}")
+        facts.append(f"title contains {text_checks.quoted(row.title)}")
     if row.kinds:
         facts.append(check_kinds.describe_checks(row))
     return " · ".join(facts)

@@ -23,7 +23,7 @@ from arena_cli.yamlio.nodes import Loc
 
 def _refuse_empty(text: str) -> str:
     if not text:
-        raise ValueError("an empty text is found in every text; write what is looked for")
+        raise ValueError("an empty text matches every text; write the text to find")
     return text
 
 
@@ -37,7 +37,9 @@ def _pattern(text: str) -> str:
 
 def _can_fail(pattern: str) -> str:
     if text_checks.holds_of_every_text(pattern):
-        raise ValueError("it matches the empty text, which is in every text; write what must stand")
+        raise ValueError(
+            "it matches the empty text, which is in every text; write what the text must contain"
+        )
     return pattern
 
 
@@ -161,7 +163,7 @@ def _case_counts(check_keys: CheckKeys) -> None:
     """See that case means something to one of the checks. Raises ValueError."""
     if check_keys.ignore_case and not set(check_keys.kinds) & _KINDS.keys() - _CASELESS:
         both = " and ".join(key_of(kind) for kind in check_keys.kinds)
-        raise ValueError(f"`ignore_case` means nothing to {both}; take it out")
+        raise ValueError(f"`ignore_case` has no effect on {both}; remove it")
 
 
 class Checks(CheckKeys):
@@ -213,14 +215,14 @@ def _once(value: Any) -> Any:
         seen: set[str] = set()
         for key in value:
             if models.normalize_id(str(key)) in seen:
-                raise ValueError(f"`{key}` stands twice, in two spellings")
+                raise ValueError(f"`{key}` appears twice, in two spellings")
             seen.add(models.normalize_id(str(key)))
     return value
 
 
 def _not_all(ends: list[End]) -> list[End]:
     if set(ends) == set(get_args(End)):
-        raise ValueError("it lists all ends, so it cannot fail; name those that are right")
+        raise ValueError("it lists all ends, so it cannot fail; name only those that are right")
     return ends
 
 
@@ -230,7 +232,7 @@ T = TypeVar("T")
 def _distinct(names: list[T]) -> list[T]:
     twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
     if twice is not None:
-        raise ValueError(f"`{twice}` stands twice, and can be there once only")
+        raise ValueError(f"`{twice}` appears twice, but may appear only once")
     return names
 
 
@@ -414,7 +416,7 @@ class NotesShown(FileShape):
         if self.exactly is None and not self.include and not self.exclude:
             raise ValueError("needs `include`, `exclude`, or `exactly`")
         if self.exactly is not None and (self.include or self.exclude):
-            raise ValueError("`exactly` says all; take `include` and `exclude` out")
+            raise ValueError("`exactly` lists all; remove `include` and `exclude`")
         return self
 
 

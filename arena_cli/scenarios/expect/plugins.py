@@ -55,7 +55,7 @@ def options(key: str, raw: Any) -> BaseModel:
     except (Exception, SystemExit) as error:
         raise _wrong(key, f"cannot be imported: {type(error).__name__}: {error}", raw) from error
     if not (isinstance(shape, type) and issubclass(shape, BaseModel) and hasattr(shape, "check")):
-        raise _wrong(key, f"{point.value} is no pydantic model with a method `check`", raw)
+        raise _wrong(key, f"{point.value} is not a pydantic model with a method `check`", raw)
     try:
         return shape.model_validate(raw)
     except ValidationError as error:

@@ -100,12 +100,12 @@ def verdict(
     if answer is True:
         return Verdict(True, expected, text_checks.excerpt(subject.text))
     if answer is False:
-        return Verdict(False, expected, f"it says no: {text_checks.excerpt(subject.text)}")
+        return Verdict(False, expected, f"it returned False: {text_checks.excerpt(subject.text)}")
     if isinstance(answer, str) and answer.strip():
         return Verdict(False, expected, text_checks.shortened(str(answer), text_checks.REASON))
     if isinstance(answer, Coroutine):
         answer.close()  # else Python warns of it some time later
-    problem = f"it returned {_in_words(answer)}; return True, or a text that says why not"
+    problem = f"it returned {_in_words(answer)}; return True, or a text that explains the failure"
     raise OwnCheckError(expected, problem)
 
 
@@ -222,7 +222,7 @@ def judge(subject: Subject, target: str, **_: bool) -> Verdict:
 
 def asks(target: str, **_: bool) -> str:
     """The function that decides."""
-    return f"{target} says that it holds"
+    return f"{target} returns True"
 
 
 def wrong(target: str, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
@@ -252,7 +252,7 @@ def _faults(path: Path, function: str, label: str, *_stamp: int) -> tuple[tuple[
             code = compile(tree, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
         problem = f"{label}:{error.lineno or 1}: {error.msg}"
-        return ((problem, "it is no Python as it stands"),)
+        return ((problem, "it is not valid Python"),)
     except (OSError, ValueError, RecursionError) as error:
         return ((f"{label}: cannot be read: {error}", ""),)
     functions = {node.name: node for node in tree.body if isinstance(node, _FUNCTIONS)}

@@ -154,7 +154,7 @@ def _shown_to(agent: str, conversation: CheckContext) -> list[tuple[Subject, Cal
 
 def _not_called(agent: str, conversation: CheckContext) -> Verdict:
     if agent == EVERYBODY:
-        return Verdict(False, "a call", "no call of anybody")
+        return Verdict(False, "a call", "no call of any agent")
     return Verdict(
         False, f"a call of {agent}", f"no call of {agent}: {conversation.outcome(agent)}"
     )
@@ -162,7 +162,7 @@ def _not_called(agent: str, conversation: CheckContext) -> Verdict:
 
 def _nothing_said(agent: str, conversation: CheckContext) -> Verdict:
     if agent == EVERYBODY:
-        return Verdict(False, "a reply", "no reply of anybody")
+        return Verdict(False, "a reply", "no reply of any agent")
     return Verdict(
         False, f"a reply of {agent}", f"no reply of {agent}: {conversation.outcome(agent)}"
     )

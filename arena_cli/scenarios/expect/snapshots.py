@@ -134,9 +134,11 @@ def read(path: Path) -> dict[Key, str]:
     for number, entry in enumerate(data["snapshots"]):
         key = _key_of(entry)
         if key is None:
-            raise NotSnapshots(f": snapshots[{number}] is none: it needs {', '.join(_FIELDS)}")
+            raise NotSnapshots(
+                f": snapshots[{number}] is not a snapshot: it needs {', '.join(_FIELDS)}"
+            )
         if key in snapshots:
-            raise NotSnapshots(f": snapshots[{number}] is there twice")
+            raise NotSnapshots(f": snapshots[{number}] appears twice")
         snapshots[key] = "\n".join(entry["text"])
     return snapshots
 
@@ -186,7 +188,7 @@ def judge(subject: Subject, _: Literal[True], *, ignore_case: bool = False) -> V
     """The reply is what it was. Shows the lines that differ, those that belong together beside."""
     snapshots = subject.context.snapshots
     if snapshots is None:
-        raise LookupError("there is no place here where snapshots are kept")
+        raise LookupError("snapshots cannot be stored here")
     try:
         snapshot = snapshots.kept(subject)
     except NotSnapshots as error:
@@ -205,14 +207,14 @@ def judge(subject: Subject, _: Literal[True], *, ignore_case: bool = False) -> V
 
 def asks(_: Literal[True], **__: bool) -> str:
     """Describe the expectation of a snapshot."""
-    return "the reply as in its snapshot"
+    return "the reply equals its snapshot"
 
 
 def wrong(loc: Loc, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
     """Yield problems of the place of a snapshot, below `expect`, or of its file."""
     if loc[0] != "replies" or "any" in loc[2:3] or {"not", "any_of"} & set(loc[2:]):
-        mend = "it stands in `replies`, under an agent, or its first, last or all"
-        yield (), "a snapshot cannot stand here", mend
+        mend = "write it in `replies`, under an agent, or its first, last or all"
+        yield (), "a snapshot is not allowed here", mend
         return
     if folders.scenario is None:
         return
@@ -220,7 +222,7 @@ def wrong(loc: Loc, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
     try:
         read(path)
     except NotSnapshots as error:
-        mend = f"mend it, or delete it and write it anew: {_update(folders.scenario, folders)}"
+        mend = f"correct it, or delete it and write it again: {_update(folders.scenario, folders)}"
         yield (), f"{folders.shown(path)}{error}", mend
     except OSError as error:
         yield (), f"{folders.shown(path)}: cannot be read: {error.strerror or error}", ""
@@ -291,4 +293,4 @@ def _cut(line: str, same: int) -> str:
 
 def _most(lines: list[str]) -> list[str]:
     omitted = len(lines) - MOST_LINES
-    return [*lines[:MOST_LINES], f"… {omitted} lines more"] if omitted > 0 else lines
+    return [*lines[:MOST_LINES], f"… {omitted} more lines"] if omitted > 0 else lines

@@ -164,7 +164,7 @@ def _by_library(prose: str) -> str:
     try:
         import py3langid  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as error:
-        raise LookupError(f"to tell this language, install the extra: {EXTRA}") from error
+        raise LookupError(f"to detect this language, install the extra: {EXTRA}") from error
     return str(py3langid.classify(prose)[0])
 
 
@@ -335,7 +335,7 @@ class Similar(FileShape):
     @model_validator(mode="after")
     def _can_be_measured(self) -> Similar:
         if not self.to.strip():
-            raise ValueError("`to` is empty; write what the text is to come near to")
+            raise ValueError("`to` is empty; write the text to compare with")
         if self.measure != "characters" and not words(self.to):
             raise ValueError("`to` has no words; measure it by `measure: characters`")
         return self
@@ -350,7 +350,7 @@ def judge(subject: Subject, similar: Similar, *, ignore_case: bool = False) -> V
 
 def asks(similar: Similar, *, ignore_case: bool = False) -> str:
     """The text that it is to come near, and how near."""
-    near = f"at least {similar.min:g} near to {excerpt(similar.to)} by {similar.measure}"
+    near = f"similar to {excerpt(similar.to)}, at least {similar.min:g} by {similar.measure}"
     return f"{near}{case(ignore_case)}"
 
 

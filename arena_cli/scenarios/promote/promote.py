@@ -184,9 +184,9 @@ class Promotion:
             if redactor.text(text) != text:
                 label = Reader(self._workspace.root).shown(path)
                 raise UsageError(
-                    f"{label} would have a secret in it: session {name} is older "
-                    "than what makes it one",
-                    "take it out of the session, or promote a part without it: `--until SEQ`",
+                    f"{label} would contain a secret: session {name} is older than "
+                    "the setting that makes it one",
+                    "remove it from the session, or promote a part without it: `--until SEQ`",
                 )
 
     def _refuse_taken(self, *, force: bool) -> None:
@@ -205,8 +205,8 @@ class Promotion:
         if present and not force:
             suffix = f" (and {len(present) - 1} more)" if len(present) > 1 else ""
             raise UsageError(
-                f"{present[0]} is there already{suffix}",
-                "`--force` writes over it, `--to FILE` writes elsewhere",
+                f"{present[0]} already exists{suffix}",
+                "overwrite it with `--force`, or write elsewhere with `--to FILE`",
             )
 
 
@@ -223,7 +223,7 @@ def path_for(stored: Stored, to: Path | None, root: Path, start: Path) -> Path:
     path = (start / to).resolve()
     if path.is_relative_to(root.resolve() / AGENTS_FOLDER):
         raise UsageError(
-            f"--to {escape_line(str(to))}: what lies in {AGENTS_FOLDER}/ is an agent or a team",
+            f"--to {escape_line(str(to))}: a file in {AGENTS_FOLDER}/ is an agent or a team",
             f"such as {select.FOLDER}/{path.name}",
         )
     return path

@@ -138,7 +138,7 @@ class Taper:
             raise UsageError(
                 f"what {escape_line(message.author_id)} attached to {message.id} as "
                 f"{escape_line(attachment.name)} is gone",
-                f"it lay at {escape_line(attachment.path or '')}, and is part of the recording",
+                f"it was at {escape_line(attachment.path or '')}, and is part of the recording",
             )
         return with_data
 

@@ -232,8 +232,8 @@ class Writer:
         if with_data.data is None:
             raise UsageError(
                 f"what was attached to {message_id} as {escape_line(attachment.name)} is gone",
-                f"it lay at {escape_line(attachment.path or '')}; "
-                "without it nothing can be promoted",
+                f"it was at {escape_line(attachment.path or '')}; without it the "
+                "session cannot be promoted",
             )
         return log.decode_content(with_data)
 

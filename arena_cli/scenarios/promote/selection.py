@@ -82,13 +82,13 @@ def select_part(stored: Stored, until: int | None) -> SessionPart:
         cut = pieces.pop(0).opening.seq
     if not pieces:
         raise UsageError(
-            f"session {escape_line(stored.name)}: nothing of it can be played again: {reason}",
+            f"session {escape_line(stored.name)}: no part of it can be replayed: {reason}",
             f"only what comes after event {cut} could be",
         )
     if not all(turn.is_whole for piece in pieces for turn in piece.turns):
         raise UsageError(
             f"session {escape_line(stored.name)}: events are missing in it",
-            f"`arena doctor {escape_line(stored.name)}` tells which",
+            f"`arena doctor {escape_line(stored.name)}` shows which",
         )
     if reason:
         notes.append(f"what was said up to event {cut} is the scenario's past: {reason}")
@@ -102,7 +102,7 @@ def select_part(stored: Stored, until: int | None) -> SessionPart:
     if session.scenario is not None:
         title = escape_line(session.scenario)
         notes.append(
-            f"it was played by the scenario `{title}`, whose profiles and rules do not count"
+            f"it was played by the scenario `{title}`, whose profiles and rules are ignored"
         )
     return SessionPart(session, [event for event in events if event.seq <= cut], pieces, notes)
 
@@ -113,29 +113,31 @@ def _end(events: Sequence[Event], until: int | None, name: str, notes: list[str]
         raise UsageError(f"it has no event {until}: its last is {last}")
     chains = [piece for piece in _pieces(events) if piece.chain]
     ends = [piece.events[-1].seq for piece in chains if piece.end]
-    resume = f"`arena resume {escape_line(name)}` goes on with it"
+    resume = f"`arena resume {escape_line(name)}` continues it"
     if not chains:
-        raise UsageError("nobody sent anything in it: there is nothing to play")
+        raise UsageError("it has no message that was sent: there is nothing to play")
     if not ends:
-        raise UsageError("its only chain is open still", resume)
+        raise UsageError("its only chain is still open", resume)
     if until is None:
         if not chains[-1].end:
-            notes.append(f"its last chain is open still, and left out; {resume}")
+            notes.append(f"its last chain is still open, and left out; {resume}")
         return ends[-1]
     inside = next((c for c in chains if c.opening.seq <= until <= c.events[-1].seq), None)
     if inside is None:
         earlier = [end for end in ends if end < until]
         if not earlier:
             raise UsageError(
-                f"nothing was answered up to event {until}",
+                f"there is no answer up to event {until}",
                 f"its first chain goes from event {chains[0].opening.seq} to {ends[0]}",
             )
         return earlier[-1]
     if not inside.end:
-        raise UsageError(f"event {until} is in a chain that is open still", resume)
+        raise UsageError(f"event {until} is in a chain that is still open", resume)
     end = inside.events[-1].seq
     if end != until:
-        notes.append(f"event {until} is within a chain: it is taken to its end, event {end}")
+        notes.append(
+            f"event {until} is within a chain: the chain is included to its end, event {end}"
+        )
     return end
 
 
@@ -161,7 +163,10 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
         elif not piece.chain and not _is_step(piece.opening):
             cut, reason = last, "a message was planted that no step can plant"
         elif any(map(_is_by_agent, piece.events)):
-            cut, reason = last, "an agent worked for its memory, whose answers no transcript has"
+            cut, reason = (
+                last,
+                "an agent was called for its memory, and no transcript contains such answers",
+            )
         elif piece.opening.seq < sessions[-1].seq:
             cut, reason = last, "then the team, or its rules, became what they were in the rest"
     return sessions[-1], cut, reason

@@ -145,7 +145,7 @@ def _checksum(texts: Iterable[str]) -> str:
 
 
 def _fault(label: str, line: int, problem: str) -> Fault:
-    return Fault(label, line, "", problem, f"record it anew: `arena run --record {_name(label)}`")
+    return Fault(label, line, "", problem, f"record it again: `arena run --record {_name(label)}`")
 
 
 def _name(label: str) -> str:
@@ -202,7 +202,7 @@ class _RecordingReader:
                 else:
                     self._take(record, number, case)
             except (KeyError, TypeError, AttributeError, ValueError) as error:
-                problem = f"is no line of a recording: {_why(error)}"
+                problem = f"is not a line of a recording: {_why(error)}"
                 raise self._wrong(number, problem) from error
         return Recording(str(head["scenario"]), cases, is_edited=self._is_edited)
 
@@ -214,7 +214,7 @@ class _RecordingReader:
         try:
             for number, record in enumerate(jsonlines.Reader(texts).iter(), start=1):
                 if not isinstance(record, dict) or not isinstance(record.get("type"), str):
-                    raise self._wrong(number, "is no line of a recording")
+                    raise self._wrong(number, "is not a line of a recording")
                 records.append(record)
         except jsonlines.InvalidLineError as error:
             reason = error.__cause__ or error
@@ -223,7 +223,7 @@ class _RecordingReader:
 
     def _head(self, records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         if not records or records[0]["type"] != _HEAD or "scenario" not in records[0]:
-            raise self._wrong(1, "is no recording")
+            raise self._wrong(1, "is not a recording")
         version = records[0].get("version")
         if version != VERSION:
             problem = f"is a recording of version {version!r}; this arena reads version {VERSION}"
@@ -239,9 +239,9 @@ class _RecordingReader:
                 self._shown,
                 len(texts),
                 "",
-                "does not fit its checksum: it was merged, or edited by hand",
-                f"record it anew: `arena run --record {_name(self._shown)}`; or, if it is right as "
-                f"it is: `arena run --update {_name(self._shown)}`",
+                "does not match its checksum: it was merged, or edited by hand",
+                f"record it again: `arena run --record {_name(self._shown)}`; or, if "
+                f"it is right as it is: `arena run --update {_name(self._shown)}`",
             )
             raise FileFaults([fault])
 

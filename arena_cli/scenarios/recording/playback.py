@@ -155,7 +155,7 @@ class Take:
             return "there are calls without a recorded answer"
         recorded = tape.recorded.steps() if tape.recorded else ()
         if any(step.status == "not_run" and step.number in recorded for step in steps):
-            return "steps that are recorded were not played"
+            return "recorded steps were not played"
         if self._mode == "replay" and self.drift:
             return DRIFTED_AND_NEW if tape.called_agents else DRIFTED
         if error or any(step.failures or step.error for step in steps):
@@ -163,7 +163,7 @@ class Take:
         return (
             "a check failed to judge"
             if any(check.status == "error" for check in checks)
-            else "an agent failed, and its recording has an answer"
+            else "an agent failed, although its recording has an answer"
             if self.failed(checks)
             else ""
         )

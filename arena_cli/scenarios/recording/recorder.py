@@ -499,7 +499,7 @@ class Tape:
     def miss(self, key: CallKey) -> AgentError:
         """Return the exception of a call without a record."""
         scope = "over the whole scenario" if key.step is None else f"in step {key.step}"
-        problem = f"its recording has no answer left for it {scope} ({key.invocation})"
+        problem = f"its recording has no answer left {scope} ({key.invocation})"
         return AgentUnavailable(key.agent, problem, mend=self._mend, again=False)
 
 

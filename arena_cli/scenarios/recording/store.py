@@ -130,7 +130,7 @@ class RecordingStore:
                 f"is the recording of `{recording.scenario}`, not of `{title}` ({first.shown})"
             )
             name = select.run_name(first.shown)
-            mend = f"no step sends what was recorded; record it: `arena run --record {name}`"
+            mend = f"no step sends the recorded message; record it: `arena run --record {name}`"
             raise FileFaults([Fault(label, 1, "", problem, mend)])
         return recording
 
@@ -205,7 +205,7 @@ class RecordingStore:
             mend=(
                 f"record it: `arena run --record {select.run_name(scenario.shown)}`"
                 if self.drift == "ignore"
-                else "what drifted tells how to record it"
+                else "the reported drift shows how to record it"
             ),
         )
 
@@ -378,7 +378,7 @@ def orphan_files(selected: Selected, root: Path) -> Iterator[Fault]:
                 problem = (
                     f"belongs to no scenario: there is no `{stem}.yaml` in {folder.parent.name}/"
                 )
-                hint = "delete it, or name it as its scenario's file is named now"
+                hint = "delete it, or rename it after its scenario's file"
                 yield Fault(reader.shown(path), 0, "", problem, hint)
 
 
@@ -396,7 +396,7 @@ def orphan_cases(scenarios: Iterable[Scenario], shelf: RecordingStore) -> Iterat
                 name = f"the case `{case}`" if case else "a scenario without cases"
                 problem = f"{name} belongs to no scenario: {scenario.shown} does not have it"
                 stem = path.stem
-                hint = f"`arena run --update {stem}` takes it out"
+                hint = f"`arena run --update {stem}` removes it"
                 yield Fault(shelf.path_of(scenario), line, "", problem, hint)
 
 
