@@ -137,6 +137,10 @@ class Turn:
         ended = (self.result(agent) for agent in self.called)
         return [done for done in ended if done is not None]
 
+    def ends(self) -> list[ReplyFinished]:
+        """Return every end of a reply, those that were cancelled too."""
+        return [done for reply in self.replies.values() for done in reply.ends]
+
     def successes(self) -> list[ReplyFinished]:
         """Return the replies that others are shown, in order of call."""
         return [done for done in self.results() if done.status == "success"]
@@ -194,34 +198,39 @@ class Chain:
         that is over.
         """
         self.events.append(event)
-        turn = self.turns[-1] if self.turns else None
         match event:
             case MessageEvent():
                 self.limit_told |= event.message.metadata.get("notice") == LIMIT_NOTICE
             case TurnStarted() if event.chain == self.number:
                 self.turns.append(Turn(event))
                 self.called.update(event.must)
-            case ReplyStarted() if turn and turn.started.turn == event.turn:
-                _start_reply(turn, event)
-            case ReplyFinished() if turn and turn.started.turn == event.turn:
-                self._finish_reply(turn, event)
-            case Candidates() if turn and turn.started.turn == event.turn:
-                turn.candidates = event
-                self.called.update(event.asked)
-            case TurnFinished() if turn and turn.started.turn == event.turn:
-                turn.finished = event
             case ChainFinished():
                 self.finished = event
-            case Resumed() if turn:
-                for reply in turn.replies.values():
-                    reply.cut_short |= reply.finished is None
-            case SideEvent() if turn:
-                turn.side_events.append(event)
-            case _:
-                pass
+            case _ if self.turns:
+                self._apply_in_turn(event, self.turns[-1])
+        turn = self.turns[-1] if self.turns else None
         if turn and (event is turn.candidates or event is turn.finished or self.finished):
             return self._show(turn)
         return []
+
+    def _apply_in_turn(self, event: Event, turn: Turn) -> None:
+        match event:
+            case ReplyStarted(turn=turn.started.turn):
+                _start_reply(turn, event)
+            case ReplyFinished(turn=turn.started.turn):
+                self._finish_reply(turn, event)
+            case Candidates(turn=turn.started.turn):
+                turn.candidates = event
+                self.called.update(event.asked)
+            case TurnFinished(turn=turn.started.turn):
+                turn.finished = event
+            case Resumed():
+                for reply in turn.replies.values():
+                    reply.cut_short |= reply.finished is None
+            case SideEvent():
+                turn.side_events.append(event)
+            case _:
+                pass
 
     def _show(self, turn: Turn) -> list[Message]:
         replies = [done.message for done in turn.successes() if done.message]

@@ -14,7 +14,7 @@ from arena_cli import errors
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Message, parse_seq
 from arena_cli.transcript import cache, reader
-from arena_cli.transcript.conversation import follow
+from arena_cli.transcript.conversation import Chain, follow
 from arena_cli.transcript.events import (
     EVENT_TYPES,
     ChainFinished,
@@ -302,22 +302,26 @@ def select_agent(events: Iterable[Event], agent: str) -> Iterator[Event]:
     which it was called; `session` events are always among them, since they hold the names.
     """
     held: list[Event] = []
-    is_called = False
     for event, chain in follow(events):
-        turn = chain.turns[-1] if chain and chain.turns else None
-        concerns = getattr(event, "agent", None) == agent
-        if chain and event is chain.first:
-            held, is_called = [event], False
-        elif turn and event is turn.started:
-            held = [first for first in held if chain and first is chain.first]
-            is_called = concerns = agent in (*turn.must, *turn.started.deferred)
-            held += [] if concerns else [event]
-        elif turn and event is turn.candidates and agent in turn.asked:
-            is_called = concerns = True
-        elif turn and event is turn.finished:
-            concerns = is_called
-        if concerns:
+        if isinstance(event, SessionEvent):
+            yield event
+        elif _concerns(event, chain, agent):
             yield from held
             held.clear()
-        if concerns or isinstance(event, SessionEvent):
             yield event
+        elif chain and event is chain.first:
+            held = [event]
+        elif chain and chain.turns and event is chain.turns[-1].started:
+            held = [first for first in held if first is chain.first] + [event]
+
+
+def _concerns(event: Event, chain: Chain | None, agent: str) -> bool:
+    """Return True if an event is about an agent, or begins or ends a turn in which it is called."""
+    turn = chain.turns[-1] if chain and chain.turns else None
+    if turn and event is turn.started:
+        return agent in (*turn.must, *turn.started.deferred)
+    if turn and event is turn.candidates:
+        return agent in turn.asked
+    if turn and event is turn.finished:
+        return agent in (*turn.called, *turn.started.deferred)
+    return getattr(event, "agent", None) == agent

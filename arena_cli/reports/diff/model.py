@@ -176,7 +176,8 @@ def _add_sums(conversation: Conversation, calls: Calls, compared: ComparedConver
     turns = list(conversation.turns)
     replies = [reply for turn in turns for reply in turn.replies.values()]
     compared.turns = len(turns)
-    compared.replies = sum(done.status == "success" for reply in replies for done in reply.ends)
+    ends = [done for turn in turns for done in turn.ends()]
+    compared.replies = sum(done.status == "success" for done in ends)
     usages = [usage for reply in replies if (usage := _usage_of(reply, calls))]
     compared.usage = Usage.total(usages) if usages else None
     kinds: dict[str, dict[str, None]] = {}

@@ -170,7 +170,7 @@ class Cast:
         usage: dict[str, list[Usage]] = {}
         for turn in turns:
             seen.update(dict.fromkeys(turn.concerned))
-            for done in (done for reply in turn.replies.values() for done in reply.ends):
+            for done in turn.ends():
                 replies[done.agent] += done.status == "success"
                 if done.usage:
                     usage.setdefault(done.agent, []).append(done.usage)

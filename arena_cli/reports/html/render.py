@@ -79,16 +79,9 @@ def session_page(
         _ChainSection(number, items, session.build_talk(items, cast, lanes, say))
         for number, items in enumerate(_split(conversation), 1)
     ]
-    replies = [
-        done
-        for turn in conversation.turns
-        for reply in turn.replies.values()
-        for done in reply.ends
-    ]
-    used = [done.usage for done in replies if done.usage]
-    side_events = (event for event in conversation.events if isinstance(event, SideEvent))
-    calls = [event.agent_call for event in side_events]
-    used += [call.usage for call in calls if call and call.usage]
+    replies = [done for turn in conversation.turns for done in turn.ends()]
+    used = [*(done.usage for done in replies), *map(_usage_beside, conversation.events)]
+    usages = [usage for usage in used if usage]
     opening = next(iter(conversation.sessions), None)
     first = next(conversation.events, None)
     return _rendered(
@@ -99,11 +92,17 @@ def session_page(
         team=escape_line(opening.team or "") if opening else "",
         scenario=escape_line(opening.scenario or "") if opening else "",
         began=_date(first.ts if first else ""),
-        tokens=lines.tokens(Usage.total(used)) if used else "",
+        tokens=lines.tokens(Usage.total(usages)) if usages else "",
         replies=len(replies),
         lanes=list(lanes.values()),
         chains=parts,
     )
+
+
+def _usage_beside(event: Event) -> Usage | None:
+    """Return the usage of a call that is no reply."""
+    call = event.agent_call if isinstance(event, SideEvent) else None
+    return call.usage if call else None
 
 
 class _ChainSection:

@@ -186,33 +186,34 @@ def _as_shape(expected: Sequence[str] | NotesShown) -> NotesShown:
 
 def _judge_shown(agent: str, notes_shown: NotesShown, conversation: CheckContext) -> Verdict:
     shown_ids = conversation.notes_shown(agent)
-    expected_ids = list(
-        notes_shown.exactly if notes_shown.exactly is not None else notes_shown.include
-    )
-    facts = [f"{', '.join(expected_ids) or 'no note'}{', no other' if notes_shown.exactly else ''}"]
-    facts = facts if expected_ids or notes_shown.exactly is not None else []
-    facts += [f"not {', not '.join(notes_shown.exclude)}"] if notes_shown.exclude else []
-    expected = f"{agent} is shown {', '.join(facts)}"
+    exactly = notes_shown.exactly
+    expected_ids = list(notes_shown.include if exactly is None else exactly)
+    expected = f"{agent} is shown {_describe_shown(notes_shown, expected_ids)}"
     if shown_ids is None:
         return Verdict(False, expected, f"no call of {agent}: {conversation.outcome(agent)}")
-    missing = [
-        pattern
-        for pattern in expected_ids
-        if not any(_is_named(pattern, note) for note in shown_ids)
-    ]
-    unwanted = [
-        note
-        for note in shown_ids
-        if any(_is_named(pattern, note) for pattern in notes_shown.exclude)
-    ]
-    if notes_shown.exactly is not None:
-        unwanted = [
-            note
-            for note in shown_ids
-            if not any(_is_named(pattern, note) for pattern in expected_ids)
-        ]
+    missing = [pattern for pattern in expected_ids if not _list_named(pattern, shown_ids)]
+    if exactly is None:
+        patterns = notes_shown.exclude
+        unwanted = [note for pattern in patterns for note in _list_named(pattern, shown_ids)]
+    else:
+        named = {note for pattern in expected_ids for note in _list_named(pattern, shown_ids)}
+        unwanted = [note for note in shown_ids if note not in named]
     actual = ", ".join(shown_ids) or "no note"
     return Verdict(not missing and not unwanted, expected, actual)
+
+
+def _describe_shown(notes_shown: NotesShown, expected_ids: Sequence[str]) -> str:
+    facts = []
+    if expected_ids or notes_shown.exactly is not None:
+        others = ", no other" if notes_shown.exactly else ""
+        facts.append(f"{', '.join(expected_ids) or 'no note'}{others}")
+    if notes_shown.exclude:
+        facts.append(f"not {', not '.join(notes_shown.exclude)}")
+    return ", ".join(facts)
+
+
+def _list_named(pattern: str, notes: Iterable[str]) -> list[str]:
+    return [note for note in notes if _is_named(pattern, note)]
 
 
 def _is_named(pattern_text: str, note: str) -> bool:

@@ -257,10 +257,7 @@ def _carried(
     times: int = 1,
 ) -> Verdict:
     """So many items of that name, by that agent if one is named, pass all checks."""
-    by = f" of {agent}" if agent else ""
-    that = " and ".join(check_kinds.describe_checks(check) for check in checks)
-    often = f", {times} times" if times > 1 else ""
-    expected = f"{problem} {name}{by}{f' that {that}' if that else ''}{often}"
+    expected = f"{problem} {_describe_carried(name, agent, checks, times)}"
     carried = list(items(conversation))
     matching = [
         item for item in carried if form(item.name) == form(name) and agent in ("", item.agent)
@@ -278,6 +275,13 @@ def _carried(
         reasons.append(f"{item.agent}: {failed.actual if failed else excerpt(text)}")
     listed = ", ".join(f"{item.name} of {item.agent}" for item in carried)
     return Verdict(False, expected, "; ".join(reasons) or listed or "nothing was carried")
+
+
+def _describe_carried(name: str, agent: str, checks: Sequence[CheckKeys], times: int) -> str:
+    by = f" of {agent}" if agent else ""
+    that = " and ".join(check_kinds.describe_checks(check) for check in checks)
+    often = f", {times} times" if times > 1 else ""
+    return f"{name}{by}{f' that {that}' if that else ''}{often}"
 
 
 def _parts(conversation: CheckContext) -> Iterator[Item]:

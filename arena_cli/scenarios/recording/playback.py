@@ -158,14 +158,17 @@ class Take:
             return "recorded steps were not played"
         if self._mode == "replay" and self.drift:
             return DRIFTED_AND_NEW if tape.called_agents else DRIFTED
+        return self._unkept_failure(steps, checks, error)
+
+    def _unkept_failure(
+        self, steps: Sequence[StepResult], checks: Sequence[CheckResult], error: bool
+    ) -> str:
         if error or any(step.failures or step.error for step in steps):
             return "an agent or arena failed"
+        if any(check.status == "error" for check in checks):
+            return "a check failed to judge"
         return (
-            "a check failed to judge"
-            if any(check.status == "error" for check in checks)
-            else "an agent failed, although its recording has an answer"
-            if self.failed(checks)
-            else ""
+            "an agent failed, although its recording has an answer" if self.failed(checks) else ""
         )
 
     def failed(self, checks: Sequence[CheckResult]) -> list[str]:
