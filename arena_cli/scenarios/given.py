@@ -48,29 +48,13 @@ def read_past(path: Path, until: int | None = None) -> Past:
 
     Raises UsageError where it is none, or one of a later arena.
     """
-    events: list[Event] = []
-    unread: list[Unread] = []
-    number = last = 0
-    unread_tail = b""
     try:
-        for number, line in enumerate(read_lines(path), 1):
-            if line.problem and not line.problem.is_mended:
-                unread.append(Unread(number, line.problem.what, last))
-            events += line.events
-            last = max([last, *(event.seq for event in line.events)])
-            if until is not None and last >= until:
-                break
-        else:
-            unread_tail = tail(path)[0]
+        past = _read_events(path, until)
     except OSError as error:
         raise UsageError(f"cannot read {path.name}: {error.strerror or error}") from error
-    if unread_tail.strip():
-        parsed_events, problem = parsed(unread_tail)  # an editor may have taken the last line end
-        events += parsed_events
-        unread += [Unread(number + 1, problem, last)] if problem and not parsed_events else []
-    versions = [event.version for event in events if isinstance(event, SessionEvent)]
+    versions = [event.version for event in past.events if isinstance(event, SessionEvent)]
     if not versions:
-        is_empty = not number and not unread_tail.strip()
+        is_empty = not files.read_regular(path).strip()
         problem = "is empty" if is_empty else "is not a transcript of a session"
         raise UsageError(f"{path.name} {problem}", _MEND)
     if max(versions) > VERSION:
@@ -78,6 +62,25 @@ def read_past(path: Path, until: int | None = None) -> Past:
             f"{path.name} is of version {max(versions)}; this arena reads version {VERSION}",
             "a newer arena wrote it: update this one",
         )
+    return past
+
+
+def _read_events(path: Path, until: int | None) -> Past:
+    events: list[Event] = []
+    unread: list[Unread] = []
+    number = last = 0
+    for number, line in enumerate(read_lines(path), 1):
+        if line.problem and not line.problem.is_mended:
+            unread.append(Unread(number, line.problem.what, last))
+        events += line.events
+        last = max([last, *(event.seq for event in line.events)])
+        if until is not None and last >= until:
+            return Past(path, tuple(events), tuple(unread))
+    unread_tail = tail(path)[0]
+    if unread_tail.strip():  # an editor may have taken the last line end
+        parsed_events, problem = parsed(unread_tail)
+        events += parsed_events
+        unread += [Unread(number + 1, problem, last)] if problem and not parsed_events else []
     return Past(path, tuple(events), tuple(unread))
 
 

@@ -270,8 +270,18 @@ def _expected(piece: Piece, root: Path) -> Iterator[tuple[str, Any]]:
     asked_agents = [agent for turn in talk.turns for agent in turn.asked]
     if asked_agents or any(turn.passed_over for turn in talk.turns):
         yield "asked", asked_agents
-    wrong = [call for call in talk.calls() if call.done.status != "success"]
-    outcome = {call.agent: talk.outcome(call.agent) for call in wrong}
+    yield from _expected_failures(talk)
+    yield "turns", len(talk.turns)
+    yield "end", talk.end
+    if talk.awaits:
+        yield "awaits", talk.awaits
+    if talk.unresolved:
+        yield "unresolved", talk.unresolved
+
+
+def _expected_failures(talk: CheckContext) -> Iterator[tuple[str, Any]]:
+    """Yield the last status of agents that did not answer, and their failures before it."""
+    outcome = {call.agent: talk.outcome(call.agent) for call in talk.calls()}
     outcome = {agent: status for agent, status in outcome.items() if status != "success"}
     if outcome:
         yield "outcome", outcome
@@ -282,9 +292,3 @@ def _expected(piece: Piece, root: Path) -> Iterator[tuple[str, Any]]:
     ]
     if rows:
         yield "timeline", rows
-    yield "turns", len(talk.turns)
-    yield "end", talk.end
-    if talk.awaits:
-        yield "awaits", talk.awaits
-    if talk.unresolved:
-        yield "unresolved", talk.unresolved

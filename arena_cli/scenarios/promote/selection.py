@@ -67,14 +67,7 @@ def select_part(stored: Stored, until: int | None) -> SessionPart:
     other rules) and all before it is past. Raises UsageError where nothing is left to play.
     """
     notes: list[str] = []
-    try:
-        read = given.read_past(stored.transcript)
-        all_events = list(read.events)
-        end = _end(all_events, until, stored.name, notes)
-        given.upto(read, end)
-    except UsageError as error:
-        raise UsageError(f"session {escape_line(stored.name)}: {error.what}", error.mend) from error
-    events = [event for event in all_events if event.seq <= end]
+    events = _read_events(stored, until, notes)
     every = _pieces(events)
     session, cut, reason = _cut(events, every)
     pieces = [piece for piece in every if piece.opening.seq > cut]
@@ -92,11 +85,9 @@ def select_part(stored: Stored, until: int | None) -> SessionPart:
         )
     if reason:
         notes.append(f"what was said up to event {cut} is the scenario's past: {reason}")
-    elsewhere = _notes_from_elsewhere(pieces)
-    if elsewhere:
-        suffix = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
+    if elsewhere := _notes_from_elsewhere(pieces):
         notes.append(
-            f"notes that were there before are left out ({', '.join(elsewhere[:3])}{suffix}): "
+            f"notes that were there before are left out ({shorten_list(elsewhere)}): "
             "`given: {notes: [FILE]}` gives them to the scenario"
         )
     if session.scenario is not None:
@@ -107,8 +98,25 @@ def select_part(stored: Stored, until: int | None) -> SessionPart:
     return SessionPart(session, [event for event in events if event.seq <= cut], pieces, notes)
 
 
+def _read_events(stored: Stored, until: int | None, notes: list[str]) -> list[Event]:
+    """Return the events of a session up to the end of a chain. Raises UsageError."""
+    try:
+        read = given.read_past(stored.transcript)
+        end = _end(read.events, until, stored.name, notes)
+        given.upto(read, end)
+    except UsageError as error:
+        raise UsageError(f"session {escape_line(stored.name)}: {error.what}", error.mend) from error
+    return [event for event in read.events if event.seq <= end]
+
+
+def shorten_list(names: Sequence[str]) -> str:
+    """Return the first three names, and the number of the others."""
+    suffix = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{suffix}"
+
+
 def _end(events: Sequence[Event], until: int | None, name: str, notes: list[str]) -> int:
-    """The number of the last event that counts: the end of a chain."""
+    """Return the number of the last event that counts: the end of a chain."""
     if until is not None and until > (last := max(event.seq for event in events)):
         raise UsageError(f"it has no event {until}: its last is {last}")
     chains = [piece for piece in _pieces(events) if piece.chain]
@@ -124,13 +132,12 @@ def _end(events: Sequence[Event], until: int | None, name: str, notes: list[str]
         return ends[-1]
     inside = next((c for c in chains if c.opening.seq <= until <= c.events[-1].seq), None)
     if inside is None:
-        earlier = [end for end in ends if end < until]
-        if not earlier:
+        if until < ends[0]:
             raise UsageError(
                 f"there is no answer up to event {until}",
                 f"its first chain goes from event {chains[0].opening.seq} to {ends[0]}",
             )
-        return earlier[-1]
+        return max(end for end in ends if end < until)
     if not inside.end:
         raise UsageError(f"event {until} is in a chain that is still open", resume)
     end = inside.events[-1].seq

@@ -90,8 +90,8 @@ def find_drift(tape: Tape, members: Sequence[Member]) -> list[Drift]:
     followers = [*_routing(compared), *_remembered(compared), *_misses(tape), *_left_over(tape)]
     for drift, is_root in _inputs(case, tape):
         (roots if is_root else followers).append(drift)
+    inputs = [drift for drift in (*roots, *followers) if drift.kind == "input"]
     if roots or followers:
-        inputs = [drift for drift in (*roots, *followers) if drift.kind == "input"]
         roots[:0] = _workspace(case, tape, members, inputs)
     if not any(root.field == MEMBERS for root in roots):
         roots += _members(case, tape)
@@ -370,27 +370,34 @@ def _remembered(compared: Iterable[_Both]) -> Iterator[Drift]:
 def _said_otherwise(compared: Iterable[_Both], roots: Sequence[Drift]) -> Iterator[Drift]:
     """Yield messages that changed, or moved to another step, where no cause explains it."""
     for both in compared:
-        then, new_facts = (
-            [fact for fact in facts_of_side if fact.field == MESSAGE and fact.step != 0]
-            for facts_of_side in both
-        )
-        old_messages, new_messages = (
-            [(fact.agent, fact.value) for fact in facts_of_side]
-            for facts_of_side in (then, new_facts)
-        )
-        for kind, *region in SequenceMatcher(
-            None, old_messages, new_messages, autojunk=False
-        ).get_opcodes():
-            start, end, new_start, new_end = region
-            recorded, current = then[start:end], new_facts[new_start:new_end]
-            if kind != "equal" and not any(_tells(root, recorded, current) for root in roots):
+        for recorded, current in _changed_messages(*map(_list_messages, both)):
+            if not any(_tells(root, recorded, current) for root in roots):
                 yield Drift(
                     kind="input",
                     field=MESSAGE,
-                    before="\n".join(f"{fact.agent}: {fact.value}" for fact in recorded),
-                    after="\n".join(f"{fact.agent}: {fact.value}" for fact in current),
+                    before=_join_messages(recorded),
+                    after=_join_messages(current),
                     step=(current or recorded)[0].step,
                 )
+
+
+def _list_messages(facts: Iterable[Fact]) -> list[Fact]:
+    return [fact for fact in facts if fact.field == MESSAGE and fact.step != 0]
+
+
+def _changed_messages(
+    recorded: Sequence[Fact], current: Sequence[Fact]
+) -> Iterator[tuple[Sequence[Fact], Sequence[Fact]]]:
+    """Yield the messages that differ, those of the recording and those in their place."""
+    texts = [[(fact.agent, fact.value) for fact in facts] for facts in (recorded, current)]
+    matcher = SequenceMatcher(None, texts[0], texts[1], autojunk=False)
+    for kind, start, end, new_start, new_end in matcher.get_opcodes():
+        if kind != "equal":
+            yield recorded[start:end], current[new_start:new_end]
+
+
+def _join_messages(facts: Iterable[Fact]) -> str:
+    return "\n".join(f"{fact.agent}: {fact.value}" for fact in facts)
 
 
 def _tells(root: Drift, facts: Iterable[Fact], later_facts: Iterable[Fact]) -> bool:
