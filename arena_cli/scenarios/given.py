@@ -54,7 +54,8 @@ def read_past(path: Path, until: int | None = None) -> Past:
         raise UsageError(f"cannot read {path.name}: {error.strerror or error}") from error
     versions = [event.version for event in past.events if isinstance(event, SessionEvent)]
     if not versions:
-        is_empty = not files.read_regular(path).strip()
+        content = files.read_regular(path)
+        is_empty = b"\n" not in content and not content.strip()
         problem = "is empty" if is_empty else "is not a transcript of a session"
         raise UsageError(f"{path.name} {problem}", _MEND)
     if max(versions) > VERSION:

@@ -303,16 +303,19 @@ def select_agent(events: Iterable[Event], agent: str) -> Iterator[Event]:
     """
     held: list[Event] = []
     for event, chain in follow(events):
+        begins_turn = chain and chain.turns and event is chain.turns[-1].started
+        if begins_turn:
+            held = [first for first in held if chain and first is chain.first]
         if isinstance(event, SessionEvent):
             yield event
         elif _concerns(event, chain, agent):
             yield from held
             held.clear()
             yield event
+        elif begins_turn:
+            held.append(event)
         elif chain and event is chain.first:
             held = [event]
-        elif chain and chain.turns and event is chain.turns[-1].started:
-            held = [first for first in held if first is chain.first] + [event]
 
 
 def _concerns(event: Event, chain: Chain | None, agent: str) -> bool:
