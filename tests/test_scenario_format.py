@@ -67,6 +67,39 @@ expect: "${vars.deep}"
     assert passes(stage.play(text))
 
 
+NUMBERS = ("01234", "1.10", "1e3", "+7", "0x1F", "0o17", "-0", "1_0", "12345678901234567890.10")
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_number_in_vars_keeps_its_text(stage: Stage, number: str) -> None:
+    stage.scenario(f"vars: {{included: {number}}}\n", "common/numbers")
+    text = f"""scenario: x
+include: common/numbers.yaml
+vars: {{own: {number}, of_case: 5, alias: &a {number}, other: *a, deep: [contains: {number}]}}
+cases: [{{id: a, vars: {{of_case: {number}}}}}]
+steps:
+  - send: "@dev ${{vars.included}}, ${{vars.own}}, ${{vars.of_case}}, ${{vars.other}}"
+    expect: {{replies: {{dev: "${{vars.deep}}"}}}}
+  - send: "${{vars.own}}"
+  - say: {{agent: dev, text: "${{vars.of_case}}"}}
+"""
+    (scenario,) = stage.load(text)
+    first, second, third = scenario.file.steps
+    assert first.send == f"@dev {number}, {number}, {number}, {number}"
+    assert first.expect.replies["dev"][0].contains == [number]
+    assert second.send == number
+    assert third.say is not None
+    assert third.say.text == number
+
+
+def test_a_number_of_a_nearer_file_is_not_replaced_by_a_var(stage: Stage) -> None:
+    stage.scenario("vars: {title: 01}\nscenario: '${vars.title}'\n", "common/title")
+    text = "include: common/title.yaml\nscenario: 5\nsteps: [{send: '@dev'}]\n"
+    assert faults(stage, text) == [
+        "scenarios/s0.yaml:2: scenario: must be a text, not the number 5"
+    ]
+
+
 def test_what_a_var_holds_is_text_not_a_template(stage: Stage) -> None:
     text = """scenario: x
 vars: {evil: "${message} ${saved.a} $${b"}

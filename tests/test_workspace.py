@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from program import Program
 from pydantic import BaseModel, ConfigDict
 
 from arena_cli.adapters.base import adapter_type, list_kinds, settings_type
@@ -499,6 +501,52 @@ def test_fill_leaves_the_fields_of_scripted_texts_alone() -> None:
         "$${a} ${message} $${message}",
         {"say": "$${env:V}", "structured": [{"type": "diff", "data": "${a}"}]},
     ]
+
+
+@pytest.mark.parametrize(
+    ("adapter", "faults"),
+    [
+        ("type: openai, model: '${MODEL}'", ["model: `${MODEL}`: `${env:MODEL}`"]),
+        (
+            "type: openai, model: m, base_url: 'http://${HOST}/v1', api_key: '${MY_KEY}'",
+            ["api_key: `${MY_KEY}`: `${env:MY_KEY}`", "base_url: `${HOST}`: `${env:HOST}`"],
+        ),
+        (
+            "type: openai, model: 'org/${MODEL:-small}'",
+            ["model: `${MODEL:-small}`: `${env:MODEL}`"],
+        ),
+        (
+            "type: cli, command: [p, '--key=${KEY}'], env: {A: '${B}'}",
+            ["command[1]: `${KEY}`: `${env:KEY}`", "env.A: `${B}`: `${env:B}`"],
+        ),
+        ("type: cli, command: [sh, -c, 'echo ${HOME}'], env: {A: '$${B}'}", []),
+        ("type: scripted, replies: ['${message} $${name}']", []),
+        ("type: openai, model: '${env:MODEL}'", []),
+    ],
+)
+def test_a_variable_without_env_is_an_error_with_the_fix(
+    tmp_path: Path, adapter: str, faults: list[str]
+) -> None:
+    program = Program(tmp_path)
+    program.file("agents/e.yaml", f"agent_id: e\nadapter: {{{adapter}}}\n")
+    done = program.run("agents", "check")
+    found = re.findall(
+        r"agents/e.yaml:2: adapter.(\S+: `\$\{.+?\}`) is not filled in: it has no `env:`\n"
+        r".*\n.*\n  write (`\$\{env:\w+\}`); a literal `\$\{` is `\$\$\{`",
+        done.stderr,
+    )
+    assert sorted(": ".join(fault) for fault in found) == faults
+    assert (done.code == 2) == bool(faults)
+
+
+def test_an_embedding_key_without_env_is_an_error_with_the_fix(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    embedding = "{base_url: 'http://127.0.0.1:9/v1', model: m, api_key: '${KEY}'}"
+    program.file("arena.yaml", f"memory: {{embedding: {embedding}}}\n")
+    done = program.run("agents", "check")
+    assert done.code == 2
+    assert "`${KEY}` is not filled in" in done.stderr
+    assert "write `${env:KEY}`" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["${env:NONE}", "${env:}", "${env:A B}"])

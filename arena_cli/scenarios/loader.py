@@ -108,8 +108,8 @@ def shape_faults(selected: Selected, root: Path, *, anywhere: bool = False) -> l
     for documents in chains.values():
         cases, wrong = _cases(documents)
         faults.update(dict.fromkeys(wrong))
-        for case in cases:
-            filled = _FilledFile.of(documents, case)
+        for index, case in enumerate(cases):
+            filled = _FilledFile.of(documents, case, index)
             faults.update(dict.fromkeys([*filled.faults, *filled.checked()[1]]))
     return list(faults)
 
@@ -211,24 +211,36 @@ class _FilledFile:
     data: Any
     faults: list[Fault]
     unknown: frozenset[str]
-    typed: frozenset[Loc]
+    typed: Mapping[Loc, str]
 
     @classmethod
-    def of(cls, documents: Sequence[Document], case: Case | None) -> _FilledFile:
+    def of(cls, documents: Sequence[Document], case: Case | None, index: int) -> _FilledFile:
         """Put it together."""
         frame = variables.merged(documents)
         own_vars = frame.get("vars") if isinstance(frame, dict) else None
         values = {**(own_vars if isinstance(own_vars, dict) else {}), **(case.vars if case else {})}
-        filled = [variables.with_vars(document, values) for document in documents]
+
+        def find_number(var: Loc) -> str | None:
+            is_of_case = case is not None and var[0] in case.vars
+            place = ("cases", index, "vars", *var) if is_of_case else ("vars", *var)
+            return variables.find_number(documents, place)
+
+        filled = [variables.with_vars(document, values, find_number) for document in documents]
         data = variables.merged([fragment.document for fragment in filled])
         if isinstance(data, dict):
             data = {key: value for key, value in data.items() if key != "cases"}
+        parts = [Fragment(fragment.document) for fragment in filled]
         return cls(
-            parts=[Fragment(fragment.document) for fragment in filled],
+            parts=parts,
             data=data,
             faults=[fault for fragment in filled for fault in fragment.faults],
             unknown=frozenset().union(*(fragment.unknown for fragment in filled)),
-            typed=frozenset().union(*(fragment.typed for fragment in filled)),
+            typed={
+                loc: text
+                for fragment in filled
+                for loc, text in fragment.typed.items()
+                if find_holder(parts, loc).document is fragment.document
+            },
         )
 
     def checked(self) -> tuple[ScenarioFile | None, list[Fault]]:
@@ -245,7 +257,9 @@ class _FilledFile:
         file, faults = check()
         if file is None and self.typed:
             wrong = {fault.field for fault in faults}
-            texts = {loc for loc in self.typed if nodes.format_loc(loc) in wrong}
+            texts = {
+                loc: text for loc, text in self.typed.items() if nodes.format_loc(loc) in wrong
+            }
             self.data = variables.as_texts(self.data, texts)
             file, faults = check()
         return file, faults
@@ -272,8 +286,8 @@ class _Loader:
         scenarios: list[Scenario] = []
         cases_by_fault: dict[Fault, list[str]] = {}
         ids = tuple(case_or_none.id if case_or_none else None for case_or_none in cases)
-        for case in cases:
-            scenario, wrong = self._one(case, ids)
+        for index, case in enumerate(cases):
+            scenario, wrong = self._one(case, index, ids)
             for fault in wrong:
                 cases_by_fault.setdefault(fault, []).append(case.id if case else "")
             if scenario is not None:
@@ -282,9 +296,9 @@ class _Loader:
         return scenarios, faults
 
     def _one(
-        self, case: Case | None, cases: tuple[str | None, ...]
+        self, case: Case | None, index: int, cases: tuple[str | None, ...]
     ) -> tuple[Scenario | None, list[Fault]]:
-        filled = _FilledFile.of(self._documents, case)
+        filled = _FilledFile.of(self._documents, case, index)
         file, wrong = filled.checked()
         fragments, data, faults = filled.parts, filled.data, [*filled.faults, *wrong]
         team, workspace, wrong = self._team(data, fragments)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from arena_cli import errors
 from arena_cli.errors import Fault
 from arena_cli.util import files, templates
 from arena_cli.yamlio import loader
-from arena_cli.yamlio.document import Document
+from arena_cli.yamlio.document import Document, Fragment
 from arena_cli.yamlio.nodes import Loc
 
 PROFILES = "profiles"
@@ -43,46 +44,67 @@ class Filled(NamedTuple):
     """A document with its vars filled in, and what is wrong with them.
 
     `unknown` are the texts in which one is wrong. `typed` are the places where a var that is no
-    text stands alone, so that it kept its type: a number may be meant as a text there.
+    text stands alone, so that it kept its type, with its text: that may be meant there.
     """
 
     document: Document
     faults: Sequence[Fault] = ()
     unknown: frozenset[str] = frozenset()
-    typed: frozenset[Loc] = frozenset()
+    typed: Mapping[Loc, str] = MappingProxyType({})
 
 
-def with_vars(document: Document, values: Mapping[str, Any]) -> Filled:
-    """The document with its vars filled in."""
+def with_vars(
+    document: Document,
+    values: Mapping[str, Any],
+    find_number: Callable[[Loc], str | None] = lambda _: None,
+) -> Filled:
+    """Return the document with its vars filled in.
+
+    `find_number` returns the number at a place below `vars` as its file writes it: `01234`, `1.10`.
+    """
     if not isinstance(document.data, dict) or not document.has_placeholders:
         return Filled(document)
-    filler = _Vars(values, document)
+    filler = _Vars(values, document, find_number)
     data = {
         key: value if key in _AS_THEY_ARE else filler.value(value, (key,))
         for key, value in document.data.items()
     }
     filled = document.with_data(data)
-    return Filled(filled, filler.faults, frozenset(filler.unknown), frozenset(filler.typed))
+    return Filled(filled, filler.faults, frozenset(filler.unknown), filler.typed)
 
 
-def as_texts(data: Any, places: Collection[Loc], loc: Loc = ()) -> Any:
-    """The data with the values at these places as texts."""
-    if loc in places:
-        return _as_text(data)
+def as_texts(data: Any, texts: Mapping[Loc, str], loc: Loc = ()) -> Any:
+    """Return the data with these texts at their places."""
+    if loc in texts:
+        return texts[loc]
     if isinstance(data, dict):
-        return {key: as_texts(value, places, (*loc, key)) for key, value in data.items()}
+        return {key: as_texts(value, texts, (*loc, key)) for key, value in data.items()}
     if isinstance(data, list):
-        return [as_texts(value, places, (*loc, index)) for index, value in enumerate(data)]
+        return [as_texts(value, texts, (*loc, index)) for index, value in enumerate(data)]
     return data
 
 
+def find_number(documents: Sequence[Document], loc: Loc) -> str | None:
+    """Return the number at `loc` of the nearest file that has one there, as the file writes it."""
+    for document in documents:
+        if isinstance(Fragment(document, loc).data, int | float):
+            return document.scalar(loc)
+    return None
+
+
 class _Vars:
-    def __init__(self, values: Mapping[str, Any], document: Document) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        document: Document,
+        find_number: Callable[[Loc], str | None],
+    ) -> None:
         self.faults: list[Fault] = []
         self.unknown: set[str] = set()
-        self.typed: set[Loc] = set()
+        self.typed: dict[Loc, str] = {}
         self._values = values
         self._document = document
+        self._find_number = find_number
 
     def value(self, value: Any, loc: Loc) -> Any:
         if isinstance(value, str):
@@ -111,7 +133,7 @@ class _Vars:
         if len(names) == 1 and names[0].startswith(_VARS) and text == f"${{{names[0]}}}":
             value = self._var(names[0], loc)
             if not isinstance(value, str):
-                self.typed.add(loc)
+                self._keep_texts(value, loc, (names[0].removeprefix(_VARS),))
                 return value
             return templates.escape_template(value) if in_profiles else value
         waits = not in_profiles and any(name.startswith(_SAVED) for name in names)
@@ -119,7 +141,7 @@ class _Vars:
 
         def value_of(name: str) -> str | None:
             if name.startswith(_VARS):
-                value = _as_text(self._var(name, loc))
+                value = self._as_text(self._var(name, loc), (name.removeprefix(_VARS),))
                 return templates.escape_template(value) if filled_again else value
             if name.startswith(_SAVED) == in_profiles:
                 self._unknown(name, loc)
@@ -127,6 +149,26 @@ class _Vars:
 
         result = templates.fill_template(text, value_of, literal="$${" if filled_again else "${")
         return Template(result) if waits else result
+
+    def _keep_texts(self, value: Any, loc: Loc, var: Loc) -> None:
+        """Keep the texts of a var, and of the values in it, that is no text."""
+        items: Iterable[tuple[str | int, Any]] = ()
+        if isinstance(value, dict):
+            items = value.items()
+        elif isinstance(value, list):
+            items = enumerate(value)
+        elif not isinstance(value, str):
+            self.typed[loc] = self._as_text(value, var)
+        for step, item in items:
+            self._keep_texts(item, (*loc, step), (*var, step))
+
+    def _as_text(self, value: Any, var: Loc) -> str:
+        if value is None:
+            return ""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        is_number = isinstance(value, int | float)
+        return (self._find_number(var) if is_number else None) or str(value)
 
     def _var(self, name: str, loc: Loc) -> Any:
         key = name.removeprefix(_VARS)
@@ -182,14 +224,6 @@ def with_saved(data: Any, saved: Mapping[str, str]) -> Any:
         return templates.fill_template(text, value_of)
 
     return templates.map_texts(data, filled)
-
-
-def _as_text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
 
 
 KEY = "include"

@@ -17,8 +17,8 @@ _SECRET_NAME = re.compile(
 )
 _KEY = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)[\"']?\s*[:：]\s*[\"']?(?P<value>\S)?")
 _QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|, not .*")
-# Values that name a secret and are none: `${env:NAME}`, and `inherit` for a variable of a program.
-_NAMES_SECRET = re.compile(r"\$\{env:|inherit[\"']?\s*(?:[,}#]|$)")
+# Values that name a secret and are none: `${env:NAME}`, `${NAME}`, and, for a program, `inherit`.
+_NAMES_SECRET = re.compile(r"\$\{(?:env:|[A-Za-z_]\w*\})|inherit[\"']?\s*(?:[,}#]|$)")
 
 
 def is_secret_key(name: str) -> bool:

@@ -14,6 +14,7 @@ from arena_cli.util import files
 Loc = tuple[str | int, ...]
 
 _PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}\n]*)\}")
+_SHELL_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::?[-=?+].*)?")
 
 
 def list_placeholders(text: str) -> list[str]:
@@ -43,6 +44,16 @@ def fill_template(text: str, value_of: Callable[[str], str | None], *, literal: 
 def escape_template(text: str) -> str:
     """Return a text that gives just this text when it is filled."""
     return text.replace("${", "$${")
+
+
+def explain_unfilled(text: str) -> tuple[str, str] | None:
+    """Return the problem and the hint of a text with `${NAME}`, which only `env:` fills."""
+    for placeholder in list_placeholders(text):
+        name = _SHELL_VARIABLE.fullmatch(placeholder)
+        if name:
+            hint = f"write `${{env:{name[1]}}}`; a literal `${{` is `$${{`"
+            return f"`${{{placeholder}}}` is not filled in: it has no `env:`", hint
+    return None
 
 
 def map_texts(data: Any, change: Callable[[str, Loc], Any], loc: Loc = ()) -> Any:

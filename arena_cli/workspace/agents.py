@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -443,7 +443,22 @@ def _check_kind(
     if any(fragment.document.has_free_keys for fragment in fragments):
         adapter = schema_errors.drop_free_keys(adapter, shape)
     _, faults = loader.validate_merged(adapter, shape, fragments, is_pending=is_variable)
+    is_template = getattr(shape, "is_template", lambda _: False)
+    unfilled = ((loc, problem) for loc, problem in _list_unfilled(adapter) if not is_template(loc))
+    faults += [find_holder(fragments, loc).fault(loc, *problem) for loc, problem in unfilled]
     return adapter, faults
+
+
+def _list_unfilled(settings: Mapping[str, Any]) -> Iterator[tuple[Loc, tuple[str, str]]]:
+    """Yield the places of texts with an unfilled `${NAME}`, and the problem and hint of each.
+
+    An item of a list with a space in it may be a program for a shell, and is not one of them.
+    """
+    for loc, text in templates.iter_texts(settings):
+        is_program = isinstance(loc[-1], int) and any(map(str.isspace, text))
+        problem = None if is_program else templates.explain_unfilled(text)
+        if problem:
+            yield loc, problem
 
 
 def _explain_text_adapter(adapter: str, source: ProfileSource, kinds: AdapterKinds) -> Fault:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from arena_cli.errors import UsageError
 from arena_cli.protocol import MemberInfo
+from arena_cli.util import templates
 from arena_cli.util.user_pattern import UserPattern
 
 
@@ -247,6 +248,9 @@ class Embedding(FileShape):
             raise ValueError("`base_url` must begin with http:// or https://")
         if bool(self.model) != bool(self.base_url):
             raise ValueError("`base_url` and `model` belong together")
+        unfilled = templates.explain_unfilled(self.api_key)
+        if unfilled:
+            raise ValueError("; ".join(unfilled))
         return self
 
 

@@ -94,6 +94,14 @@ class Document:
         span = self._span(loc)
         return None if span is None else span.line[span.start : span.end]
 
+    def scalar(self, loc: Loc) -> str | None:
+        """Return the text of the scalar at `loc`, before it became a number; None if none is."""
+        if self._root is None:
+            return None
+        spot = self._spot(loc)
+        is_scalar = spot.is_exact and isinstance(spot.value, yaml.ScalarNode)
+        return spot.value.value if is_scalar else None
+
     def hint_with(self, loc: Loc, value: str) -> str:
         """Return the hint to write the line with `value` at `loc`, "" if that is no short line."""
         span = self._span(loc)
