@@ -50,6 +50,27 @@ def ids(text: str) -> tuple[str, ...]:
     return parse(text).ids
 
 
+PARTICLES = (
+    *("님", "님께서는", "씨가", "들", "들에게만", "이", "가", "은", "는", "을", "를", "의", "에게"),
+    *(
+        "에게는",
+        "한테",
+        "과",
+        "와",
+        "랑",
+        "도",
+        "만",
+        "까지도",
+        "부터",
+        "처럼",
+        "으로",
+        "로서",
+        "밖에",
+    ),
+    *("님이랑", "님하고", "님도요", "입니다", "님이에요", "이라고", "에서", "께", "아", "야"),
+)
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -75,6 +96,21 @@ def ids(text: str) -> tuple[str, ...]:
         ("@ทดสอบครับ", ("thai",)),
         ("@ガイドさん @ｶﾞｲﾄﾞさん", ("kana",)),
         ("@개발자 @개발자들", ("korean",)),
+        *((f"@개발자{ending} 확인", ("korean",)) for ending in PARTICLES),
+        *((f"@dev{ending} 확인", ("dev",)) for ending in PARTICLES),
+        ("@架构师님 @ガイド가", ("architect", "kana")),
+        ("@개발자님", ("korean",)),
+        ("@개발자ㅋㅋ", ("korean",)),
+        ("@개발자협회", ()),
+        ("@개발자님사람", ()),
+        ("@개발자A @개발자2 @개발자_x", ()),
+        ("@ทดสอบช่วยดูหน่อย", ("thai",)),
+        ("@ガイドさんから @架构师さんへ @devさん", ("kana", "architect", "dev")),
+        ('@[Jane Doe] @"全栈开发" @［ＤＥＶ］ @“Maya 王”', ("jane", "dev", "maya")),
+        ("@[jane　doe]님 @[👩‍🔬] ＠[Node.js]x", ("jane", "scientist", "dev")),
+        ("@[Doe] @[Jane Doe @dev", ("dev",)),
+        ('"@" "dev" "@","dev" "@dev"', ("dev",)),
+        ("`@[Jane Doe]` x@[Jane Doe]", ()),
         ("@Jane Doe, hi", ("jane",)),
         ("@jane\u3000doe", ("jane",)),
         ("@Jane\nDoe", ("jane",)),
@@ -143,6 +179,15 @@ def test_the_words_for_the_human_end_before_a_han_letter() -> None:
 def test_mentioning_oneself_does_nothing() -> None:
     assert parse("@dev @开发 @chief", author="dev") == Mentions(ids=("chief",))
     assert parse("@user @maya", author="maya") == Mentions()
+
+
+def test_an_unknown_name_in_brackets_is_kept_without_them() -> None:
+    text = '@[Jane Smith] @"小李 (QA)" @“Max” @[] @[ x] @[x ] @"," @[a\nb]'
+    assert parse(text) == Mentions(unresolved=("Jane Smith", "小李 (QA)", "Max"))
+    assert parse("@[" + "x" * 60 + "]").unresolved == ("x" * 32,)
+    names = ["@[Jane Doe]", '"dev"', "[Jane Smith]"]
+    resolved = mentions.resolve_mentions(names, ROSTER, author="nobody", opener="maya")
+    assert resolved == Mentions(ids=("jane", "dev"), unresolved=("Jane Smith",))
 
 
 def test_a_name_that_nobody_has_is_kept_as_written_once() -> None:

@@ -79,6 +79,12 @@ def shelf(tmp_path: Path) -> Iterator[Shelf]:
         ("ошибка", "Ошибка при входе"),
         ("用JWT登录", "登录靠 JWT"),
         ("的", "目的地"),
+        ("배포를 롤백해야 합니다", "배포 롤백 절차"),
+        ("롤백", "배포를 롤백하는 절차"),
+        ("GDPR 준수", "GDPR을 지킨다"),
+        ("앱", "앱이 느리다"),
+        ("デプロイを戻す", "本番のデプロイ手順"),
+        ("ทดสอบระบบ", "ต้องทดสอบก่อนส่ง"),
     ],
 )
 def test_a_word_is_found_in_its_script(shelf: Shelf, query: str, text: str) -> None:

@@ -124,7 +124,7 @@ _CHINESE = (
 @cache
 def _runs() -> re.Pattern[str]:
     # Such a class takes some milliseconds to compile: not before it is needed.
-    return re.compile(f"([{visible_text.UNSPACED}]+)|[^\\W_{visible_text.UNSPACED}]+")
+    return re.compile(f"([{visible_text.ATTACHING}]+)|[^\\W_{visible_text.ATTACHING}]+")
 
 
 @cache
@@ -133,7 +133,11 @@ def _empty() -> re.Pattern[str]:
 
 
 def of_note(text: str) -> list[str]:
-    """The words of a note's text, in order, each as often as it stands there."""
+    """Return the words of a note's text, in order, each as often as it occurs.
+
+    Text without spaces between words, and Korean, whose words have endings, is cut into characters
+    and pairs of them.
+    """
     terms: list[str] = []
     for run in _runs().finditer(visible_text.fold_text(text)):
         word = run.group()

@@ -25,8 +25,16 @@ from arena_cli.workspace.visible_text import (
     compose_text,
     find_hidden_spans,
     fold_text,
+    is_hangul,
     is_letter_or_digit,
     joins_previous,
+)
+
+# Titles and particles that follow a Korean name without a space: 님께서는, 에게도, 입니다.
+_PARTICLES = re.compile(
+    "(?:님|씨|양|군|들)*(?:께서|에게서?|한테서?|에서|까지|부터|이?랑|하고|으?로서?|처럼|보다|이?라도)?"
+    "(?:은|는|이|가|을|를|의|에|께|와|과|도|만|로|나|요|아|야|뿐|이?나|밖에|마저|조차|마다|대로|이?라고|이?라는|"
+    "입니다|입니까|이에요|예요|이고|인데|이다)?요?(?![\uac00-\ud7ff])"
 )
 
 
@@ -237,7 +245,9 @@ def _is_name_end(text: str, start: int, end: int, target: Target) -> bool:
         return True
     if next_char in "-_":
         return not (end + 1 < len(text) and is_letter_or_digit(text[end + 1]))
-    return following is not CharKind.SPACED
+    is_part = not is_hangul(next_char) or is_hangul(text[end - 1])
+    is_particle = is_hangul(next_char) and _PARTICLES.match(text, end) is not None
+    return following is not CharKind.SPACED or not is_part or is_particle
 
 
 def _splits_flag(text: str, start: int, end: int) -> bool:
@@ -257,6 +267,9 @@ def _is_regional_indicator(char: str) -> bool:
 _ATS = ("@", "＠")
 _AT = re.compile("[@＠]")
 _LONGEST_UNRESOLVED = 32
+# `@[Full Name]` and `@"Full Name"`: a name between brackets or quotes, for names with spaces.
+_INNER = r"((?=[^\W_]|[^\x00-\x7f])[^\[\]［］\"“”\0\r\n@＠]{1,64})(?<!\s)"
+_BRACKETED = re.compile(rf"\[{_INNER}\]|［{_INNER}］|\"{_INNER}\"|“{_INNER}”")
 # Not a space: a name with a space in it must not be found across what was taken out.
 _TAKEN_OUT = "\0"
 
@@ -290,6 +303,7 @@ class _Occurrence(NamedTuple):
 
     start: int
     end: int
+    name: str
     target: Target | None
 
 
@@ -304,10 +318,7 @@ def parse_mentions(text: str, roster: Roster, *, author: str, opener: str) -> Me
     composed = compose_text(text)
     visible_text = blank_spans(composed, find_hidden_spans(composed), _TAKEN_OUT)
     occurrences = _find_occurrences(visible_text, composed, roster)
-    names = (
-        (occurrence.target, visible_text[occurrence.start + 1 : occurrence.end])
-        for occurrence in occurrences
-    )
+    names = ((occurrence.target, occurrence.name) for occurrence in occurrences)
     return _collect_mentions(names, roster, author=author, opener=opener)
 
 
@@ -320,7 +331,11 @@ def resolve_mentions(names: Iterable[str], roster: Roster, *, author: str, opene
     if not plain:
         return Mentions()
     plain = [name[1:].strip() if _AT.match(name) else name for name in plain]
-    targets = ((roster.whole(name), name[:_LONGEST_UNRESOLVED]) for name in plain if name)
+    plain = [
+        match[match.lastindex or 0] if (match := _BRACKETED.fullmatch(name)) else name
+        for name in plain
+    ]
+    targets = ((roster.whole(name), name) for name in plain if name)
     return _collect_mentions(targets, roster, author=author, opener=opener)
 
 
@@ -366,15 +381,13 @@ def _explain_uncounted(
     composed: str, start: int, hidden: Sequence[TextSpan], roster: Roster
 ) -> tuple[_Occurrence | None, HiddenKind | Literal["word"] | None]:
     """Return the name after an `@` that does not count, and the reason."""
-    end, target = roster.longest(composed, start + 1)
-    if target is None:
-        end = _find_unknown_name_end(composed, start + 1)
-    if end == start + 1:
+    occurrence = _read_name(composed, start, roster)
+    if occurrence is None:
         return None, None
     index = bisect.bisect_right(hidden, start + 1, key=lambda span: span[0]) - 1
     if index >= 0 and hidden[index][1] > start:
-        return _Occurrence(start, end, target), classify_hidden(composed, hidden[index])
-    return _Occurrence(start, end, target), "word"
+        return occurrence, classify_hidden(composed, hidden[index])
+    return occurrence, "word"
 
 
 def _find_occurrences(visible_text: str, composed: str, roster: Roster) -> Iterator[_Occurrence]:
@@ -387,12 +400,22 @@ def _find_occurrences(visible_text: str, composed: str, roster: Roster) -> Itera
         preceding = composed[start - 1 : start]
         if start < done or (preceding.isascii() and preceding.isalnum()):
             continue
-        end, target = roster.longest(visible_text, start + 1)
-        if target is None:
-            end = _find_unknown_name_end(visible_text, start + 1)
-        if end > start + 1:
-            yield _Occurrence(start, end, target)
-        done = end
+        occurrence = _read_name(visible_text, start, roster)
+        if occurrence is not None:
+            yield occurrence
+            done = occurrence.end
+
+
+def _read_name(text: str, start: int, roster: Roster) -> _Occurrence | None:
+    """Return the name after the `@` at `start` of a composed text, None if there is none."""
+    bracketed = _BRACKETED.match(text, start + 1)
+    if bracketed:
+        name = bracketed[bracketed.lastindex or 0]
+        return _Occurrence(start, bracketed.end(), name, roster.whole(name))
+    end, target = roster.longest(text, start + 1)
+    if target is None:
+        end = _find_unknown_name_end(text, start + 1)
+    return _Occurrence(start, end, text[start + 1 : end], target) if end > start + 1 else None
 
 
 def _find_ats(text: str) -> Iterator[int]:
@@ -433,7 +456,7 @@ def _collect_mentions(
                 ids[called] = None
                 by_name.add(called)
             case None:
-                unresolved.setdefault(fold_name(name), name)
+                unresolved.setdefault(fold_name(name), name[:_LONGEST_UNRESOLVED])
     ids.pop(author, None)
     return Mentions(
         ids=tuple(ids),

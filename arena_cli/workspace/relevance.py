@@ -10,7 +10,13 @@ from arena_cli.workspace import mentions
 from arena_cli.workspace.agents import LoadedProfile
 from arena_cli.workspace.mentions import Roster
 from arena_cli.workspace.models import AgentProfile, Member
-from arena_cli.workspace.visible_text import CharKind, classify_before, classify_char, fold_text
+from arena_cli.workspace.visible_text import (
+    CharKind,
+    classify_before,
+    classify_char,
+    fold_text,
+    is_hangul,
+)
 
 
 class Haystack:
@@ -40,7 +46,8 @@ class Haystack:
         index = text.find(needle) if needle else -1
         while index >= 0:
             end = index + len(needle)
-            is_whole = not _continues_word(text, index) and not _continues_word(text, end)
+            is_whole = not _continues_word(text, index, is_start=True)
+            is_whole = is_whole and not _continues_word(text, end, is_start=False)
             if is_whole and (also_after_at or text[index - 1 : index] != "@"):
                 return True
             index = text.find(needle, index + 1)
@@ -101,14 +108,20 @@ def _fold_message(text: str) -> str:
 _folded_word = lru_cache(maxsize=4096)(_fold_message)
 
 
-def _continues_word(text: str, index: int) -> bool:
-    """Return True if a word of a script with spaces, or an emoji, continues over `index`."""
+def _continues_word(text: str, index: int, *, is_start: bool) -> bool:
+    """Return True if a word of a script with spaces, or a character, continues over `index`.
+
+    A Korean word ends where its particles or endings begin, so at its end it never continues.
+    """
     if not 0 < index < len(text):
         return False
     kind_left = classify_before(text, 0, index)
     kind_right = classify_char(text[index])
-    if kind_left is CharKind.EMOJI:
+    if kind_left in (CharKind.EMOJI, CharKind.UNSPACED):
         return kind_right is CharKind.EXTEND
+    if kind_left is kind_right is CharKind.SPACED:
+        is_korean = is_hangul(text[index])
+        return is_korean is is_hangul(text[index - 1]) and (is_start or not is_korean)
     is_word = kind_left is CharKind.SPACED or text[index - 1] == "_"
     return is_word and (kind_right in (CharKind.SPACED, CharKind.EXTEND) or text[index] == "_")
 

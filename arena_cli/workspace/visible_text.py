@@ -22,10 +22,14 @@ _HAN = (
 )
 _KANA = "\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9f\U0001aff0-\U0001b16f"
 _THAI_AND_LAO = "\u0e00-\u0eff"
+_HANGUL = "\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff\uffa0-\uffdc"
 _KHMER_AND_MYANMAR = "\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\ua9e0-\ua9ff\uaa60-\uaa7f"
 
 UNSPACED = _HAN + _KANA + _THAI_AND_LAO + _KHMER_AND_MYANMAR
 """For a class of a regular expression: the scripts that put no spaces between words."""
+
+ATTACHING = UNSPACED + _HANGUL
+"""The same, with Hangul: its words have spaces between them, but endings follow without one."""
 
 SPACED_WORD = rf"[^\W{UNSPACED}]"
 """A regular expression for one letter or digit of the other scripts, or `_`."""
@@ -78,6 +82,12 @@ def classify_char(char: str) -> CharKind:
 def is_letter_or_digit(char: str) -> bool:
     """Return True if it is a letter or a digit of any script."""
     return classify_char(char) in (CharKind.HAN, CharKind.UNSPACED, CharKind.SPACED)
+
+
+@lru_cache(maxsize=8192)
+def is_hangul(char: str) -> bool:
+    """Return True if it is a letter of Hangul, to which particles attach without a space."""
+    return not char.isascii() and _compile_class(_HANGUL).match(char) is not None
 
 
 def classify_before(text: str, start: int, end: int) -> CharKind:
