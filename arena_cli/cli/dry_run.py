@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from arena_cli.cli import common
-from arena_cli.reports.lines import INDENT, Words, user_words
+from arena_cli.reports.lines import INDENT, Words, unresolved, user_words
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.preview import Judged, PlannedCall, Preview, preview_send
 from arena_cli.session.session import SessionConfig
@@ -93,8 +93,9 @@ def _message(preview: Preview, say: Words) -> Iterator[str]:
         size = say("{count} bytes", count=attachment.size)
         yield f"{INDENT}[{say.enum(attachment.type)}: {escape_line(attachment.name)}, {size}]"
     if preview.unresolved:
-        names = say(", ").join(f"@{escape_line(name)}" for name in preview.unresolved)
-        yield f"{INDENT}{say('no member is called {names}', names=names)}"
+        members = {call.agent: call.name for call in preview.must}
+        members |= {candidate.agent: candidate.name for candidate in preview.others}
+        yield INDENT + unresolved(preview.unresolved, members, say)
 
 
 def _must(preview: Preview, say: Words) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,9 @@ from arena_cli.errors import UsageError
 from arena_cli.session import outgoing, secret_files, store
 from arena_cli.session.session import Session, smallest_room
 from arena_cli.util import files
+from arena_cli.util.text import escape_line
 from arena_cli.workspace import mentions
+from arena_cli.workspace.models import Member
 
 if TYPE_CHECKING:
     from arena_cli.session.outgoing import Outgoing
@@ -88,6 +91,13 @@ DryRun = Annotated[
         "write nothing.",
     ),
 ]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Send no message that mentions an unknown name: ask on a terminal, else fail.",
+    ),
+]
 Wait = Annotated[
     float,
     typer.Option(
@@ -125,6 +135,7 @@ def send(
     quiet: Quiet = False,
     force: Force = False,
     dry_run: DryRun = False,
+    strict: Strict = False,
     wait: Wait = 600,
 ) -> None:
     """Send a message to the team and run the conversation until no agent is left to reply."""
@@ -145,6 +156,7 @@ def send(
         read=files.read_input,
     )
     name = stored.name if stored else session
+    _report_unknown(loaded, members, sent, strict=strict, silent=as_json or quiet)
     audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
     if dry_run:
         config = common.make_config(loaded, wait_s=0)
@@ -195,6 +207,47 @@ def resume(
     _exit(finished)
 
 
+def _report_unknown(
+    loaded: Workspace, team: Team, sent: Outgoing, *, strict: bool, silent: bool
+) -> None:
+    """Warn of mentions of no member: of other agents, and of near names if no timeline does.
+
+    With `strict`, ask on a terminal, and raise UsageError elsewhere.
+    """
+    names = outgoing.find_unknown_names(sent, team)
+    members = {member.id: member.name for member in team.members}
+    problem = "no member of this team is called "
+    for name in names:
+        hint = _explain_outsider(loaded, team, name)
+        if hint is None and (strict or silent):
+            hint = errors.suggest_nearest(name, (*members, *members.values()))
+        if hint is not None:
+            common.warn(f"warning: {problem}@{escape_line(name)}: {escape_line(hint)}")
+    if not names or not strict:
+        return
+    if not sys.stdin.isatty() or not sys.stderr.isatty():
+        listed = ", ".join(f"@{escape_line(name)}" for name in names)
+        raise UsageError(f"{problem}{listed}", "Nothing was sent. Correct it, or omit --strict.")
+    if not trust.agrees("Send the message anyway?"):
+        raise typer.Exit(errors.EXIT_USAGE)
+
+
+def _explain_outsider(loaded: Workspace, team: Team, name: str) -> str | None:
+    """Return what to do about an agent of the workspace that is no member, None for other names."""
+    others = [
+        Member(other.profile, other.profile.name)
+        for agent_id, other in loaded.loaded.items()
+        if team.member(agent_id) is None
+    ]
+    target = mentions.Roster(others).whole(name)
+    if not isinstance(target, mentions.Somebody):
+        return None
+    if team.name is None:
+        return f"agent {target.id} is no member: its profile says `member: false`"
+    file = loaded.drafts[team.name].fragment.document.name
+    return f"agent {target.id} is not in team {team.name}; add it to `members` in {file}"
+
+
 def _profiles(members: Team) -> list[AgentProfile]:
     return [member.profile for member in members.members]
 
@@ -217,6 +270,11 @@ def _stored(
     folder = store.existing(store.sessions_folder(loaded.root), store.checked(session))
     if must_exist or (folder and (folder / store.TRANSCRIPT).is_file()):
         return store.find(loaded.root, session)
+    near = store.find_near(loaded.root, session)
+    if near:
+        common.warn(
+            f"warning: session {escape_line(session)} is new; did you mean {escape_line(near)}?"
+        )
     return None
 
 

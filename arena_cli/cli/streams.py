@@ -178,7 +178,7 @@ class Printer:
 
         self.out = Stdout()
         say = user_words()
-        self._timeline = Timeline(say, encodable(avatars or {}, sys.stdout))
+        self._timeline = Timeline(say, encodable(avatars or {}, sys.stdout), is_live=live)
         self._as_json = as_json
         self._screen: Screen | None = None
         self._began = False

@@ -125,7 +125,7 @@ def require(loaded: Workspace, contacts_with: Callable[[Mapping[str, str]], list
         hint = f"look at its files, then run `arena trust`; scripts set {VARIABLE}=1"
         raise UsageError(message, hint)
     common.warn(f"arena: {message}")
-    if not _agrees():
+    if not agrees("Trust it?"):
         raise UsageError("the workspace is not trusted; nothing was started")
     _keep(loaded, new)
 
@@ -211,9 +211,9 @@ def _of_agents(loaded: Workspace, dotenv: Mapping[str, str]) -> list[Contact]:
     return find_contacts(loaded.profiles.values(), embedding, dotenv=dotenv)
 
 
-def _agrees() -> bool:
+def agrees(question: str) -> bool:
     """Ask on the terminal; anything but yes is no."""
-    sys.stderr.write("Trust it? [y/N] ")
+    sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from arena_cli import errors
 from arena_cli.protocol import COST_NOT_TAKEN, Usage
 from arena_cli.reports import locale_zh
 from arena_cli.transcript.events import PassedOver
@@ -58,6 +59,23 @@ def line(*pieces: str | Span | Iterable[Span], hang: int | None = None) -> Line:
         else:
             spans.extend(piece)
     return Line(tuple(spans), hang)
+
+
+def quote(name: str) -> str:
+    """Return a name as an argument in a shell's command; in quotes if it has a space."""
+    name = escape_line(name)
+    return f'"{name}"' if " " in name else name
+
+
+def unresolved(names: Iterable[str], members: Mapping[str, str], say: Words) -> str:
+    """Return the text of names that no member has, with near ones; `members` are names by id."""
+    listed = say(", ").join(f"@{escape_line(name)}" for name in names)
+    known = (*members, *members.values())
+    near = dict.fromkeys(filter(None, (errors.find_nearest(name, known) for name in names)))
+    if not near:
+        return say("no member is called {names}", names=listed)
+    hints = say(", ").join(f"@{escape_line(name)}" for name in near)
+    return say("no member is called {names} (did you mean {near}?)", names=listed, near=hints)
 
 
 _WINDOWS_CHINESE = 0x04

@@ -78,6 +78,10 @@ TEXTS = {
     "must reply: {who}": "须回应：{who}",
     "none": "无人",
     "no member is called {names}": "没有名为 {names} 的成员",
+    "no member is called {names} (did you mean {near}?)": (
+        "没有名为 {names} 的成员（你是想写 {near} 吗？）"
+    ),
+    "to answer: {command}": "回复：{command}",
     "notes in {message} by {who}: {why}": "{who} 的 {message} 中的笔记：{why}",
     "note {note} {act} by {who}: {title}": "笔记 {note} {act}，{who}：{title}",
     "not asked (it answers only when it is named)": "未被询问（只有被点名才回应）",

@@ -37,10 +37,17 @@ class Timeline:
     """Turns each event into the lines that tell of it; keeps only what later lines need.
 
     `avatars` by agent id, as profiles have them; what is no short text, an address of a picture
-    say, is not shown.
+    say, is not shown. `is_live`: the session is the last, so its human can answer with `-c`.
     """
 
-    def __init__(self, say: Words | None = None, avatars: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        say: Words | None = None,
+        avatars: Mapping[str, str] | None = None,
+        *,
+        is_live: bool = False,
+    ) -> None:
+        self._is_live = is_live
         self._say = say or Words()
         self._avatars = {agent: lines.avatar(avatar) for agent, avatar in (avatars or {}).items()}
         self._names: dict[str, str] = {}
@@ -212,6 +219,9 @@ class Timeline:
         counts = Span(self._counts(event), "dim")
         tokens = Span(lines.tokens(event.usage), "dim")
         yield line(Span("══ ", "rule"), ended, BETWEEN, counts, BETWEEN, tokens, hang=_HEADING)
+        for human in event.awaits if self._is_live else ():
+            author = "" if human == "user" else f" --from {lines.quote(human)}"
+            yield line(INDENT, say("to answer: {command}", command=f'arena send -c{author} "..."'))
         if event.end == "no_reply":
             for agent in self._names:
                 reason = f"{say(': ')}{self._why.get(agent) or self._unasked()}"
@@ -240,8 +250,7 @@ class Timeline:
 
     def _unresolved(self, names: list[str]) -> Iterator[Line]:
         if names:
-            said = self._say(", ").join(f"@{escape_line(name)}" for name in names)
-            yield line(INDENT, self._say("no member is called {names}", names=said))
+            yield line(INDENT, lines.unresolved(names, self._names, self._say))
 
     def _author(self, message: Message) -> list[Span]:
         if message.author_type == "agent":

@@ -108,6 +108,12 @@ def outgoing(
     )
 
 
+def find_unknown_names(sent: Outgoing, team: Team) -> tuple[str, ...]:
+    """Return the names with `@` in a message that no member of the team has."""
+    by = sent.author.id
+    return parse_mentions(sent.content, build_roster(team), author=by, opener=by).unresolved
+
+
 def redacted(sent: Outgoing, redactor: Redactor) -> Outgoing:
     """The message as it may be shown and stored."""
     attachments = tuple(redactor.attachment(attachment) for attachment in sent.attachments)

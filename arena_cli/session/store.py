@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from fasteners import InterProcessLock
 
+from arena_cli import errors
 from arena_cli.errors import SessionBusy, UsageError
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.events import SessionEvent
@@ -181,6 +182,20 @@ def find(workspace: Path, name: str) -> Stored:
         f"there is no session {name!r}",
         f"Did you mean {near[0]!r}?" if near else "`arena sessions` lists all sessions.",
     )
+
+
+def find_near(workspace: Path, name: str) -> str | None:
+    """Return the session whose name a new one is most likely a typing error of, None if none is.
+
+    Names that differ in digits alone (`day-1`, `day-2`) are no errors.
+    """
+
+    def without_digits(text: str) -> str:
+        return re.sub(r"\d+", "", text.casefold())
+
+    names = [session.name for session in stored(workspace) if not is_automatic(session.name)]
+    near = errors.find_nearest(name, names)
+    return near if near and without_digits(near) != without_digits(name) else None
 
 
 def make_session_folder(workspace: Path, name: str | None, clock: Clock) -> Path:

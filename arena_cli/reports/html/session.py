@@ -249,8 +249,8 @@ class _Table:
     def _unresolved(self, names: list[str]) -> list[str]:
         if not names:
             return []
-        names_text = self._say(", ").join(f"@{escape_line(name)}" for name in names)
-        return [self._say("no member is called {names}", names=names_text)]
+        members = {member.id: member.name for member in self._cast.members}
+        return [lines.unresolved(names, members, self._say)]
 
     def _end(self, event: ChainFinished) -> EndRow:
         say = self._say
