@@ -230,7 +230,7 @@ def test_a_note_that_cannot_be_given_is_told_when_it_is_loaded(
         ("{notes: {}}", "needs a kind of note, or `exactly`"),
         ("{notes: [{}]}", "a note needs its id"),
         ("{shown_notes: {dev: {exactly: [a], include: [b]}}}", "`exactly` lists all"),
-        ("{deviations: [{}]}", "needs an agent, a note, a kind, or a level"),
+        ("{deviations: [{}]}", "needs an agent, a note, a kind, a level, or a severity"),
         ("{notes: [decisions]}", "decision"),
     ],
 )
@@ -270,19 +270,25 @@ def test_deviations_and_compactions_are_counted_and_named(tmp_path: Path) -> Non
     told = CheckContext(tmp_path, read_conversation([ignored, summary, undone]))
     holds = {
         "deviations": [
-            {"agent": "dev", "note": "blocker-*", "level": "replan_required", "kind": "blocker"}
+            {"agent": "dev", "note": "blocker-*", "level": "replan_required", "kind": "blocker"},
+            {"severity": "high"},
         ],
         "compactions": 1,
     }
     assert all(verdict.holds for verdict in judged(holds, told))
-    for row in ({"level": "warning"}, {"note": "task-*"}, {"kind": "next_action"}):
+    for row in (
+        {"level": "warning"},
+        {"severity": "low"},
+        {"note": "task-*"},
+        {"kind": "next_action"},
+    ):
         (verdict,) = judged({"deviations": [row]}, told)
         assert not verdict.holds
         assert "dev · blocker-key · blocker · replan_required" in verdict.actual
     (verdict,) = judged({"deviations": 0}, told)
     assert (verdict.holds, verdict.actual) == (
         False,
-        '1: dev · blocker-key · blocker · replan_required · "it says nothing of the key"',
+        '1: dev · blocker-key · blocker · replan_required · high · "it says nothing of the key"',
     )
     assert not judged({"deviations": []}, told)[0].holds
     assert judged({"deviations": {"min": 1, "max": 1}}, told)[0].holds

@@ -171,7 +171,7 @@ def test_what_was_not_heeded_is_an_event_and_stands_in_the_timeline(tmp_path: Pa
     reason = "goes ahead (I will deploy the payment API tonight.) and says nothing of the blocker"
     blocker = "blocker-the-payment-api-credentials-are-missing"
     assert [
-        {key: one[key] for key in ("reply", "agent", "note", "kind", "level", "reason")}
+        {key: one[key] for key in ("reply", "agent", "note", "kind", "level", "severity", "reason")}
         for one in events
     ] == [
         {
@@ -180,11 +180,80 @@ def test_what_was_not_heeded_is_an_event_and_stands_in_the_timeline(tmp_path: Pa
             "note": blocker,
             "kind": "blocker",
             "level": "replan_required",
+            "severity": "high",
             "reason": reason,
         }
     ]
-    line = f"  replan_required: Dev ignored {blocker}: {reason}\n"
+    line = f"  replan_required, high: Dev ignored {blocker}: {reason}\n"
     assert [text.count(line) for text in told] == [0, 1, 0]
     program.env["ARENA_LANG"] = "zh"
     chinese = program.run("show", "s").stdout
-    assert f"  replan_required（须重新规划）：Dev 忽略了 {blocker}：{reason}\n" in chinese
+    assert (
+        f"  replan_required（须重新规划），high（高）：Dev 忽略了 {blocker}：{reason}\n" in chinese
+    )
+
+
+ARRIVED, EXPIRY, STORE = (
+    "The payment API credentials have arrived",
+    "Tokens expire after 15 minutes",
+    "Use PostgreSQL for session storage",
+)
+CONCLUSIONS = [
+    (ARRIVED, "", "The payment API credentials have not arrived, so I wait.", True),
+    (ARRIVED, "", "Today is fine: the payment API credentials never arrived.", True),
+    (ARRIVED, "", "The payment API credentials haven’t arrived.", True),
+    (EXPIRY, "", "I coded it so that tokens expire after 60 minutes.", True),
+    (STORE, "", "I will use MySQL for session storage.", True),
+    ("支付接口密钥已经下发", "", "支付接口密钥没有下发，我先等。", True),
+    ("令牌 15 分钟过期", "", "令牌 60 分钟过期。", True),
+    (ARRIVED, "", "The payment API credentials have arrived, I deploy now.", False),
+    (ARRIVED, "", "The payment API credentials are no longer missing.", False),
+    (ARRIVED, "", "Have the payment API credentials not arrived?", False),
+    (ARRIVED, "", "If the payment API credentials have not arrived, call the bank.", False),
+    (ARRIVED, "", "Do not share the payment API credentials.", False),
+    (ARRIVED, "", "> The payment API credentials have not arrived.", False),
+    (ARRIVED, "The payment API credentials have not arrived!", "Right, they have not.", False),
+    (
+        ARRIVED,
+        "The payment API credentials have not arrived after all.",
+        "Noted: the payment API credentials have not arrived.",
+        False,
+    ),
+    (EXPIRY, "", "Tokens expire after 15 minutes.", False),
+    (EXPIRY, "", "Backups expire after 60 minutes.", False),
+    (STORE, "", "I use PostgreSQL for session storage.", False),
+    (STORE, "", "I use Redis for the cache.", False),
+    ("支付接口密钥已经下发", "", "支付接口密钥不再缺失。", False),
+    ("支付接口密钥已经下发", "", "支付接口密钥没有下发吗？", False),
+]
+
+
+@pytest.mark.parametrize(("title", "new", "reply", "is_contradicted"), CONCLUSIONS)
+def test_a_conclusion_that_a_reply_contradicts(
+    title: str, new: str, reply: str, is_contradicted: bool
+) -> None:
+    found = compliance.ignored(reply, new, [note(title, "conclusion")], "dev")
+    assert [match.level for match in found] == ["warning"] * is_contradicted
+
+
+def test_a_reply_that_names_the_conclusion_may_contradict_it() -> None:
+    conclusion = note(ARRIVED, "conclusion")
+    reply = f"{conclusion.id} is wrong: the payment API credentials have not arrived."
+    assert compliance.ignored(reply, "", [conclusion], "dev") == []
+
+
+def test_a_contradicted_conclusion_is_a_deviation_of_low_severity(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent(
+        "dev",
+        "Conclusion: the payment API credentials have arrived.",
+        "The payment API credentials have not arrived, I wait.",
+    ).team()
+    told = [program.run("send", "--session", "s", f"@dev {text}").stdout for text in "ab"]
+    (event,) = [event for event in program.records() if event["type"] == "deviation"]
+    assert (event["kind"], event["level"], event["severity"]) == ("conclusion", "warning", "low")
+    line = (
+        "  warning, low: dev ignored conclusion-the-payment-api-credentials-have-arrived: "
+        "says otherwise (The payment API credentials have not arrived"
+    )
+    assert [text.count(line) for text in told] == [0, 1]

@@ -627,7 +627,7 @@ def test_a_page_tells_what_was_done_for_the_memory(tmp_path: Path) -> None:
     note = "blocker-the-payment-api-credentials-are-missing"
     lines = [
         f"note {note} added by rules: the payment API credentials are missing",
-        f"replan_required: 开发 ignored {note}: goes ahead ({ignored}) and says "
+        f"replan_required, high: 开发 ignored {note}: goes ahead ({ignored}) and says "
         "nothing of the blocker",
     ]
     rows = [one.text for one in page.all("tr", "across")]

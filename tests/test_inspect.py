@@ -242,7 +242,7 @@ ACTION = "next_action-run-the-load-test"
 TOLD = """\
 session s:
   solved · {blocker} · the payment API credentials are missing · {solved}
-    arena knowledge add --session s --kind conclusion --source {message} -- '{conclusion}'
+    arena knowledge add --session s --kind conclusion --source {message} --text {converted}
     arena knowledge archive --session s {blocker} --reason '{solved}'
   stale · {action} · Run the load test · {stale}
     arena knowledge archive --session s {action} --reason '{stale}'
@@ -271,6 +271,7 @@ def said(program: Program) -> dict[str, str]:
         "action": ACTION,
         "message": message,
         "conclusion": conclusion,
+        "converted": f"'Solved blocker: the payment API credentials are missing' -- '{conclusion}'",
         "solved": f"{message} says that it is solved: {conclusion}",
         "stale": f"unchanged for {days} days",
         "a": "decision-a (Use PostgreSQL for storage)",
@@ -351,7 +352,47 @@ def test_one_message_may_solve_two_and_what_was_cut_short_is_done_again(team: Pr
     assert (status[BLOCKER], status[again]) == ("archived", "archived")
     assert [one["occurrences"] for one in found if one["kind"] == "conclusion"] == [1]
     told = [one["act"] for one in team.records() if one.get("kind") == "conclusion"]
-    assert told == ["added"]
+    assert told == ["added", "edited", "edited"]
+    (path,) = team.folder.glob("sessions/s/knowledge/conclusion-*.md")
+    text = path.read_text(encoding="utf-8")
+    assert text.count("Solved blocker: the payment API credentials are missing") == 1
+    assert text.count("Solved blocker: Missing credentials of the payment API") == 1
+
+
+@pytest.mark.parametrize("is_taken_by_rules", [False, True])
+def test_a_conclusion_keeps_the_text_the_owner_and_the_tags_of_its_blocker(
+    tmp_path: Path, is_taken_by_rules: bool
+) -> None:
+    program = Program(tmp_path)
+    solved = "支付接口密钥已经拿到了。"
+    program.agent("dev", f"结论：{solved}" if is_taken_by_rules else solved).team()
+    blocker = "blocker-支付接口密钥还没有下发"
+    body = "第一行：联系银行。\n\n第二行：工单 4711。"
+    assert program.run("send", "--session", "s", "@dev 开始").code == 0
+    front = 'title: 支付接口密钥还没有下发\nkind: blocker\ncreated: "2020-01-01T00:00:00Z"\n'
+    program.file(
+        f"sessions/s/knowledge/{blocker}.md",
+        f"---\n{front}owner: 王芳\ntags: [支付, bank]\n---\n\n{body}\n",
+    )
+    assert program.run("knowledge", "inspect", "-c", "--apply").code == 0
+    listed = json.loads(program.run("knowledge", "list", "-c", "--json").stdout)
+    assert {note["status"] for note in listed if note["id"] == blocker} == {"archived"}
+    (conclusion,) = [note for note in listed if note["kind"] == "conclusion"]
+    assert (conclusion["owner"], conclusion["tags"]) == ("王芳", ["支付", "bank"])
+    shown = json.loads(program.run("knowledge", "show", conclusion["id"], "-c", "--json").stdout)
+    assert f"Solved blocker: 支付接口密钥还没有下发\n\n{body}" in shown["body"]
+
+
+def test_an_approved_conclusion_keeps_its_own_text(team: Program) -> None:
+    words = said(team)
+    add = ("knowledge", "add", "-s", "s", "--kind", "conclusion", "--", words["conclusion"])
+    team.run(*add).check()
+    name = "conclusion-the-payment-api-credentials-have-arrived"
+    team.run("knowledge", "approve", name, "-s", "s").check()
+    assert team.run("knowledge", "inspect", "-s", "s", "--apply").code == 0
+    shown = json.loads(team.run("knowledge", "show", name, "-s", "s", "--json").stdout)
+    assert (shown["status"], shown["body"].strip()) == ("approved", "")
+    assert "approval" not in shown
 
 
 def test_a_blocker_that_is_told_of_again_is_open_again(tmp_path: Path) -> None:

@@ -82,6 +82,12 @@ def test_an_answer_is_read_however_it_is_wrapped(answer: str) -> None:
     assert read(answer) == ExtractedDrafts(FOUND, [])
 
 
+@pytest.mark.parametrize("key", ["body", "text", "content"])
+def test_the_text_of_a_note_may_be_called_otherwise(key: str) -> None:
+    (draft,) = read([{**GOOD, key: "The table is `sessions`."}]).drafts
+    assert draft.body == "The table is `sessions`."
+
+
 def test_one_object_alone_is_one_note() -> None:
     assert read(GOOD) == ExtractedDrafts(FOUND[:1], [])
 

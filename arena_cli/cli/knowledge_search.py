@@ -12,6 +12,7 @@ import typer
 from arena_cli.adapters import contacts
 from arena_cli.cli import common, notes, trust
 from arena_cli.cli.notes import AsJson, By, Connect, InSession, OfLast, Shared, Wait
+from arena_cli.notes import review
 from arena_cli.notes.index import Index
 from arena_cli.reports import lines
 from arena_cli.session import approvals, shelves, store
@@ -198,9 +199,18 @@ def _commands(finding: NoteFinding, shelf: Shelf) -> Iterator[str]:
         yield _command("approve", shelf, finding.note.id)
         return
     if finding.what == "solved":
-        source = ("--kind", "conclusion", "--source", finding.message)
-        yield _command("add", shelf, *source, "--", finding.conclusion)
+        yield _command("add", shelf, *_conclusion_options(finding), "--", finding.conclusion)
     yield _command("archive", shelf, finding.note.id, "--reason", finding.reason)
+
+
+def _conclusion_options(finding: NoteFinding) -> Iterator[str]:
+    """Yield the options that write the conclusion of a solved blocker."""
+    draft = review.conclude(finding, "", language=lines.user_words().language)
+    yield from ("--kind", draft.kind, "--source", finding.message, "--text", draft.body)
+    if draft.owner:
+        yield from ("--owner", draft.owner)
+    for tag in draft.tags:
+        yield from ("--tag", tag)
 
 
 def _command(name: str, shelf: Shelf, *arguments: str) -> str:

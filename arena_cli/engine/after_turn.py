@@ -32,7 +32,7 @@ _CUT_MEND = (
     "--ctx-size of llama.cpp)"
 )
 
-_HEEDED_KINDS: tuple[Kind, ...] = ("blocker", "next_action")
+_HEEDED_KINDS: tuple[Kind, ...] = ("blocker", "next_action", "conclusion")
 
 
 async def after_turn(room: Room) -> None:
@@ -82,7 +82,8 @@ def _tell_deviations(room: Room, recollection: Recollection, chain: Chain) -> No
     for done in turn.successes() if living else ():
         notes = [note for note in living if _was_shown(note, done, turn, room)]
         reply_text = done.message.content if done.message else ""
-        new = "\n".join(message.content for message in chain.new_messages(turn))
+        shown = chain.trigger_for(done.agent, done.phase)
+        new = "\n".join(chain.messages[name].content for name in shown)
         for ignored in compliance.ignored(
             reply_text, new, notes, done.agent, language=room.language
         ):

@@ -13,6 +13,10 @@ It is read by words alone, so it reports only what is plain, and is silent where
   (`warning`) if the reply holds less than a quarter of its words, not its id or title, and does not
   begin by accepting (on it, will do, 收到, 好的). It is not where the new messages say that it was
   done.
+- A *conclusion* is contradicted (`warning`) if a part of a sentence says otherwise about the same
+  subject: a negation, another amount or another choice (`notes.contradictions`). It is not where
+  the new messages say so too, the reply names the conclusion, or the sentence asks or supposes.
+- Each has a severity: `high` for a blocker, `medium` for a next action, `low` for a conclusion.
 - Other kinds are never ignored, nor is a note that is archived or superseded.
 """
 
@@ -23,6 +27,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Literal, NamedTuple
 
+from arena_cli.notes import contradictions, phrases
+from arena_cli.notes.contradictions import Claim
 from arena_cli.notes.model import Note
 from arena_cli.notes.text import Sentence, shared, significant_words, split
 from arena_cli.util.text import cut_text
@@ -92,20 +98,32 @@ _ACCEPTS = (
     r"doing (?:it|that) now|收到|好的|明白|没问题|马上|这就|我来|立刻|了解)"
 )
 
+# A negation that denies a problem, or nothing.
+_DENIES_A_PROBLEM = (
+    r"\b(?:no|not|never|without|n't)\s+(?:\w+\s+){0,2}(?:longer|only|problems?|issues?|trouble|"
+    r"missing|block\w*|doubts?|questions?|fail\w*|errors?)\b|"
+    r"不再|不缺|没有?(?:什么|任何)?(?:问题|阻塞|疑问|异议|错误)|不(?:但|仅|光|只)"
+)
+_CLAUSE = re.compile(
+    r"[,，;；:：—–]\s*|\s+(?:but|so|because|although|while|then)\s+|但是?|所以|因为"
+)
+
 _SAID = {
     "en": {
         "blocker": "goes ahead ({said}) and says nothing of the blocker",
+        "conclusion": "says otherwise ({said})",
         "next_action": "does not take up what was to be done next, though the new messages ask it",
     },
     "zh": {
         "blocker": "照常推进（{said}），没有提到这个阻塞",
+        "conclusion": "说法相反（{said}）",
         "next_action": "新消息涉及这项后续行动，回复没有接手",
     },
 }
 
 
 class IgnoredNote(NamedTuple):
-    """A note that a reply did not heed, how much that matters, and why it is said."""
+    """A note that a reply ignored or contradicted, the level of that, and the reason."""
 
     note: Note
     level: Literal["replan_required", "warning"]
@@ -129,9 +147,13 @@ def ignored(
         if note.kind == "blocker":
             ahead = _goes_ahead_over(note, answer)
             if ahead is not None:
-                words = cut_text(" ".join(ahead.text.split()), 60)
-                reason = texts["blocker"].format(said=words)
+                reason = texts["blocker"].format(said=_quote(ahead.text))
                 result.append(IgnoredNote(note, "replan_required", reason))
+        elif note.kind == "conclusion":
+            clause = _contradiction(note, answer)
+            if clause is not None and _contradiction(note, new_text) is None:
+                reason = texts["conclusion"].format(said=_quote(clause))
+                result.append(IgnoredNote(note, "warning", reason))
         elif _is_left(note, new_text, answer, agent):
             result.append(IgnoredNote(note, "warning", texts["next_action"]))
     return result
@@ -169,6 +191,34 @@ def _goes_ahead_over(note: Note, reply: _FoldedText) -> Sentence | None:
         ):
             return sentence
     return None
+
+
+def _quote(text: str) -> str:
+    return cut_text(" ".join(text.split()), 60)
+
+
+def _contradiction(note: Note, text: _FoldedText) -> str | None:
+    """Return the part of a sentence that contradicts the conclusion, if there is one."""
+    claim = Claim.of(note.title)
+    if not claim.about or _names(note, text.folded):
+        return None
+    for sentence in text.sentences:
+        if sentence.asks or phrases.supposed().search(sentence.shown):
+            continue
+        for clause in dict.fromkeys([sentence.shown, *_CLAUSE.split(sentence.shown)]):
+            if _contradicts(clause.replace("’", "'"), claim):
+                return clause
+    return None
+
+
+def _contradicts(clause: str, claim: Claim) -> bool:
+    other = Claim.of(clause)
+    difference = contradictions.find_difference(claim, other)
+    if difference is None:
+        return False
+    if difference.type != "negation":
+        return True
+    return claim.about <= other.about and not _compiled(_DENIES_A_PROBLEM).search(clause)
 
 
 def says_solved(notes: Sequence[Note], text: str) -> Iterator[tuple[Note, str]]:

@@ -487,7 +487,7 @@ def _is_known(draft: Draft, drafts: Sequence[Draft]) -> bool:
 def _checked(record: Any, messages: Mapping[str, str], by: str) -> ExtractedDrafts:
     if not isinstance(record, dict):
         return ExtractedDrafts([], ["an entry of the list is no object"])
-    result = draft_of(record, by=by, source=str(record.get("source") or ""))
+    result = draft_of(_fields(record), by=by, source=str(record.get("source") or ""))
     for draft in result.drafts:
         content = messages.get(draft.source or "")
         title = repr(escape_line(cut_text(draft.title, _SHOWN)))

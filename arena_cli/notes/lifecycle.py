@@ -291,6 +291,30 @@ def _seen(
     return TakenNote(result, "edited" if grown else "seen")
 
 
+def completing(draft: Draft, *, now: datetime, language: str) -> Make:
+    """Return what adds a draft's text, tags and owner to a note that lacks them."""
+    time = clock.format_timestamp(now)
+
+    def completed(note: Note, text: str) -> str:
+        fields: dict[str, Any] = {"updated": time}
+        if not set(draft.tags) <= set(note.tags):
+            fields["tags"] = list(dict.fromkeys([*note.tags, *draft.tags]))
+        if draft.owner and not note.owner:
+            fields["owner"] = draft.owner
+        if _is_new(draft.body, text):
+            heading = model.added(time[:10], model.line(draft.by), language)
+            text = markdown.appended(text, heading, model.valid(draft.body))
+        return markdown.changed(text, **fields)
+
+    return completed
+
+
+def is_complete(note: Note, text: str, draft: Draft) -> bool:
+    """Return True if a note, with that text of its file, has a draft's text, tags and an owner."""
+    has_owner = bool(note.owner or not draft.owner)
+    return has_owner and set(draft.tags) <= set(note.tags) and not _is_new(draft.body, text)
+
+
 def _is_new(addition: str, text: str) -> bool:
     """Return True if a text is not contained in another one, line ends apart."""
     return " ".join(addition.split()) not in " ".join(text.split())

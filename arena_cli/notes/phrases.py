@@ -249,6 +249,15 @@ def markers(sentence: str) -> Iterator[tuple[Kind, re.Pattern[str]]]:
             yield kind, _compiled(_marked(_MARKERS[kind]))
 
 
+def without_marker(sentence: str) -> str:
+    """Return a sentence without the word and colon that it begins with, such as `Conclusion:`."""
+    for _, marker in markers(sentence):
+        match = marker.match(sentence)
+        if match and match["said"]:
+            return sentence[match.start("said") :]
+    return sentence
+
+
 def _marked_in(folded: str) -> Iterator[Kind]:
     return (kind for kind, marks in _MARKED_BY.items() if any(word in folded for word in marks))
 

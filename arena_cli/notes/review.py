@@ -18,153 +18,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Literal, NamedTuple
 
-from arena_cli.notes import compliance, extraction, lifecycle, staging
+from arena_cli.notes import compliance, contradictions, extraction, lifecycle, phrases, staging
 from arena_cli.notes import text as text_module
-from arena_cli.notes.model import PINNING_KINDS, Note
-from arena_cli.notes.text import significant_words
+from arena_cli.notes.model import PINNING_KINDS, Draft, Note
 from arena_cli.protocol import Message, parse_seq
-from arena_cli.workspace import visible_text
-
-ABOUT_THE_SAME = 0.7
-"""How much two titles have in common that contradict each other, numbers and negations apart."""
-
-_SAME_TOPIC = 0.6
-_MOST_ALIKE = 200  # notes that share a word; one that more have in common tells nothing
-
-_NOT = (
-    r"\b(?:not|never|no|without|cannot|forbid\w*|prohibit\w*|ban(?:s|ned)?)\b|n't\b|"
-    r"不(?!但|仅|同|过|断|错|少于|超过)|禁止|严禁|没有|无需|无须|勿|未"
-)
-_NUMBER = r"\d+(?:[.,]\d+)*"
-_AMOUNT = (
-    rf"(?P<before>(?<![\w.]){_NUMBER})\s*(?:%|percent|[ckmgt]b\b|m?s\b|(?:milli)?seconds?|"
-    rf"minutes?|hours?|"
-    r"days?|weeks?|months?|years?|times|users?|people|requests?|rows?|items?|characters?|dollars?|"
-    r"euros?|[天秒周年月元条次人个位名倍万亿字行页台份]|分钟|小时|毫秒|星期|美元)|"
-    rf"(?:after|within|least|most|than|exceed|over|under|below|above|every|=|<|>|≤|≥|超过|少于|"
-    rf"不到|至少|"
-    rf"最多|大于|小于|[$€¥£])\s*(?P<after>{_NUMBER})"
-)
-_CHOSEN = (
-    r"(?P<before>.*?)(?:\b(?:us(?:e|es|ing)|adopts?|choos(?:e|es)|chose|chosen|picks?|picked|"
-    r"go(?:es|ing)? with|(?:switch|move|migrate)(?:es|s)? to|(?:live|stored?|kept|saved)s? in)\s+"
-    r"(?:the\s+)?|(?:采用|使用|选用|改用|选定为?|选择了?|(?:确)?定为|存入|存到|存储在|用)\s*)"
-    r"(?P<option>[a-z][\w.+#-]*(?:\s[\d.]+)?|[一-鿿]{2,8}?(?=作为|做|来|记录|管理|实现|存|"
-    r"[，。,.\s]|\Z))"
-    r"(?P<after>.*)\Z"
-)
-_NOT_CHOSEN = r"\b(?:instead of|rather than|in place of|over)\s+\S+|(?:而不是|代替|替换|不用)\s*\S+"
-
-
-class Odds(NamedTuple):
-    """Two notes that contradict each other in `what`, and what each of them says there."""
-
-    earlier: Note
-    later: Note
-    what: Literal["negation", "number", "option"]
-    ours: str = ""
-    theirs: str = ""
-
-
-def among(notes: Sequence[Note]) -> Iterator[Odds]:
-    """The pairs that contradict each other, by the time of the later one."""
-    claims = [_Claim.of(note) for note in notes if note.kind in PINNING_KINDS]
-    for earlier, later in _pairs_about_the_same(claims):
-        odds = _at_odds(earlier, later)
-        if odds is not None:
-            yield odds
-
-
-class _Choice(NamedTuple):
-    """A choice, and the significant words of its subject."""
-
-    option: str
-    topic: frozenset[str]
-
-
-class _Claim(NamedTuple):
-    """The claim in a note's title; `about` are its significant words without numbers."""
-
-    note: Note
-    about: frozenset[str]
-    denies: bool
-    numbers: frozenset[str]
-    amounts: tuple[str, ...]
-    choice: _Choice | None
-
-    @classmethod
-    def of(cls, note: Note) -> _Claim:
-        title = note.title
-        return cls(
-            note,
-            frozenset(word for word in significant_words(title) if not word[0].isdigit()),
-            denies(title),
-            text_module.numbers(title),
-            _amounts(title),
-            _choice(title),
-        )
-
-
-def _pairs_about_the_same(claims: Sequence[_Claim]) -> Iterator[tuple[_Claim, _Claim]]:
-    """The pairs that share a word, the earlier one first."""
-    ordered = sorted(claims, key=lambda claim: (claim.note.created, claim.note.id))
-    holding: defaultdict[str, list[int]] = defaultdict(list)
-    for index, claim in enumerate(ordered):
-        near: set[int] = set()
-        for word in claim.about:
-            if len(holding[word]) < _MOST_ALIKE:
-                near.update(holding[word])
-            holding[word].append(index)
-        for other in sorted(near):
-            yield ordered[other], claim
-
-
-def _at_odds(first: _Claim, second: _Claim) -> Odds | None:
-    if text_module.likeness(first.about, second.about) >= ABOUT_THE_SAME:
-        if first.denies != second.denies and first.numbers == second.numbers:
-            return Odds(first.note, second.note, "negation")
-        ours, theirs = first.amounts, second.amounts
-        # Another `step 2` is another thing; another `2 seconds` is not.
-        same_things = first.numbers - {*ours} == second.numbers - {*theirs}
-        if ours and theirs and ours != theirs and same_things:
-            return Odds(first.note, second.note, "number", ", ".join(ours), ", ".join(theirs))
-    chosen, otherwise = first.choice, second.choice
-    if not chosen or not otherwise or first.denies or second.denies:
-        return None
-    is_same = visible_text.fold_text(chosen.option) == visible_text.fold_text(otherwise.option)
-    if is_same or text_module.likeness(chosen.topic, otherwise.topic) < _SAME_TOPIC:
-        return None
-    return Odds(first.note, second.note, "option", chosen.option, otherwise.option)
-
-
-def denies(title: str) -> bool:
-    """Return True if a title says that something is not so, or may not be."""
-    return _compiled(_NOT).search(title.replace("’", "'")) is not None
-
-
-def _amounts(title: str) -> tuple[str, ...]:
-    """The numbers that say how much, in order: those with a unit, or after `at least` and such."""
-    matches = _compiled(_AMOUNT).finditer(visible_text.fold_text(title))
-    return tuple(match["before"] or match["after"] for match in matches)
-
-
-def _choice(title: str) -> _Choice | None:
-    """Return the choice in a title; None where it states none, or not for what."""
-    plain = _compiled(_NOT_CHOSEN).sub(" ", title)
-    match = _compiled(_CHOSEN).match(plain)
-    if match is None:
-        return None
-    topic = significant_words(f"{match['before']} {match['after']}")
-    return _Choice(match["option"].rstrip("."), topic) if topic else None
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE | re.DOTALL)
-
 
 STALE_AFTER = timedelta(days=30)
 
@@ -271,7 +130,7 @@ def _solved(
                     note,
                     reason["solved"].format(message=message.id, said=extraction.title_of(sentence)),
                     message=message.id,
-                    conclusion=extraction.title_of(sentence),
+                    conclusion=extraction.title_of(phrases.without_marker(sentence)),
                 ),
             )
     yield from (solved[note.id] for note in blockers if note.id in solved)
@@ -312,7 +171,7 @@ def _duplicates(notes: Sequence[Note], reasons: Mapping[str, str]) -> list[NoteF
     for note in sorted(notes, key=lambda note: (note.status != "approved", note.created, note.id)):
         titled = _Titled.of(note)
         near = alike[note.kind, len(titled.words), text_module.numbers(note.title)]
-        telling = (note.kind, denies(note.title), _telling(note.title))
+        telling = (note.kind, contradictions.denies(note.title), _telling(note.title))
         same = by_words.get(telling) if telling[2] else None
         same = same or next(
             (candidate.note for candidate in near if _says_the_same(candidate, titled)), None
@@ -351,6 +210,29 @@ def _says_the_same(first: _Titled, second: _Titled) -> bool:
 
 
 def _contradictions(notes: Sequence[Note], reasons: Mapping[str, str]) -> Iterator[NoteFinding]:
-    for odds in among(notes):
-        reason = reasons[odds.what].format(ours=odds.ours, theirs=odds.theirs)
-        yield NoteFinding("contradiction", odds.later, reason, odds.earlier)
+    claims = (note for note in notes if note.kind in PINNING_KINDS)
+    for earlier, later, difference in contradictions.find_contradictions(claims):
+        reason = reasons[difference.type].format(ours=difference.first, theirs=difference.second)
+        yield NoteFinding("contradiction", later, reason, earlier)
+
+
+_EMPTY_SECTION = re.compile(r"^#{1,6}[ \t][^\r\n]*\s*(?=^#{1,6}[ \t]|\Z)", re.MULTILINE)
+_CONVERTED = {"en": "Solved blocker: {title}", "zh": "已解决的阻塞：{title}"}
+
+
+def conclude(finding: NoteFinding, text: str, *, language: str = "en") -> Draft:
+    """Return the conclusion of a solved blocker, with its text, owner and tags.
+
+    `text` is all that is in the blocker's file after its front matter; its empty sections are left
+    out.
+    """
+    blocker = finding.note
+    head = _CONVERTED.get(language, _CONVERTED["en"]).format(title=blocker.title)
+    return Draft(
+        "conclusion",
+        finding.conclusion,
+        f"{head}\n\n{_EMPTY_SECTION.sub('', text).strip()}".rstrip(),
+        source=finding.message,
+        tags=tuple(blocker.tags),
+        owner=blocker.owner,
+    )

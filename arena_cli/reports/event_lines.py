@@ -92,7 +92,8 @@ def _render_summary(event: Compacted, say: Words, who: Who) -> Line:
 def _render_deviation(event: Deviation, say: Words, who: Who) -> Line:
     style = "failed" if event.level == "replan_required" else "warned"
     spans = say.spans(
-        "{level}: {who} ignored {note}: {reason}",
+        "{level}, {severity}: {who} ignored {note}: {reason}",
+        severity=say.enum(event.severity),
         level=[Span(say.enum(event.level), style)],
         who=who(event.agent),
         note=escape_line(event.note),

@@ -48,7 +48,9 @@ TEXTS = {
         "{what}（已隔离 {bytes} 字节，保存在 {place}）"
     ),
     "{who} (mentioned by {by})": "{who}（由 {by} 提到）",
-    "{level}: {who} ignored {note}: {reason}": "{level}：{who} 忽略了 {note}：{reason}",
+    "{level}, {severity}: {who} ignored {note}: {reason}": (
+        "{level}，{severity}：{who} 忽略了 {note}：{reason}"
+    ),
     "{who}: attempt {count}": "{who}：第 {count} 次尝试",
     "(no scenario)": "（无场景）",
     "(unknown)": "（未知）",
@@ -325,6 +327,9 @@ BESIDE = {
     # how much it matters that a note was not heeded
     "replan_required": "须重新规划",
     "warning": "警告",
+    "high": "高",
+    "medium": "中",
+    "low": "低",
     # what was done to a note
     "added": "新增",
     "seen": "再次出现",

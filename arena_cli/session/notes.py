@@ -133,7 +133,8 @@ class Keeper:
         shared = shelves.open_shelf(self._place.workspace, None) if stored else None
         if shared is not None:
             notes += shelves.list_notes(shared)[0]
-        _check_unapproved(draft, notes)
+        if is_new:
+            _check_unapproved(draft, notes)
         trail = {(event.note, event.message or "") for event in shelves.history(self.shelf)}
 
         def carry(home: Folder, act: NoteAct, changes: Sequence[NoteChange]) -> None:
@@ -159,6 +160,28 @@ class Keeper:
             # A file that is there without its event is by somebody's hand.
             self._append([self._fields(_Act("added", result.note))], lambda: None)
         return result.note
+
+    def conclude(self, finding: NoteFinding) -> Note:
+        """Add the conclusion of a solved blocker, or complete the one that is there.
+
+        A message may solve two blockers, and an act that was interrupted is done again. The text of
+        an approved conclusion does not change.
+        """
+        folder, language = self.shelf.folder, self._place.language
+        text = markdown.body_of(folder.whole(finding.note.id))
+        draft = self._redacted(review.conclude(finding, text, language=language))
+        note = self.add(draft, is_new=False)
+        if note.status == "approved" or note.approval:
+            return note
+        if lifecycle.is_complete(note, folder.whole(note.id), draft):
+            return note
+
+        def carry(changes: Sequence[NoteChange]) -> None:
+            act = _Act("edited", changes[0].note, message=draft.source)
+            self._carry(folder, changes, [act])
+
+        make = lifecycle.completing(draft, now=self._place.clock.now(), language=language)
+        return folder.edit(note.id, make, carry)
 
     def step(self, id: str, step: Step, reason: str = "") -> Note:
         """Take a step with a note. Raises UsageError where it is not legal; nothing is done then.
@@ -475,9 +498,7 @@ def apply_findings(findings: Sequence[NoteFinding], keeper: Keeper) -> list[Note
     applied = [finding for finding in findings if finding.can_be_applied]
     for finding in applied:
         if finding.what == "solved":
-            draft = Draft("conclusion", finding.conclusion, source=finding.message)
-            # A message may solve two; and one that was cut short is done again.
-            keeper.add(draft, is_new=False)
+            keeper.conclude(finding)
         if finding.other is not None:
             keeper.merge(finding.note.id, finding.other.id, finding.reason)
         else:

@@ -330,8 +330,13 @@ class Compacted(SideEvent):
         return AgentCall(self.by, self.usage, self.metadata, failed=bool(self.rolled_back))
 
 
+Severity = Literal["high", "medium", "low"]
+
+_SEVERITIES: dict[str, Severity] = {"blocker": "high", "next_action": "medium"}
+
+
 class Deviation(SideEvent):
-    """A reply did not heed a note that its agent was shown; `kind` is the note's."""
+    """A reply that ignored or contradicted a note; `kind` is the note's."""
 
     type: Literal["deviation"] = "deviation"
     reply: Annotated[int, Position]
@@ -339,6 +344,9 @@ class Deviation(SideEvent):
     note: str
     kind: str
     level: Literal["replan_required", "warning"]
+    severity: Severity = Field(
+        default_factory=lambda fields: _SEVERITIES.get(fields.get("kind", ""), "low")
+    )
     reason: str
 
 

@@ -264,6 +264,7 @@ def _deviation(deviation: Deviation) -> str:
             deviation.note,
             deviation.kind,
             deviation.level,
+            deviation.severity,
             text_checks.excerpt(deviation.reason),
         )
     )

@@ -15,7 +15,7 @@ from arena_cli.scenarios.expect.json_checks import JsonCheck
 from arena_cli.scenarios.expect.judge_checks import Judged
 from arena_cli.scenarios.expect.python_checks import Target
 from arena_cli.scenarios.expect.text_checks import Similar
-from arena_cli.transcript.events import End, Phase, ReplyStatus
+from arena_cli.transcript.events import End, Phase, ReplyStatus, Severity
 from arena_cli.workspace import models
 from arena_cli.workspace.models import FileShape
 from arena_cli.yamlio.nodes import Loc
@@ -427,11 +427,12 @@ class DeviationRow(Sparse):
     note: Wanted = ""
     kind: Kind = "blocker"
     level: Literal["replan_required", "warning"] = "warning"
+    severity: Severity = "low"
 
     @model_validator(mode="after")
     def _is_something(self) -> DeviationRow:
         if not self.model_fields_set:
-            raise ValueError("needs an agent, a note, a kind, or a level")
+            raise ValueError("needs an agent, a note, a kind, a level, or a severity")
         return self
 
 
