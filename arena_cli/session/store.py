@@ -13,10 +13,10 @@ from pathlib import Path
 from threading import ThreadError
 from typing import NamedTuple
 
-from fasteners import InterProcessLock
-
 from arena_cli import errors
 from arena_cli.errors import SessionBusy, UsageError
+from arena_cli.session import lane
+from arena_cli.session.lane import Lock
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.events import SessionEvent
 from arena_cli.util import files, text
@@ -240,43 +240,16 @@ NAME = "transcript.lock"
 
 _POLL_S = 0.05
 
-_held: set[Path] = set()
-
-
-class Lock:
-    """The lock of one session's folder, until `release`."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / NAME
-        self._lock = InterProcessLock(self._path)
-
-    def try_acquire(self) -> bool:
-        """Hold it if nobody else does. Raises OSError or ThreadError where that cannot be asked."""
-        if self._path in _held:
-            return False
-        # Whoever locks opens the path itself, through links and for everybody to read.
-        files.make_file(self._path, below=self._path.parents[2])
-        if self._lock.acquire(blocking=False):
-            _held.add(self._path)
-            return True
-        if self._lock.lockfile is not None:
-            self._lock.lockfile.close()
-        return False
-
-    def release(self) -> None:
-        """Let go of it."""
-        _held.discard(self._path)
-        self._lock.release()
-
 
 def acquire(folder: Path, name: str, *, wait_s: float, on_wait: Callable[[], None]) -> Lock:
     """Hold the lock of a folder, called `name` for people; `on_wait` is told once if it is held.
 
-    Raises SessionBusy after `wait_s` seconds, UsageError where the folder refuses the file.
+    Those that wait are served in the order in which they came, over all processes. Raises
+    SessionBusy after `wait_s` seconds, UsageError where the folder refuses the file.
     """
-    lock = Lock(folder)
+    lock = Lock(folder / NAME)
     try:
-        if lock.try_acquire() or _waited(lock, wait_s, on_wait):
+        if _acquire_in_turn(lock, wait_s, on_wait):
             return lock
     except (OSError, ThreadError) as error:
         raise UsageError(
@@ -301,7 +274,7 @@ def is_held(folder: Path) -> bool:
     """
     if not (folder / NAME).is_file() or files.is_link(folder / NAME):
         return False
-    lock = Lock(folder)
+    lock = Lock(folder / NAME)
     with contextlib.suppress(OSError, ThreadError):
         if not lock.try_acquire():
             return True
@@ -309,14 +282,20 @@ def is_held(folder: Path) -> bool:
     return False
 
 
-def _waited(lock: Lock, wait_s: float, on_wait: Callable[[], None]) -> bool:
-    """Wait for the lock up to that time; return True if it is held."""
+def _acquire_in_turn(lock: Lock, wait_s: float, on_wait: Callable[[], None]) -> bool:
+    """Take the lock if it is free and nobody waits for it; else wait up to that time.
+
+    Return True if it is held. Those that wait get it in the order in which they arrived.
+    """
+    if not lane.has_queue(lock.path) and lock.try_acquire():
+        return True
     if wait_s <= 0:
         return False
-    on_wait()
-    end = time.monotonic() + wait_s
-    while time.monotonic() < end:
-        time.sleep(_POLL_S)
-        if lock.try_acquire():
-            return True
+    with lane.draw_ticket(lock.path) as ticket:
+        on_wait()
+        end = time.monotonic() + wait_s
+        while time.monotonic() < end:
+            time.sleep(_POLL_S)
+            if ticket.is_next() and lock.try_acquire():
+                return True
     return False

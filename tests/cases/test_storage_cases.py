@@ -12,6 +12,8 @@ import pytest
 from fasteners import InterProcessLock
 from program import Program, until
 
+from arena_cli.session import lane, store
+
 ECHO = {"say": "heard: ${message}"}
 
 
@@ -135,6 +137,52 @@ def test_c37_who_waits_in_vain_is_told_and_wrote_nothing(program: Program) -> No
         )
     assert [path.name for path in folder.iterdir()] == ["transcript.lock"]
     program.run("send", "-s", "s", "hello", "--wait", "0").check()
+
+
+def test_c37_those_that_wait_are_served_in_the_order_in_which_they_came(program: Program) -> None:
+    folder = program.folder / "sessions" / "s"
+    folder.mkdir(parents=True)
+    waiting = []
+    with InterProcessLock(folder / "transcript.lock"):
+        for number in range(7):
+            waiting.append(program.start("send", "-s", "s", f"message {number}"))
+            assert waiting[-1].stderr
+            assert waiting[-1].stderr.readline() == b"session s is busy; waiting up to 600 s\n"
+        killed, interrupted = waiting.pop(4), waiting.pop(1)
+        killed.kill()
+        program.finish(killed)
+        interrupted.send_signal(signal.SIGINT)
+        assert program.finish(interrupted).code == 130
+    for running in waiting:
+        program.finish(running).check()
+    records = [record for record in program.records() if record["type"] == "message"]
+    contents = [record["message"]["content"] for record in records]
+    assert contents == [f"message {number}" for number in (0, 2, 3, 5, 6)]
+    assert [path.name for path in folder.glob("transcript.lock*")] == ["transcript.lock"]
+
+
+def test_c37_a_sender_does_not_overtake_those_that_wait(program: Program) -> None:
+    program.real = True
+    folder = program.folder / "sessions" / "s"
+    folder.mkdir(parents=True)
+    with lane.draw_ticket(folder / store.NAME):
+        refused = program.run("send", "-s", "s", "hello", "--wait", "0")
+        assert (refused.code, refused.stdout) == (5, "")
+        second = program.start("send", "-s", "s", "second")
+        assert second.stderr
+        assert second.stderr.readline() == b"session s is busy; waiting up to 600 s\n"
+    program.finish(second).check()
+    program.run("send", "-s", "s", "hello", "--wait", "0").check()
+
+
+def test_c37_the_place_of_a_process_that_was_killed_is_free(program: Program) -> None:
+    folder = program.folder / "sessions" / "s"
+    folder.mkdir(parents=True)
+    (folder / "transcript.lock.000007").touch()
+    (folder / "transcript.lock.txt").touch()
+    program.run("send", "-s", "s", "hello", "--wait", "0").check()
+    names = sorted(path.name for path in folder.glob("transcript.lock*"))
+    assert names == ["transcript.lock", "transcript.lock.txt"]
 
 
 def test_c38_bad_bytes_and_half_characters_are_replaced_once(program: Program) -> None:
