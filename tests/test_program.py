@@ -16,6 +16,7 @@ from program import ROOT, Program, hello
 from support import WORKED_MESSAGE
 
 from arena_cli.cli import common
+from arena_cli.errors import UsageError
 
 WORKED = """\
 session SESSION · team software_dev
@@ -276,35 +277,72 @@ def test_a_pipe_in_the_encoding_of_the_locale(
 
 
 @pytest.mark.parametrize(
-    ("data", "locale", "text", "not_this"),
+    ("data", "locale", "problem"),
     [
-        (b"ok \xff", "utf-8", "ok \ufffd", "UTF-8"),
-        (b"ok \xff", "gbk", "ok \ufffd", "UTF-8 or GBK"),
-        (b"\xff\xfeh\x00\xfd\xff\x01", "utf-8", "h\ufffd\ufffd", "UTF-16"),
-        (codecs.BOM_UTF8 + b"\xff", "gbk", "\ufffd", "UTF-8"),
+        (
+            b"ok\nso \xe9t\xe9",
+            "utf-8",
+            "ask.md:2: the message is not UTF-8; it looks like Windows-1252",
+        ),
+        (
+            b"ok \xff",
+            "gbk",
+            "ask.md:1: the message is not UTF-8 or GBK; it looks like Windows-1252",
+        ),
+        (
+            "请看\n这个".encode("gbk"),
+            "utf-8",
+            "ask.md:1: the message is not UTF-8; it looks like GBK",
+        ),
+        (b"\xff\xfeh\x00\xfd\xff\x01", "utf-8", "ask.md:1: the message is not UTF-16"),
+        (codecs.BOM_UTF8 + b"\xff\x81\xff", "gbk", "ask.md:1: the message is not UTF-8"),
+        ("hello".encode("utf-16-le"), "utf-8", "the message is not UTF-8; it looks like UTF-16"),
     ],
 )
-def test_what_cannot_be_read_is_replaced_and_told(
-    data: bytes,
-    locale: str,
-    text: str,
-    not_this: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_a_message_that_cannot_be_decoded_is_refused(
+    data: bytes, locale: str, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("locale.getencoding", lambda: locale)
-    assert common.decoded(data, "ask.md") == text
-    what, mend = capsys.readouterr().err.splitlines()
-    assert what == f"ask.md: not all of it is {not_this}; invalid characters were replaced by �"
-    assert mend == "  Give the message as UTF-8, or with a byte order mark."
+    with pytest.raises(UsageError) as caught:
+        common.decoded(data, "ask.md")
+    assert problem in caught.value.what
+    assert "UTF-8" in caught.value.mend
 
 
-def test_gbk_in_a_utf8_locale_is_told(program: Program) -> None:
-    program.run("send", "-s", "s", "--quiet", given="请看".encode("gbk")).check(
+@pytest.mark.parametrize("source", ["stdin", "--file", "argument"])
+def test_gbk_in_a_utf8_locale_is_refused_and_nothing_is_written(
+    program: Program, source: str
+) -> None:
+    data = "请看一下支付接口".encode("gbk")
+    program.file("ask.md", data)
+    command = ("send", "-s", "s", "--quiet")
+    if source == "argument":
+        program.real = True
+        name, file = "MESSAGE", "FILE"
+        done = program.run(*command, os.fsdecode(data))
+    elif source == "--file":
+        name, file = "ask.md", "ask.md"
+        done = program.run(*command, "--file", "ask.md")
+    else:
+        name, file = "stdin", "FILE"
+        done = program.run(*command, given=data)
+    done.check(
+        code=2,
         stdout="",
-        stderr="stdin: not all of it is UTF-8; invalid characters were replaced by �\n"
-        "  Give the message as UTF-8, or with a byte order mark.\n",
+        stderr=f"arena: {name}:1: the message is not UTF-8; it looks like GBK\n"
+        f"  Write it as UTF-8, or convert it: `iconv -f GBK -t UTF-8 {file} | arena send -`.\n",
     )
+    assert not program.raw()
+
+
+def test_a_pipe_whose_characters_a_shell_replaced_is_refused(program: Program) -> None:
+    refused = program.run("send", "-s", "s", "-q", given=b"@dev ????????,???\r\n")
+    assert (refused.code, refused.stdout) == (2, "")
+    assert "$OutputEncoding = [Text.Encoding]::UTF8" in refused.stderr
+    assert not program.raw()
+    for text in ("what???", "??"):
+        program.run("send", "-s", "s", "-q", given=text.encode()).check()
+    program.run("send", "-s", "s", "-q", "???").check()
 
 
 def test_to_from_and_attachments(tmp_path: Path) -> None:

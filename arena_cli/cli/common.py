@@ -9,6 +9,7 @@ import json
 import locale
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Coroutine, Iterable
@@ -34,6 +35,7 @@ from arena_cli.util.text import escape_json, escape_line
 from arena_cli.workspace import agents
 from arena_cli.workspace.workspace import find_workspace
 from arena_cli.workspace.workspace import load_workspace as workspace_load_workspace
+from arena_cli.yamlio import loader
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -226,6 +228,8 @@ def warn_of_problems(transcript: Path, problems: Iterable[Problem]) -> None:
         warn(f"{transcript}:{problem.line}: {problem.what}")
 
 
+_MENTION = re.compile(r"[@＠]\S+")
+
 _BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -266,10 +270,10 @@ def read_message(argument: str | None, file: Path | None) -> str:
     if file is not None:
         return _read(file)
     if argument is not None and argument != "-":
-        return argument
+        return _check_argument(argument)
     if argument is None and sys.stdin.isatty():
         raise UsageError("there is no message", 'Write one: `arena send "hello"`.')
-    return _read(None)
+    return _check_replaced(_read(None))
 
 
 def _read(file: Path | None) -> str:
@@ -284,19 +288,54 @@ def _read(file: Path | None) -> str:
 
 
 def decoded(data: bytes, name: str) -> str:
-    """Bytes from outside as text: by their byte order mark, as UTF-8, else by the locale.
+    """Decode a message: by its byte order mark, as UTF-8, else by the locale.
 
-    What cannot be read so is replaced; a line on stderr tells it of `name`.
+    Raises UsageError with the line in `name` and the likely encoding.
     """
     marked = [encoding for bom, encoding in _BOMS.items() if data.startswith(bom)]
+    is_plain = marked or b"\0" not in data[:4]
     encodings = marked or ["utf-8", locale.getencoding()]
-    for encoding in encodings:
+    for encoding in encodings if is_plain else ():
         with contextlib.suppress(UnicodeDecodeError):
             return data.decode(encoding)
-    names = " or ".join(dict.fromkeys(codec.upper().removesuffix("-SIG") for codec in encodings))
-    warn(f"{name}: not all of it is {names}; invalid characters were replaced by �")
-    warn("  Give the message as UTF-8, or with a byte order mark.")
-    return data.decode(encodings[-1], "replace")
+    raise _undecodable(data, name, encodings)
+
+
+def _undecodable(data: bytes, name: str, encodings: Iterable[str]) -> UsageError:
+    names = list(dict.fromkeys(codec.upper().removesuffix("-SIG") for codec in encodings))
+    line = 1
+    try:
+        data.decode(names[0])
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+    is_marked = any(data.startswith(bom) for bom in _BOMS)
+    likely = "" if is_marked else loader.guess_encoding(data)[0]
+    problem = f"{name}:{line}: the message is not {' or '.join(names)}"
+    if likely in ("", *names):
+        return UsageError(problem, "Write the message as UTF-8.")
+    source = name if name not in ("stdin", "MESSAGE") else "FILE"
+    return UsageError(
+        f"{problem}; it looks like {likely}",
+        f"Write it as UTF-8, or convert it: `iconv -f {likely} -t UTF-8 {source} | arena send -`.",
+    )
+
+
+def _check_argument(message: str) -> str:
+    """Return a message of the command line. Raises UsageError if it could not be decoded."""
+    if any("\udc80" <= character <= "\udcff" for character in message):
+        raise _undecodable(message.encode("utf-8", "surrogateescape"), "MESSAGE", ["utf-8"])
+    return message
+
+
+def _check_replaced(text: str) -> str:
+    """Return a message from a pipe. Raises UsageError if the shell wrote only `?` into it."""
+    words = _MENTION.sub("", text)
+    if "???" in words and not any(character.isalnum() for character in words):
+        raise UsageError(
+            "stdin: the message consists of `?`: the shell replaced its characters",
+            "In PowerShell, run `$OutputEncoding = [Text.Encoding]::UTF8` first, or use --file.",
+        )
+    return text
 
 
 T = TypeVar("T")
