@@ -511,6 +511,7 @@ def test_an_end_that_is_no_answer(tmp_path: Path) -> None:
     for (stop, (kind, says)), error in zip(_ENDS.items(), errors, strict=True):
         assert type(error) is kind
         assert says in error.what
+        assert error.again == (stop not in ("max_tokens", "max_turn_requests"))
         if stop != "bored":
             assert error.metadata["raw"]["answer"]["stopReason"] == stop
     assert heard.text == "half of it" * len(_ENDS)

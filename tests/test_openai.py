@@ -472,17 +472,17 @@ def test_local_presets_cost_nothing_and_openrouter_tells_its_price(tmp_path: Pat
     assert remote.usage.cost_usd == 0.25
 
 
-def test_a_cut_prompt_is_told_once(tmp_path: Path) -> None:
+def test_a_cut_prompt_is_reported_once_and_noted_each_time(tmp_path: Path) -> None:
     usage = {"prompt_tokens": 2050, "completion_tokens": 1}
     server = OddServer(stream(delta("ok", "stop"), {"choices": [], "usage": usage}))
     heard = Heard()
     text = "需求说明要写清楚，谁在什么时候做什么。" * 1500
     outputs = calls(tmp_path, server, 2, heard, preset="ollama", input=an_input(text))
-    warning = outputs[0].metadata["warning"]
+    warning = outputs[0].metadata["prompt_cut"]
     assert "OLLAMA_CONTEXT_LENGTH" in warning
     assert "2050 tokens" in warning
     assert [one.detail for one in heard.statuses if one.detail] == [warning]
-    assert "warning" not in outputs[1].metadata
+    assert outputs[1].metadata["prompt_cut"] == warning
 
 
 @pytest.mark.parametrize(
@@ -694,6 +694,7 @@ def test_each_reason_to_end_means_something(
     heard = Heard()
     told = failure(kind, tmp_path, given, heard=heard, stream=streamed)
     assert words in told.what
+    assert told.again == (finish != "length")
     assert told.metadata["partial"] == "half a text"
     assert heard.usage
     assert heard.usage.output_tokens == USAGE["completion_tokens"]

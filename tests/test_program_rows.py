@@ -234,6 +234,7 @@ def test_an_answer_that_was_cut_off_is_none(
     failed = failure(played.adapter(KINDS[kind]), heard)
     assert type(failed) is AgentProtocolError
     assert "cut off at the limit of output tokens" in str(failed)
+    assert not failed.again
     assert failed.metadata["partial"] == heard.text == "cut off"
 
 

@@ -9,147 +9,47 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-import math
 import os
-import re
 import shlex
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from arena_cli.adapters import http
+from arena_cli.adapters import error_words, http
 from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.claude_session import (
+    ClaudeSession,
+    Spending,
+    dict_or_empty,
+    read_spending,
+    read_turn_usage,
+)
 from arena_cli.adapters.coding_clis import adapter
 from arena_cli.adapters.process import run
 from arena_cli.adapters.process.run import KeptProgram, ProgramSettings
 from arena_cli.adapters.process.spawn import Program
-from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused, AgentUnavailable
+from arena_cli.errors import (
+    AgentError,
+    AgentOverloaded,
+    AgentProtocolError,
+    AgentRefused,
+    AgentUnavailable,
+)
 from arena_cli.protocol import (
     AgentInput,
     AgentOutput,
-    AgentSession,
     CallNote,
     Emit,
-    SessionId,
     StatusEvent,
     TextDelta,
-    Usage,
 )
 from arena_cli.util.text import clean_text, clean_value, cut_text
-
-_CLAUDE_SESSION_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_MAX_COST_USD = 1e15
-
-
-class Spending(NamedTuple):
-    """The dollars and tokens that a session has used so far, as the program counts them."""
-
-    cost_usd: float
-    tokens: int
-
-
-class ClaudeSession(NamedTuple):
-    """A session of Claude Code; `spending` is None where that is not known.
-
-    `usage` of a result is that of its turn alone; `total_cost_usd` and `modelUsage` are those of
-    the session, or, in older versions, of the process. So the sums are kept with the session's id,
-    for the next call to compute the difference, even in another arena.
-    """
-
-    id: str
-    spending: Spending | None
-
-    @classmethod
-    def begin(cls) -> ClaudeSession:
-        """Return a session that is to begin."""
-        return cls(str(uuid.uuid4()), Spending(0, 0))
-
-    @classmethod
-    def load(cls, session: AgentSession | None) -> ClaudeSession | None:
-        """Return the session of an earlier call; None if it is none of Claude Code's."""
-        if session is None or not _CLAUDE_SESSION_ID.fullmatch(session.id):
-            return None
-        try:
-            spending = Spending(float(session.state["usd"]), int(session.state["tokens"]))
-        except (KeyError, TypeError, ValueError):
-            spending = None
-        return cls(session.id, spending)
-
-    def dump(self) -> SessionId:
-        """Return the session for the next call to load."""
-        spent = self.spending
-        state = {"usd": round(spent.cost_usd, 10), "tokens": spent.tokens} if spent else {}
-        return SessionId(self.id, state)
-
-
-def read_turn_usage(
-    result: dict[str, Any], earlier: Spending | None, own_results: Sequence[dict[str, Any]] = ()
-) -> Usage:
-    """Return the tokens and the cost of a turn; `earlier` is the session's spending before it.
-
-    `own_results` end turns that the program made by itself since: they cost as well.
-    """
-    usage = Usage.total([_read_tokens(each) for each in (*own_results, result)])
-    cost = _read_session_cost(result)
-    if cost is None or 0 <= cost < _MAX_COST_USD:
-        cost = _turn_cost(usage, read_spending(result), earlier)
-    return usage.model_copy(update={"cost_usd": cost})
-
-
-def read_spending(result: dict[str, Any]) -> Spending | None:
-    """Return the session's spending with this turn; None if the program knows no price."""
-    cost = _read_session_cost(result)
-    models = [dict_or_empty(model) for model in dict_or_empty(result.get("modelUsage")).values()]
-    if cost is None or not 0 <= cost < _MAX_COST_USD:
-        return None
-    if any(model.get("costBasis") == "unknown" for model in models):
-        return None
-    names = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-    return Spending(cost, sum(_token_count(model, name) for model in models for name in names))
-
-
-def dict_or_empty(value: Any) -> dict[str, Any]:
-    """Return the value if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def _read_tokens(result: dict[str, Any]) -> Usage:
-    usage = dict_or_empty(result.get("usage"))
-    return Usage(
-        input_tokens=_token_count(usage, "input_tokens"),
-        output_tokens=_token_count(usage, "output_tokens"),
-        cache_read_tokens=_token_count(usage, "cache_read_input_tokens"),
-        cache_write_tokens=_token_count(usage, "cache_creation_input_tokens"),
-    )
-
-
-def _read_session_cost(result: dict[str, Any]) -> float | None:
-    """Return the cost as the program gives it, which may be no sum of money."""
-    cost = result.get("total_cost_usd")
-    if isinstance(cost, bool) or not isinstance(cost, (int, float)):
-        return None
-    return math.inf if cost >= _MAX_COST_USD else float(cost)  # an int may be too long for a float
-
-
-def _turn_cost(usage: Usage, current: Spending | None, earlier: Spending | None) -> float | None:
-    """Return the cost of a turn, None if unknown; a sum that is too small has begun again."""
-    if current is None:
-        return None
-    tokens = usage.input_tokens + usage.output_tokens
-    tokens += usage.cache_read_tokens + usage.cache_write_tokens
-    if current.tokens < tokens + (earlier.tokens if earlier else 1):
-        return current.cost_usd
-    return max(0.0, round(current.cost_usd - earlier.cost_usd, 10)) if earlier else None
-
-
-def _token_count(counts: dict[str, Any], name: str) -> int:
-    value = counts.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 class TurnTracker:
@@ -229,8 +129,7 @@ LOGIN_HINT = "run `claude` once to log in, or pass a key on: env: {ANTHROPIC_API
 
 _MAX_SHOWN_CHARACTERS = 600
 
-_UNREACHED = ("unable to connect", "connection", "timed out", "fetch failed", "network", "dns")
-_LOGGED_OUT = ("not logged in", "/login", "invalid api key", "authenticat")
+_UNREACHED = ("connection", "timed out", "network", "dns")
 
 
 class SessionLostError(Exception):
@@ -349,12 +248,14 @@ class ClaudeTurn:
                 error.mend = "see `model` in its profile"
         else:
             error_type, summary, hint = _explain_failure(result, message)
+            is_max_turns = result.get("subtype") == "error_max_turns"
             error = error_type(
                 self._request.agent_id,
                 summary,
                 asked=self._request.url,
                 came=cut_text(" ".join(message.split()), _MAX_SHOWN_CHARACTERS),
                 mend=hint,
+                again=not (error_words.is_cut_off(message) or is_max_turns),
             )
         error.metadata["raw"] = result
         return error
@@ -363,6 +264,7 @@ class ClaudeTurn:
 def _explain_failure(result: dict[str, Any], message: str) -> tuple[type[AgentError], str, str]:
     """Return the class, what happened and a hint, where no HTTP status is reported."""
     subtype, folded = result.get("subtype"), message.casefold()
+    status = error_words.find_status(message)
     error_type: type[AgentError] = AgentProtocolError
     summary, hint = "Claude Code failed", "run `claude` by hand to see more"
     if result.get("stop_reason") == "refusal":
@@ -374,14 +276,20 @@ def _explain_failure(result: dict[str, Any], message: str) -> tuple[type[AgentEr
     elif subtype == "error_max_budget_usd":
         error_type, summary = AgentRefused, "its budget is spent"
         hint = "raise --max-budget-usd in `args`"
-    elif "output token maximum" in folded:
+    elif error_words.is_cut_off(message):
         summary = "its answer was cut off at the length limit"
         hint = (
             "raise it with env: {CLAUDE_CODE_MAX_OUTPUT_TOKENS: ...}, or ask for a shorter answer"
         )
-    elif any(words in folded for words in _LOGGED_OUT):
+    elif status == HTTPStatus.UNAUTHORIZED:
         error_type, summary, hint = AgentRefused, "Claude Code is not logged in", LOGIN_HINT
-    elif any(words in folded for words in _UNREACHED):
+    elif status == HTTPStatus.PAYMENT_REQUIRED:
+        error_type, summary = AgentRefused, "its provider reports that no credit is left"
+        hint = "top up the account that its key belongs to"
+    elif status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        error_type, summary = AgentOverloaded, "its provider is overloaded, or limits requests"
+        hint = "try again later"
+    elif status or any(words in folded for words in _UNREACHED):
         error_type, summary = AgentUnavailable, "Claude Code could not reach its provider"
         hint = "check the network, and ANTHROPIC_BASE_URL if `env` sets it"
     return error_type, summary, hint

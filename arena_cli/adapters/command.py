@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from arena_cli.adapters import error_words, http
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.process import run
 from arena_cli.adapters.process.output import (
@@ -24,7 +25,7 @@ from arena_cli.adapters.process.output import (
 )
 from arena_cli.adapters.process.run import KeptProgram, ProgramCommand, ProgramEnd, ProgramSettings
 from arena_cli.adapters.process.spawn import Program
-from arena_cli.errors import AgentProtocolError, AgentUnavailable
+from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused, AgentUnavailable
 from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit, TextDelta
 from arena_cli.util.text import clean_value
 
@@ -222,26 +223,41 @@ class CliAdapter:
                 self._setup.agent_id, error.what, asked=self._asked, mend=error.mend
             ) from error
 
-    def _error(self, error: NotAnAnswerError, output: ProgramOutput) -> AgentProtocolError:
+    def _error(self, error: NotAnAnswerError, output: ProgramOutput) -> AgentError:
         notes = output.notes()
         partial = output.partial()
-        return AgentProtocolError(
+        came = run.join_last_lines(notes.get("stderr") or partial.strip())
+        error_type: type[AgentError] = AgentProtocolError
+        is_cut_off = is_too_long = False
+        if isinstance(error, FailedExitError):
+            error_type = error_words.find_error_type(came)
+            is_cut_off = error_words.is_cut_off(came)
+            is_too_long = not is_cut_off and http.is_too_long(0, came)
+        failure = (AgentRefused if is_too_long else error_type)(
             self._setup.agent_id,
             error.what,
             asked=self._asked,
-            came=run.join_last_lines(notes.get("stderr") or partial.strip()),
+            came=came,
             mend=error.mend,
             metadata={**notes, **({"partial": partial} if partial else {})},
+            again=not is_cut_off,
         )
+        if isinstance(failure, AgentRefused):
+            failure.overflow = is_too_long
+        return failure
 
     def _unavailable(self, problem: str, mend: str) -> AgentUnavailable:
         return AgentUnavailable(self._setup.agent_id, problem, asked=self._asked, mend=mend)
 
 
+class FailedExitError(NotAnAnswerError):
+    """The program ended with an exit code that is not 0."""
+
+
 def _answer(read: ProgramOutput, end: ProgramEnd) -> AgentOutput:
     """The answer of a program that ended. Raises NotAnAnswerError."""
     if end.code:
-        raise NotAnAnswerError(f"its program {run.describe_exit(end.code)}")
+        raise FailedExitError(f"its program {run.describe_exit(end.code)}")
     answer = read.answer()
     if not end.after_result:
         return answer

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import tokens
-from arena_cli.engine import plan
+from arena_cli.engine import plan, silence
 from arena_cli.engine.plan import Planned
 from arena_cli.engine.state import Room
 from arena_cli.errors import AgentError, AgentOverloaded, AgentRefused, AgentTimeout, DiskRefused
@@ -218,7 +218,7 @@ async def _attempt(
         )
     try:
         async with asyncio.timeout(limit):
-            return await room.runtime.invoke(member, agent_input, heard)
+            answer = await room.runtime.invoke(member, agent_input, heard)
     except TimeoutError as error:
         raise AgentTimeout(
             member.id,
@@ -226,6 +226,16 @@ async def _attempt(
             came=str(heard.notes.get("trouble", "")),
             mend="raise its timeout_s, or the team's turn_timeout_s, if it needs longer",
         ) from error
+    return _read_silence(answer, member, room, heard)
+
+
+def _read_silence(answer: Answer, member: Member, room: Room, heard: Heard) -> Answer:
+    """Apply the team's markers of silence; a failed answer counts its usage."""
+    try:
+        return silence.read_silence(answer, room.scene.team.config.silence, member.id)
+    except AgentError:
+        heard.usage = answer.output.usage
+        raise
 
 
 def _wait_before_retry(error: AgentError, failed: int, retries: int, clock: Clock) -> float | None:
@@ -371,6 +381,7 @@ async def ask(member: Member, text: str, room: Room) -> AgentAnswer:
     try:
         async with asyncio.timeout(limit):
             answer = await room.runtime.invoke(member, agent_input, heard)
+        answer = _read_silence(answer, member, room, heard)
     except TimeoutError:
         problem = f"{member.id}: no answer within {limit:.10g} s"
         return AgentAnswer("", problem, heard.usage, {**kind, **heard.metadata(failed=True)})

@@ -51,6 +51,9 @@ TEXTS = {
     "{level}, {severity}: {who} ignored {note}: {reason}": (
         "{level}，{severity}：{who} 忽略了 {note}：{reason}"
     ),
+    "{level}: {who} ignored {note}: {reason}": "{level}：{who} 忽略了 {note}：{reason}",
+    "removed a marker of silence: {marker}": "已删除静默标记：{marker}",
+    "its marker of silence: {marker}": "静默标记：{marker}",
     "{who}: attempt {count}": "{who}：第 {count} 次尝试",
     "(no scenario)": "（无场景）",
     "(unknown)": "（未知）",

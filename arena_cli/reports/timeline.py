@@ -186,6 +186,12 @@ class Timeline:
         yield from content.text(event.error or "", style="failed")
         if event.message:
             yield from content.draw_message(event.message, say)
+        if marker := event.metadata.get("silence"):
+            text = "removed a marker of silence: {marker}"
+            if event.status == "declined":
+                text = "its marker of silence: {marker}"
+            if event.status in ("success", "declined"):
+                yield line(INDENT, say.spans(text, "dim", marker=escape_line(str(marker))))
         if event.next_mentions:
             yield line(INDENT, Span("→ ", "dim"), self._list(event.next_mentions), hang=4)
         for agent, reason in event.refused.items():

@@ -218,7 +218,10 @@ class Frame(FileShape):
 
 
 class ScenarioFile(TeamPart, Frame):
-    """`scenarios/<name>.yaml`."""
+    """`scenarios/<name>.yaml`.
+
+    `strict_context`: a server that reads only a part of a prompt fails the scenario.
+    """
 
     not_built: ClassVar[frozenset[str]] = frozenset({"pass_rate", "repeat"})
 
@@ -227,6 +230,7 @@ class ScenarioFile(TeamPart, Frame):
     skip: Reason | None = None
     xfail: Reason | None = None
     ignore: list[Ignored] = []
+    strict_context: bool = False
     given: Given = Field(default_factory=_no_past)
     steps: list[Step] = Field(min_length=1)
     expect: Expect = Field(default_factory=_no_expect)

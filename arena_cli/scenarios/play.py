@@ -42,7 +42,14 @@ from arena_cli.scenarios.variables import NotSaved
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.session.session import Session, SessionConfig, make_redactor, own_notes
 from arena_cli.transcript.conversation import read_conversation
-from arena_cli.transcript.events import ChainFinished, Event, MessageEvent, NoteEvent, SessionEvent
+from arena_cli.transcript.events import (
+    ChainFinished,
+    Event,
+    MessageEvent,
+    NoteEvent,
+    ReplyFinished,
+    SessionEvent,
+)
 from arena_cli.util.clock import HastyClock
 from arena_cli.util.text import cut_text
 from arena_cli.util.user_pattern import PatternTimeout
@@ -428,7 +435,7 @@ class Playing:
             status = _step_status(evaluate.status_of(results, []))
             return self._result(index, status, end=talk.end, checks=results)
         talk = self._told(events, index + 1)
-        results = self._save(index, step, talk)
+        results = [*self._save(index, step, talk), *self._cut_prompts(events)]
         results += await self._checked(step.expect, talk, (*loc, "expect"), events)
         expectation = self._scenario.file.expect
         if any(
@@ -476,6 +483,23 @@ class Playing:
                 loc, below = ("steps", index), ("save", name)
                 missing.append(evaluate.result(verdict, status, self._scenario.place, loc, below))
         return missing
+
+    def _cut_prompts(self, events: Sequence[Event]) -> list[CheckResult]:
+        """Return a failed result for each reply whose prompt its server cut, with the key set."""
+        if not self._scenario.file.strict_context:
+            return []
+        replies = (event for event in events if isinstance(event, ReplyFinished))
+        return [
+            CheckResult(
+                place=functools.partial(self._scenario.place, ("strict_context",)),
+                field="strict_context",
+                status="failed",
+                expected=f"the server of {reply.agent} reads the whole prompt",
+                actual=str(reply.metadata["prompt_cut"]),
+            )
+            for reply in replies
+            if "prompt_cut" in reply.metadata
+        ]
 
     async def _judge_whole(self) -> None:
         scenario = self._scenario

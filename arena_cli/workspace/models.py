@@ -165,11 +165,15 @@ class MemoryRules(FileShape):
     saturated_at: float = Field(default=0.92, gt=0, le=1)
 
 
+SILENCE = ("NO_REPLY", "[NO_REPLY]", "[SILENT]", "(no reply)", "（无需回复）")
+"""The default markers of silence."""
+
+
 class TeamConfig(FileShape):
     """The rules of a team (docs/concepts/turn-rules.md); times are in seconds.
 
     `auto_summary_interval` is the number of messages after which older ones are summarised, however
-    much room there is.
+    much room there is. `silence` lists the words by which an agent declines.
     """
 
     not_built: ClassVar[frozenset[str]] = frozenset(
@@ -192,6 +196,9 @@ class TeamConfig(FileShape):
     agents_may_mention_all: bool = False
     on_failure: OnFailure = "skip"
     retries: int = Field(default=2, ge=0)
+    silence: list[Annotated[str, Field(pattern=r"\S")]] = Field(
+        default=[*SILENCE], exclude_if=lambda markers: markers == [*SILENCE]
+    )
     auto_summary_interval: int | None = Field(
         default=None, ge=2, exclude_if=lambda interval: interval is None
     )

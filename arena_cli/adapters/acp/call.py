@@ -52,6 +52,8 @@ _NO_ANSWER: dict[str, tuple[type[AgentError], str, str]] = {
     ),
 }
 
+_LIMITS = ("max_tokens", "max_turn_requests")
+
 _Opened = schema.NewSessionResponse | schema.ResumeSessionResponse | schema.LoadSessionResponse
 
 
@@ -169,7 +171,9 @@ class _PromptCall:
                 if kind is AgentRefused
                 else prompt_response.stop_reason
             )
-            raise self.error(kind, problem, mend, came=came, raw=turn.raw(prompt_response))
+            error = self.error(kind, problem, mend, came=came, raw=turn.raw(prompt_response))
+            error.again = prompt_response.stop_reason not in _LIMITS
+            raise error
         if turn.failed:
             raise self._failed(RemoteError(None, turn.last_remark or "it gave no reason"))
         output = turn.output(prompt_response, cost_usd)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from acp import schema
 from pydantic import BaseModel
 
-from arena_cli.adapters import http
+from arena_cli.adapters import error_words, http
 from arena_cli.adapters.acp.presets import AcpPreset
 from arena_cli.adapters.http import HttpRequest
 from arena_cli.adapters.process.output import get_at_path
@@ -219,12 +219,6 @@ _SHOWN = 300
 _STATUS = re.compile(
     r"(?:error|status|code|rejected|http)\W{0,4}(?:code\W{0,4})?([45]\d\d)\b", re.IGNORECASE
 )
-_CUT_OFF = re.compile(r"output token (?:maximum|limit)", re.IGNORECASE)
-# Words of agents that name no status.
-_SAYS = {
-    r"(?i)experiencing high demand|overloaded": 503,
-    r"(?i)usage limit|rate limit|quota": 429,
-}
 
 
 class RemoteError(NamedTuple):
@@ -249,7 +243,8 @@ def failure(asked: HttpRequest, said: RemoteError, says: Mapping[str, int]) -> A
     status = _status(said, says)
     kind: type[AgentError] = AgentProtocolError
     problem, mend = "it answered with an error", ""
-    if _CUT_OFF.search(said.text):
+    is_cut_off = error_words.is_cut_off(said.text)
+    if is_cut_off:
         problem = "its answer was cut off"
         mend = "raise the limit in the agent's own settings, or ask for a shorter answer"
     elif said.code == AUTH_REQUIRED:
@@ -259,7 +254,14 @@ def failure(asked: HttpRequest, said: RemoteError, says: Mapping[str, int]) -> A
         if status == 404:
             error.mend = "see `model` in its profile"
         return error
-    return kind(asked.agent_id, problem, asked=asked.url, came=said.text, mend=mend)
+    return kind(
+        asked.agent_id,
+        problem,
+        asked=asked.url,
+        came=said.text,
+        mend=mend,
+        again=not is_cut_off,
+    )
 
 
 def _status(said: RemoteError, says: Mapping[str, int]) -> int | None:
@@ -274,4 +276,4 @@ def _status(said: RemoteError, says: Mapping[str, int]) -> int | None:
         return int(found[1])
     if http.is_too_long(0, said.text):
         return 400
-    return next((status for words, status in _SAYS.items() if re.search(words, said.text)), None)
+    return error_words.find_status(said.text)

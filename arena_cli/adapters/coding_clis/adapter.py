@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from pydantic import create_model
 
-from arena_cli.adapters import http
+from arena_cli.adapters import error_words, http
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.coding_clis.parsers import (
     CodexParser,
@@ -364,9 +364,13 @@ class ProgramAdapter:
     def _agent_error(self, run: _ProgramRun, failure: ReportedFailure) -> AgentError:
         overflows = http.is_too_long(failure.status or 0, failure.message)
         error_type, summary, hint = self._explain(failure.status or 0, run.exit_code)
+        is_cut_off = not overflows and error_words.is_cut_off(failure.message)
         if overflows:
             error_type, summary = AgentRefused, "the prompt is too long for the model"
             hint = "lower `context.window_tokens` in its profile"
+        elif is_cut_off:
+            error_type, summary = AgentProtocolError, f"{self.name} was cut off at a length limit"
+            hint = "raise the limit in the program's own settings, or ask for a shorter answer"
         error = error_type(
             self._setup.agent_id,
             summary,
@@ -374,6 +378,7 @@ class ProgramAdapter:
             came=failure.message,
             mend=hint,
             metadata=_notes_with_partial(run.output),
+            again=not is_cut_off,
         )
         if isinstance(error, AgentRefused):
             error.overflow = overflows

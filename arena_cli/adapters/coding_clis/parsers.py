@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
+from arena_cli.adapters import error_words
 from arena_cli.adapters.process.output import (
     MISSING,
     JsonObjects,
@@ -126,7 +127,8 @@ class CodingParser:
         stderr = self._stderr.text
         status = status or self._find_status(message) or self._find_status(stderr)
         status = status or self.exit_statuses.get(exit_code or 0)
-        return ReportedFailure(message or _last_lines(stderr), status)
+        message = message or _last_lines(stderr)
+        return ReportedFailure(message, status or error_words.find_status(message))
 
     def is_session_lost(self) -> bool:
         """Return True if the program reported that the session to resume is gone."""
@@ -367,12 +369,8 @@ class OpencodeParser(CodingParser):
         r'|error="ProviderModelNotFoundError: )(?P<message>[^"]+)'
     )
     statuses: ClassVar[Mapping[str, int]] = {
-        r"Model not found": 404,
         r"(?i)context (?:length|window)|prompt is too long": 400,
-        r"(?i)rate.?limit|too many requests|quota": 429,
-        r"(?i)overloaded|at capacity": 503,
-        r"(?i)cannot connect|connection|socket|fetch failed|network|terminated|timed? ?out": 502,
-        r"(?i)server error|internal error|unavailable": 500,
+        r"(?i)cannot connect|connection|socket|network|timed? ?out": 502,
     }
     # Finish reasons after which opencode would ask its model again by itself.
     _failed_reasons: ClassVar[Mapping[str, str]] = {
@@ -420,7 +418,7 @@ class PiParser(CodingParser):
         r"No API key found|Authentication failed": 401,
         r"Unknown provider|No models available|Model \S+ not found": 404,
         r"(?i)context (?:length|window)|prompt is too long": 400,
-        r"(?i)^(?:terminated|fetch failed|connection error|socket)|ended before message_stop": 502,
+        r"(?i)^(?:terminated|socket)|ended before message_stop": 502,
     }
 
     def read_event(self, event: dict[str, Any]) -> None:

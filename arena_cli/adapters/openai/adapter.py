@@ -179,8 +179,10 @@ class OpenAIAdapter:
         metadata = call.answer_notes()
         cut = self._cut_prompt(body, call.answer)
         if cut:
-            call.emit(StatusEvent(status="generating", detail=cut))
-            metadata["warning"] = cut
+            if not self._told_of_cut:
+                call.emit(StatusEvent(status="generating", detail=cut))
+            self._told_of_cut = True
+            metadata["prompt_cut"] = cut
         elif not spent and is_all_text(body["messages"]):
             metadata["input_counted"] = True
         content = "".join(call.answer.text).strip()
@@ -188,14 +190,13 @@ class OpenAIAdapter:
         return AgentOutput(content=content, usage=usage, metadata=metadata)
 
     def _cut_prompt(self, body: dict[str, Any], answer: GrowingAnswer) -> str:
-        """Return a warning where the server read far less than it was sent; once."""
+        """Return a warning where the server read far less than it was sent."""
         usage = answer.usage()
-        if usage is None or self._told_of_cut:
+        if usage is None:
             return ""
         read = usage.input_tokens + usage.cache_read_tokens
         if read < FEWEST_READ or not request.is_cut(read, body["messages"]):
             return ""
-        self._told_of_cut = True
         window = self._preset.window or "give it a longer context"
         return (
             f"its server read only the {read} tokens that fit into its context, and "

@@ -276,7 +276,7 @@ def _truncated(
             f"it wrote {written} of {limit} tokens, so its context is full: lower"
             " `context.window_tokens` in its profile, or give the server a longer context"
         )
-    return http.failure(
+    failure = http.failure(
         AgentProtocolError,
         asked,
         f"{problem} ({limit} tokens)",
@@ -284,6 +284,8 @@ def _truncated(
         mend,
         notes,
     )
+    failure.again = False
+    return failure
 
 
 def server_failure(asked: HttpRequest, error: ServerSaidError, notes: dict[str, Any]) -> AgentError:

@@ -45,7 +45,7 @@ from arena_cli.workspace.models import Member
 DEADLINE = "deadline"
 
 # What of a call's metadata the session goes by later.
-_NOTED = ("scripted", "model", "input_counted")
+_NOTED = ("scripted", "model", "input_counted", "prompt_cut")
 _BYTES = "data_base64"
 _WORDS = ("what", "came", "mend")
 _FAILURES: dict[str, type[AgentError]] = {

@@ -1,0 +1,74 @@
+"""Classify an error by its words, where a program names no HTTP status.
+
+The words are those of providers and of the libraries that programs call them with.
+"""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+
+from arena_cli.errors import (
+    AgentError,
+    AgentOverloaded,
+    AgentProtocolError,
+    AgentRefused,
+    AgentUnavailable,
+)
+
+_CUT_OFF = re.compile(
+    r"output token (?:maximum|limit)|limit of output tokens|maximum output (?:tokens|length)"
+    r"|(?:answer|response|output|completion) (?:was )?(?:cut off|truncated)"
+    r"|finish.?reason\W{1,4}(?:length|max_tokens)",
+    re.IGNORECASE,
+)
+
+_STATUSES = {
+    401: r"invalid api key|incorrect api key|not logged in|/login\b|\bauthenticat|"
+    r"no auth credentials|unauthorized",
+    402: r"insufficient (?:credit|balance|funds|quota)|insufficient_quota|out of credits|"
+    r"credit balance is too low|余额不足|欠费",
+    404: r"model not found|unknown model|no such model|model \S+ (?:not found|does not exist)",
+    429: r"rate.?limit|too many requests|throttl|\bquota\b|usage limit|limit reached|"
+    r"hit your \S{0,12} ?limit|(?:daily|weekly|session|5-hour) limit|"
+    r"限流|请求过于频繁|速率限制|额度(?:已|不足)",
+    503: r"overloaded|at capacity|high demand|server is busy|temporarily unavailable|"
+    r"service unavailable|服务繁忙|系统繁忙",
+    502: r"ECONN(?:RESET|REFUSED|ABORTED)|ETIMEDOUT|EAI_AGAIN|ENOTFOUND|EPIPE|socket hang up|"
+    r"(?:socket|connection|stream) (?:was |is )?"
+    r"(?:error|failed|closed|reset|refused|aborted|lost|timed out)|connection error|"
+    r"connection (?:aborted|broken)|cannot connect|unable to connect|failed to connect|"
+    r"fetch failed|network (?:error|is unreachable|connection lost)|connect timeout|"
+    r"(?:request|read) timed out",
+    500: r"internal error|server error|\bunavailable\b",
+}
+_PATTERNS = {status: re.compile(words, re.IGNORECASE) for status, words in _STATUSES.items()}
+
+
+def find_status(text: str) -> int | None:
+    """Return the HTTP status that the words of an error amount to, None if they name no cause."""
+    return next((status for status, words in _PATTERNS.items() if words.search(text)), None)
+
+
+def find_error_type(text: str) -> type[AgentError]:
+    """Return the class of an error by its words, AgentProtocolError if they name no cause."""
+    status = 0 if is_cut_off(text) else find_status(text)
+    if not status:
+        return AgentProtocolError
+    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        return AgentOverloaded
+    is_refusal = status < HTTPStatus.INTERNAL_SERVER_ERROR
+    return AgentRefused if is_refusal else AgentUnavailable
+
+
+def is_cut_off(text: str) -> bool:
+    """Return True if an error says that the answer reached the limit of its length.
+
+    The same call would end at the same limit, so it is not made again.
+    """
+    return bool(_CUT_OFF.search(text))
+
+
+def is_transport(text: str) -> bool:
+    """Return True if the connection to the provider failed: the call may succeed when repeated."""
+    return find_status(text) == HTTPStatus.BAD_GATEWAY
