@@ -293,7 +293,16 @@ def test_a_session_of_an_earlier_process_is_taken_up(tmp_path: Path, how: str) -
     assert "你好" not in text
 
 
-@pytest.mark.parametrize("flags", [["--resume", "--forgets"], ["--load", "--forgets"], []])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--resume", "--forgets"],
+        ["--load", "--forgets"],
+        [],
+        ["--resume", "--dies"],
+        ["--load", "--dies"],
+    ],
+)
 def test_a_lost_session_is_made_anew_with_everything(tmp_path: Path, flags: list[str]) -> None:
     heard = Heard()
     adapter = agent(tmp_path, *flags, "say:x")

@@ -140,7 +140,8 @@ class ClaudeTurn:
     """Read the objects of one turn as they come, and emit the text and status in them.
 
     The shapes are those of `--output-format stream-json` captured from 2.1.197 and 2.1.332.
-    `is_error` tells that a turn failed; `subtype` is `success` for most failures too.
+    `is_error` tells that a turn failed; `subtype` is `success` for most failures too. `has_begun`:
+    the model has answered something.
     """
 
     def __init__(self, request: http.HttpRequest, emit: Emit, tracker: TurnTracker) -> None:
@@ -152,6 +153,7 @@ class ClaudeTurn:
         self._texts: list[str] = []
         self._own_results: list[dict[str, Any]] = []
         self._resets_at: float | None = None
+        self.has_begun = False
         self._is_generating = False
 
     def is_end(self, event: dict[str, Any]) -> bool:
@@ -169,6 +171,7 @@ class ClaudeTurn:
         """Read one object that is not the last. Text of subagents is none of the reply."""
         self._tracker.observe(event)
         kind = event.get("type")
+        self.has_begun = self.has_begun or kind in ("assistant", "stream_event")
         is_main = event.get("parent_tool_use_id") is None
         if kind == "rate_limit_event":
             info = dict_or_empty(event.get("rate_limit_info"))
@@ -372,8 +375,8 @@ class ClaudeCodeAdapter:
         async with self._lock:
             try:
                 output = await self._run_turn(input, emit)
-            except SessionLostError:
-                emit(CallNote({"lost_session": self._session.id}))
+            except SessionLostError as error:
+                emit(CallNote({"lost_session": self._session.id, "lost_because": str(error)}))
                 output = await self._run_turn(input.afresh(), emit)
             emit(self._session.dump())
             return output
@@ -398,7 +401,8 @@ class ClaudeCodeAdapter:
         session = ClaudeSession.load(input.own_session)
         system, prompt = self._setup.render(input if session else input.afresh())
         is_open = session is not None and session.id == self._session.id
-        if not is_open or not self._process.is_running():
+        is_open = is_open and self._process.is_running()
+        if not is_open:
             await self._process.stop()
             self._session = session or ClaudeSession.begin()
         turn = ClaudeTurn(self._request, emit, self._tracker)
@@ -412,8 +416,9 @@ class ClaudeCodeAdapter:
             if isinstance(error, SessionLostError):
                 raise
             notes = self._process.notes()
-            if session and LOST_SESSION in notes.get("stderr", ""):
-                raise SessionLostError(notes["stderr"]) from error
+            is_lost = LOST_SESSION in notes.get("stderr", "")
+            if session and (is_lost or (not is_open and _is_dead_session(turn, error))):
+                raise SessionLostError(error.came) from error
             error.metadata = {**notes, **error.metadata}
             raise
         finally:
@@ -464,6 +469,19 @@ class ClaudeCodeAdapter:
 
     def _environment(self) -> dict[str, str]:
         return run.build_environment(self._setup.environ, {**_ENVIRONMENT, **self._settings.env})
+
+
+def _is_dead_session(turn: ClaudeTurn, error: AgentError) -> bool:
+    """Return True if a resumed session failed before its turn began, for no reason of a provider.
+
+    Its history may be one that the provider rejects, with status 400; a new session has none.
+    """
+    if turn.has_begun or not error.again:
+        return False
+    if isinstance(error, AgentRefused):
+        return not error.overflow and error.metadata.get("http_status") == HTTPStatus.BAD_REQUEST
+    is_unexplained = error_words.find_error_type(error.came) is AgentProtocolError
+    return isinstance(error, AgentProtocolError) and is_unexplained
 
 
 def _message_line(prompt: str, message_id: str) -> str:

@@ -3,7 +3,7 @@
     acp_agent.py LOG [FLAG...] [STEP...]
 
 LOG takes one JSON object a line of what the agent was asked. Flags: `--load`, `--resume`, `--close`
-(what it can), `--forgets` (no session of another process is known), `--login` (it wants one),
+(what it can), `--dies` (when it is to take a session up), `--forgets` (no session of another process is known), `--login` (it wants one),
 `--models`, `--modes`, `--banner`, `--flood`, `--silent`, `--version=N`. Steps are what it does at
 every prompt, such as `say:text`, `say@id:text`, `tool:kind:title`, `ask:kind:path` (or JSON as the
 tool's input), `read:path`, `write:path`, `stop:refusal`; `/` stands between the steps of one prompt
@@ -111,6 +111,8 @@ class Agent:
 
     async def _take_up(self, how: str, session_id: str) -> None:
         log(**{how: session_id})
+        if "--dies" in FLAGS:
+            os._exit(3)
         if "--forgets" in FLAGS:
             raise acp.RequestError.resource_not_found(session_id)
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from arena_cli.adapters.acp.client import AgentLink
 
 
+_RESUMES = ("session/resume", "session/load")
+
 INSTALL = process_signals.describe_install("acp")
 
 
@@ -80,7 +82,7 @@ class AcpAdapter:
         """Send a prompt in the session of `own_session`, or in a new one if that is lost."""
         async with self._one_at_a_time:
             try:
-                return await self._answer(input, emit)
+                return await self._answer_anyway(input, emit)
             except asyncio.CancelledError:
                 link, self._link = self._link, None
                 if link is not None:
@@ -105,6 +107,18 @@ class AcpAdapter:
         link, self._link = self._link, None
         if link is not None:
             await link.stop()
+
+    async def _answer_anyway(self, input: AgentInput, emit: Emit) -> AgentOutput:
+        """Answer in a new session if the agent dies when it resumes its own."""
+        try:
+            return await self._answer(input, emit)
+        except ConnectionError:
+            if self._link is None or self._link.method not in _RESUMES:
+                raise
+        failure = await self._broken()
+        lost = input.own_session.id if input.own_session else ""
+        emit(CallNote({"lost_session": lost, "lost_because": failure.what}))
+        return await self._answer(input.afresh(), emit)
 
     async def _answer(self, input: AgentInput, emit: Emit) -> AgentOutput:
         program = self._program()

@@ -256,8 +256,10 @@ class ProgramAdapter:
         """Run the program once; once more without its session if that is lost."""
         session = ProgramSession.load(input.own_session)
         run = await self._run(input if session else input.afresh(), session, emit)
-        if session is not None and run.output.is_session_lost():
-            emit(CallNote({"lost_session": session.id}))
+        if session is not None and run.output.is_session_lost(run.exit_code):
+            failure = run.output.failure(run.exit_code)
+            reason = failure.message if failure else run.output.last_words()
+            emit(CallNote({"lost_session": session.id, "lost_because": reason}))
             session = None
             run = await self._run(input.afresh(), None, emit)
         usage = run.output.usage
@@ -350,10 +352,12 @@ class ProgramAdapter:
                 raise run.error
             content = run.output.reply()
         except NotAnAnswerError as error:
-            raise AgentProtocolError(
+            came = run.output.last_words()
+            raise error_words.find_error_type(came)(
                 self._setup.agent_id,
                 f"{self.name} {error.what}",
                 asked=run.command,
+                came=came,
                 metadata=_notes_with_partial(run.output),
             ) from error
         notes = run.output.notes()

@@ -10,9 +10,10 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, ClassVar, NamedTuple
 
-from arena_cli.adapters import error_words
+from arena_cli.adapters import error_words, http
 from arena_cli.adapters.process.output import (
     MISSING,
     JsonObjects,
@@ -71,6 +72,8 @@ class CodingParser:
         self._trouble = ""
         self._raw: dict[str, Any] = {}
         self._has_end = False
+        self._has_recovered = False
+        self._has_tools = False
         self._text = ""
         self._pieces: list[str] = []
         self._text_before_tool = ""
@@ -121,7 +124,8 @@ class CodingParser:
 
     def failure(self, exit_code: int | None) -> ReportedFailure | None:
         """Return why there is no reply; `exit_code` is None if the program was ended."""
-        if self._failure is None and not exit_code:
+        is_whole = self._has_recovered and self._has_end  # the exit code is the earlier error's
+        if self._failure is None and (is_whole or not exit_code):
             return None
         message, status = self._failure or ReportedFailure(self._trouble)
         stderr = self._stderr.text
@@ -130,10 +134,27 @@ class CodingParser:
         message = message or _last_lines(stderr)
         return ReportedFailure(message, status or error_words.find_status(message))
 
-    def is_session_lost(self) -> bool:
-        """Return True if the program reported that the session to resume is gone."""
+    def is_session_lost(self, exit_code: int | None) -> bool:
+        """Return True if the program cannot resume its session.
+
+        It reported that the session is gone, or it failed at once for no reason of its provider.
+        """
         message = self._failure.message if self._failure else ""
-        return bool(re.search(self.lost_session, f"{message}\n{self._stderr.text}"))
+        if re.search(self.lost_session, f"{message}\n{self._stderr.text}"):
+            return True
+        if self.partial() or self._text_before_tool or self.usage or self._has_tools:
+            return False
+        failure = self.failure(exit_code)
+        if failure is None:
+            return exit_code == 0 and not self._has_end
+        if error_words.is_cut_off(failure.message):
+            return False
+        is_too_long = http.is_too_long(failure.status or 0, failure.message)
+        return failure.status in (None, HTTPStatus.BAD_REQUEST) and not is_too_long
+
+    def last_words(self) -> str:
+        """Return the last lines of stderr, in which programs name their error."""
+        return _last_lines(self._stderr.text)
 
     def notes(self) -> dict[str, Any]:
         """Return what the program wrote besides the reply, for the reply's metadata."""
@@ -158,12 +179,14 @@ class CodingParser:
     def add_piece(self, value: Any) -> None:
         """Append the next piece of the reply."""
         if piece := _text(value):
+            self._recover()
             self._pieces.append(piece)
             self._emit_text(piece)
 
     def set_text(self, value: Any) -> None:
         """Set the whole reply; a later one replaces it."""
         if text := _text(value):
+            self._recover()
             if not self._pieces:
                 self._emit_text(f"\n\n{text}" if self._has_emitted_text else text)
             self._text = text
@@ -211,6 +234,7 @@ class CodingParser:
 
     def report_tool(self, name: Any) -> None:
         """Emit that a tool is used."""
+        self._has_tools = True
         detail = cut_text(_text(name), _MAX_DETAIL_CHARACTERS)
         self._emit(StatusEvent(status="calling_tool", detail=detail))
 
@@ -232,6 +256,7 @@ class CodingParser:
         self._raw = event
         if message is not MISSING:
             plain, code = _plain(_text(message) or json.dumps(message)), int(_count(status) or 0)
+            code = code if code >= HTTPStatus.BAD_REQUEST else 0  # some report 200 for a lost link
             is_shown = not code or str(code) in plain
             self._failure = ReportedFailure(plain if is_shown else f"{code} {plain}", code or None)
         if ends:
@@ -263,6 +288,14 @@ class CodingParser:
     def _read_object(self, value: dict[str, Any]) -> bool:
         self.read_event(clean_value(value)[0])
         return False  # nothing is to be kept by JsonObjects
+
+    def _recover(self) -> None:
+        """Read text after a failure as that of a program that got over it and answers again."""
+        if self._failure is not None and not self._has_end:
+            self._trouble, self._failure = self._failure.message, None
+            self._has_recovered = True
+            self._text = ""
+            self._pieces.clear()
 
     def _emit_text(self, text: str) -> None:
         self._has_emitted_text = True
