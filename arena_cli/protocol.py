@@ -64,6 +64,22 @@ class StatusEvent(Shape):
     progress: float | None = Field(default=None, ge=0, le=1)
 
 
+class RefusedAction(Shape):
+    """An action that an agent tried and was not allowed.
+
+    `target` is its command or path, `by` the setting that decided.
+    """
+
+    tool: str
+    target: str = ""
+    by: str = ""
+
+    def __str__(self) -> str:
+        """Return it as reports show it."""
+        action = " ".join(filter(None, (self.tool, self.target)))
+        return f"{action} (tools: {self.by})" if self.by else action
+
+
 class Attachment(Shape):
     """A file that goes with a message.
 
@@ -360,7 +376,7 @@ class SessionId(str):
         return instance
 
 
-AgentReport = StatusEvent | TextDelta | CallNote | SessionId | Usage
+AgentReport = StatusEvent | TextDelta | CallNote | SessionId | Usage | RefusedAction
 
 
 class Emit(Protocol):

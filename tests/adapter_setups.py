@@ -19,6 +19,7 @@ from arena_cli.protocol import (
     AgentReport,
     AgentSession,
     CallNote,
+    RefusedAction,
     SessionId,
     ShownMessage,
     StatusEvent,
@@ -39,6 +40,7 @@ class Heard:
         self.statuses: list[StatusEvent] = []
         self.session_id: SessionId | None = None
         self.usage: Usage | None = None
+        self.refused: list[RefusedAction] = []
 
     def __call__(self, item: AgentReport, /) -> None:
         if isinstance(item, TextDelta):
@@ -49,6 +51,8 @@ class Heard:
             self.session_id = item
         elif isinstance(item, Usage):
             self.usage = item
+        elif isinstance(item, RefusedAction):
+            self.refused.append(item)
         else:
             self.statuses.append(item)
 

@@ -373,16 +373,17 @@ _ASKED = {  # what is asked for leave: with which permissions it is given
 @pytest.mark.parametrize("permissions", ["deny", "read", "allow"])
 def test_leave_is_given_by_policy(tmp_path: Path, permissions: str) -> None:
     steps = [f"ask:{asked}" for asked in _ASKED]
-    got = answer(agent(tmp_path, *steps, "say:x", permissions=permissions))
+    heard = Heard()
+    answer(agent(tmp_path, *steps, "say:x", permissions=permissions), heard)
     chosen = dict(zip(_ASKED, logged(tmp_path, "answer"), strict=True))
     assert chosen == {
         asked: "o-allow_once" if permissions in given else "o-reject_once"
         for asked, given in _ASKED.items()
     }
-    refused = [
-        asked.replace(":", " ", 1) for asked, how in chosen.items() if how == "o-reject_once"
-    ]
-    assert got.metadata.get("refused_permissions", []) == refused
+    refused = [asked for asked, how in chosen.items() if how == "o-reject_once"]
+    titles = [action.tool for action in heard.refused]
+    assert titles == [asked.replace(":", " ", 1).strip() for asked in refused]
+    assert all(action.by == "permissions" for action in heard.refused)
 
 
 @pytest.fixture
@@ -812,7 +813,9 @@ def test_a_team_goes_on_in_the_agents_session_from_command_to_command(tmp_path: 
     command = [sys.executable, str(PROGRAMS / "acp_agent.py"), str(tmp_path / "log.jsonl")]
     steps = ["--resume", "tool:read:x", "say:here", "usage:3,4,0,0"]
     program.agent("bot", adapter={"type": "acp", "command": [*command, *steps]})
-    assert program.run("agents", "check").stdout.split() == ["ok", "bot"]
+    assert program.run("agents", "check").stdout == (
+        "ok     bot · may do nothing that it asks for\n"
+    )
     for message in ("@bot hello", "@bot again"):
         done = program.run("send", "--session", "s", message)
         assert done.code == 0, done.stderr

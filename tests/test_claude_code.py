@@ -153,7 +153,10 @@ def test_captured_text_comes_as_deltas_and_as_answer(fake: Fake) -> None:
 def test_captured_tool_use_is_told_and_only_the_last_text_is_the_answer(fake: Fake) -> None:
     heard = Heard()
     output = invoked(fake.adapter(SAMPLES / "tool_ok.stdout"), heard)
-    assert [(one.status, one.detail) for one in heard.statuses] == [("calling_tool", "Bash")]
+    assert [(one.status, one.detail) for one in heard.statuses] == [
+        ("calling_tool", "Bash echo hi-from-bash")
+    ]
+    assert heard.refused == []
     assert output.content == "FAKE-REPLY nmsgs=4 last="
 
 
@@ -655,21 +658,42 @@ def test_real_tools_that_are_on_are_used_and_told(real: Real) -> None:
     output = invoked(real.adapter(tools=["Read"]), heard)
     assert output.content == "读完了"
     told = [(status.status, status.detail) for status in heard.statuses]
-    assert told == [("generating", ""), ("calling_tool", "Read"), ("generating", "")]
+    assert told == [("generating", ""), ("calling_tool", "Read 备忘.txt"), ("generating", "")]
     assert "THE-CONTENT" in json.dumps(real.api.last_request.body)
 
 
-def test_real_tools_need_the_permission_that_the_profile_names(real: Real) -> None:
-    made = real.folder / "made"
+TOOLS = ["Edit", "Write", "Bash"]
 
-    def answer(**keys: Any) -> bool:
-        real.api.reset().tool_mode("off")
-        real.call_tool("Write", {"file_path": str(made), "content": "x"})
-        real.api.reply("done", times=None)
-        assert invoked(real.adapter(tools=["Write"], **keys)).content == "done"
-        return made.exists()
 
-    assert [answer(), answer(permission_mode="acceptEdits")] == [False, True]
+@pytest.mark.parametrize(
+    ("keys", "tool", "path", "by"),
+    [
+        ({"tools": TOOLS}, "Write", "work/made", ""),
+        ({"tools": TOOLS}, "Bash", "work/made", ""),
+        ({"tools": TOOLS}, "Write", "made", "permission_mode"),
+        ({"tools": TOOLS, "permission_mode": "default"}, "Write", "work/made", "permission_mode"),
+        ({"tools": TOOLS, "permission_mode": "acceptEdits"}, "Write", "work/made", ""),
+        ({"tools": TOOLS, "args": ["--allowedTools", "Bash(ls:*)"]}, "Bash", "work/made", "mode"),
+        ({"tools": ["Edit", "Bash"]}, "Write", "work/made", "not enabled"),
+    ],
+)
+def test_real_tools_work_as_they_are_written(
+    real: Real, keys: dict[str, Any], tool: str, path: str, by: str
+) -> None:
+    (real.folder / "work").mkdir()
+    made, heard = real.folder / path, Heard()
+    arguments = {
+        "Write": {"file_path": str(made), "content": "x"},
+        "Bash": {"command": f"echo x > {made.name}", "description": "make it"},
+    }
+    real.call_tool(tool, arguments[tool])
+    real.api.reply("done", times=None)
+    assert invoked(real.adapter(cwd="work", **keys), heard).content == "done"
+    assert made.exists() == (not by)
+    target = {"Bash": "echo x > made", "Write": "made" if path == "work/made" else str(made)}[tool]
+    assert f"{tool} {target}" in [status.detail for status in heard.statuses]
+    assert [(action.tool, action.target) for action in heard.refused] == [(tool, target)] * bool(by)
+    assert all(by in action.by for action in heard.refused)
 
 
 def test_real_lost_session_gets_the_whole_context(real: Real) -> None:

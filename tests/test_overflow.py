@@ -168,7 +168,7 @@ def test_c27_agents_of_the_protocol_say_that_it_is_too_much() -> None:
 
 def test_c27_claude_code_says_that_it_is_too_much() -> None:
     asked = http.HttpRequest("bot", "claude")
-    turn = claude_code.ClaudeTurn(asked, Heard(), TurnTracker())
+    turn = claude_code.ClaudeTurn(asked, Heard(), TurnTracker(), Path())
     with pytest.raises(AgentRefused) as caught:
         turn.read_result({"type": "result", "is_error": True, "result": "Prompt is too long"}, None)
     assert caught.value.overflow

@@ -70,6 +70,11 @@ class Settings(BaseModel):
         return {}
 
     @classmethod
+    def describe_powers(cls, keys: Mapping[str, Any]) -> str:  # noqa: ARG003 - for some kinds
+        """Return what an agent with these keys, not filled, may do; "" if the kind cannot say."""
+        return ""
+
+    @classmethod
     def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:  # noqa: ARG003 - for some kinds
         """Keys for a new profile (`arena agents add`) that the environment gives reason for."""
         return {}

@@ -23,10 +23,12 @@ from pydantic import Field
 
 from arena_cli.adapters import error_words, http
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.claude_session import (
+from arena_cli.adapters.claude_tools import ClaudeToolUses, describe_tools, permission_options
+from arena_cli.adapters.claude_usage import (
     ClaudeSession,
     Spending,
     dict_or_empty,
+    list_or_empty,
     read_spending,
     read_turn_usage,
 )
@@ -141,13 +143,16 @@ class ClaudeTurn:
 
     The shapes are those of `--output-format stream-json` captured from 2.1.197 and 2.1.332.
     `is_error` tells that a turn failed; `subtype` is `success` for most failures too. `has_begun`:
-    the model has answered something.
+    the model has answered something. `folder` is where the program runs.
     """
 
-    def __init__(self, request: http.HttpRequest, emit: Emit, tracker: TurnTracker) -> None:
+    def __init__(
+        self, request: http.HttpRequest, emit: Emit, tracker: TurnTracker, folder: Path
+    ) -> None:
         self._request = request
         self._emit = emit
         self._tracker = tracker
+        self._tools = ClaudeToolUses(emit, folder)
         self._thinking: list[str] = []
         self._message_id: Any = None
         self._texts: list[str] = []
@@ -181,6 +186,8 @@ class ClaudeTurn:
             self._read_delta(dict_or_empty(dict_or_empty(event.get("event")).get("delta")))
         elif kind == "assistant" and not self._tracker.is_own_turn:
             self._read_message(dict_or_empty(event.get("message")), is_main)
+        elif kind == "user":
+            self._tools.read_results(event)
 
     def read_result(self, result: dict[str, Any], earlier: Spending | None) -> AgentOutput:
         """Return the reply; `earlier` is the session's spending before this turn.
@@ -188,6 +195,7 @@ class ClaudeTurn:
         Raises AgentError if there is none, SessionLostError if the session to resume is gone.
         """
         result, has_replaced = clean_value(result)
+        self._tools.read_denials(result)
         usage = read_turn_usage(result, earlier, self._own_results)
         if usage.input_tokens or usage.output_tokens:
             self._emit(usage)
@@ -220,14 +228,13 @@ class ClaudeTurn:
         """
         if is_main and (message.get("id") is None or message.get("id") != self._message_id):
             self._message_id, self._texts = message.get("id"), []
-        blocks = message.get("content")
-        for block in map(dict_or_empty, blocks if isinstance(blocks, list) else []):
+        for block in map(dict_or_empty, list_or_empty(message.get("content"))):
             kind = block.get("type")
             if kind == "thinking" and block.get("thinking"):
                 self._thinking.append(str(block["thinking"]))
             elif kind == "tool_use":
                 self._is_generating = False
-                self._emit(StatusEvent(status="calling_tool", detail=str(block.get("name", ""))))
+                self._tools.begin(block)
             if is_main and kind == "text":
                 self._texts.append(str(block.get("text", "")))
             elif is_main and "tool" in str(kind):
@@ -324,7 +331,8 @@ class ClaudeCodeSettings(ProgramSettings):
     """The keys of `adapter: {type: claude_code, ...}`.
 
     `program` is looked for on PATH, or is a path from the workspace; `tools` are the names of
-    Claude Code's own tools that it may use, `permission_mode` is one of Claude Code's.
+    Claude Code's own tools that it may use: without a `permission_mode`, which is one of Claude
+    Code's, all of them as they are named, files within `cwd`.
     """
 
     powers: ClassVar[tuple[str, ...]] = ("tools", "permission_mode")
@@ -339,6 +347,12 @@ class ClaudeCodeSettings(ProgramSettings):
     def command_line(cls, keys: Mapping[str, Any]) -> list[str]:
         """Return the program, `claude` where none is named."""
         return super().command_line({"program": keys.get("program") or "claude"})
+
+    @classmethod
+    def describe_powers(cls, keys: Mapping[str, Any]) -> str:
+        """Return the tools that it may use, and how far."""
+        tools, args = list_or_empty(keys.get("tools")), list_or_empty(keys.get("args"))
+        return describe_tools(tools, keys.get("permission_mode"), args, keys.get("cwd") or ".")
 
     @classmethod
     def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -405,7 +419,8 @@ class ClaudeCodeAdapter:
         if not is_open:
             await self._process.stop()
             self._session = session or ClaudeSession.begin()
-        turn = ClaudeTurn(self._request, emit, self._tracker)
+        folder = (self._setup.workspace / self._settings.cwd).resolve()
+        turn = ClaudeTurn(self._request, emit, self._tracker, folder)
         try:
             return await self._exchange(turn, system, prompt, is_resumed=session is not None)
         except asyncio.CancelledError:
@@ -463,9 +478,11 @@ class ClaudeCodeAdapter:
         options = ["--tools", ",".join(self._settings.tools)]
         if self._settings.model:
             options += ["--model", self._settings.model]
-        if self._settings.permission_mode:
-            options += ["--permission-mode", self._settings.permission_mode]
-        return options
+        settings = self._settings
+        return [
+            *options,
+            *permission_options(settings.tools, settings.permission_mode, settings.args),
+        ]
 
     def _environment(self) -> dict[str, str]:
         return run.build_environment(self._setup.environ, {**_ENVIRONMENT, **self._settings.env})

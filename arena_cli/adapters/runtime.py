@@ -34,6 +34,7 @@ from arena_cli.protocol import (
     AgentOutput,
     AgentReport,
     Invocation,
+    RefusedAction,
     Renderer,
     SessionId,
     Shape,
@@ -271,8 +272,9 @@ class Heard:
     """The redacted reports of an agent at work: its text so far and notes on the call.
 
     `session_id` names the session that the agent keeps for itself, if it told one; `usage` is what
-    it used if it fails, `earlier_usage` what the attempts before it did. `on_text` is told the end
-    of its text so far, without what may be the beginning of a secret.
+    it used if it fails, `earlier_usage` what the attempts before it did; `refused` is what it was
+    not allowed to do, `earlier_refused` in the attempts before. `on_text` is told the end of its
+    text so far, without what may be the beginning of a secret.
     """
 
     redactor: Redactor
@@ -282,6 +284,8 @@ class Heard:
     session_id: SessionId | None = None
     usage: Usage | None = None
     earlier_usage: list[Usage] = field(default_factory=list)
+    refused: list[RefusedAction] = field(default_factory=list)
+    earlier_refused: list[RefusedAction] = field(default_factory=list)
     _text: list[str] = field(default_factory=list)
     _growing: GrowingText | None = None
     _earlier: list[dict[str, Any]] = field(default_factory=list)
@@ -304,6 +308,8 @@ class Heard:
             self.usage, cost = item.of_one_call()
             if cost is not None:
                 self.notes[COST_NOT_TAKEN] = f"{cost:g}"
+        elif isinstance(item, RefusedAction):
+            self.refused.append(RefusedAction(**self._edge(item.model_dump())))
         else:
             self.notes.update(_within_limit(self._edge(dict(item))))
 
@@ -314,6 +320,8 @@ class Heard:
         self.session_id = None
         self.earlier_usage += [self.usage] if self.usage else []
         self.usage = None
+        self.earlier_refused += self.refused
+        self.refused = []
         self._text.clear()
         self._growing = None
 

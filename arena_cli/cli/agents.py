@@ -275,8 +275,16 @@ def print_health(loaded: Workspace, *agents: str, connect: bool) -> bool:
         state = "ok" if health.ok else "NOT OK"
         problem = health.detail.removeprefix(f"{agent}: ")
         detail = f" · {escape_line(problem)}" if problem else ""
-        common.print_line(f"{state:6} {escape_line(agent)}{detail}")
+        common.print_line(f"{state:6} {escape_line(agent)}{detail}{_powers(loaded, agent)}")
     return sound
+
+
+def _powers(loaded: Workspace, agent: str) -> str:
+    """Return what an agent may do, as far as its kind can say it."""
+    adapter = loaded.profiles[agent].adapter
+    shape = base.settings_type(str(adapter["type"]))
+    text = shape.describe_powers(adapter) if shape else ""
+    return f" · {escape_line(text)}" if text else ""
 
 
 @agents_app.command("add")

@@ -286,6 +286,7 @@ def _finish(planned: Planned, room: Room, heard: Heard, began: float, ending: _E
         message=_message(planned, room, output, calls, stamp) if output else None,
         next_mentions=list(calls.next_mentions),
         refused=calls.refused,
+        refused_actions=[*heard.earlier_refused, *heard.refused],
         unresolved=list(calls.unresolved),
         usage=_usage(planned, answer, heard),
         latency_ms=latency,

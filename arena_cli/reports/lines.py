@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from arena_cli import errors
 from arena_cli.protocol import COST_NOT_TAKEN, Usage
 from arena_cli.reports import locale_zh
-from arena_cli.transcript.events import PassedOver
+from arena_cli.transcript.events import PassedOver, ReplyFinished
 from arena_cli.util.text import escape_line
 from arena_cli.workspace.models import Language
 
@@ -174,6 +174,14 @@ def cost_not_taken(metadata: Mapping[str, Any], say: Words) -> str:
     """Return the words for a cost that nobody believes; empty where there is none."""
     cost = metadata.get(COST_NOT_TAKEN)
     return "" if cost is None else say("cost not counted: {cost} USD", cost=escape_line(str(cost)))
+
+
+def remarks(reply: ReplyFinished, say: Words) -> list[str]:
+    """Return the lines about what the agent of a reply was refused."""
+    return [
+        say("refused: {action}", action=escape_line(str(action)))
+        for action in reply.refused_actions
+    ]
 
 
 def passed_over(reason: PassedOver | Mapping[str, Any], say: Words) -> str:

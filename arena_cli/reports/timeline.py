@@ -22,12 +22,14 @@ from arena_cli.transcript.events import (
     ReplyStarted,
     SessionEvent,
     SideEvent,
+    StatusReported,
     TurnFinished,
     TurnStarted,
 )
 from arena_cli.util.text import escape_line
 
 AGENT_STYLES = 10
+_MAX_TOOLS_SHOWN = 20
 
 _HEADING = 3
 _UNDER_THE_NAME = len("00:00:00  ")
@@ -62,6 +64,7 @@ class Timeline:
         self._in_turn = False
         self._is_loose = False  # something stands there that no blank line ends
         self._tried_before: set[int] = set()
+        self._tools_used: dict[int, list[str]] = {}
         self._why: dict[str, str] = {}
 
     def goes_on(self, session: SessionEvent, turns: int) -> Iterator[Line]:
@@ -89,6 +92,8 @@ class Timeline:
                 yield from self._reply_started(event)
             case ReplyFinished():
                 yield from self._reply_finished(event)
+            case StatusReported():
+                self._note_tool(event)
             case Candidates():
                 yield from self._candidates(event)
             case TurnFinished():
@@ -194,6 +199,9 @@ class Timeline:
                 yield line(INDENT, say.spans(text, "dim", marker=escape_line(str(marker))))
         if event.next_mentions:
             yield line(INDENT, Span("→ ", "dim"), self._list(event.next_mentions), hang=4)
+        yield from self._used(event.reply)
+        for remark in lines.remarks(event, say):
+            yield line(INDENT, Span(remark, "warned"), hang=4)
         for agent, reason in event.refused.items():
             yield line(
                 INDENT,
@@ -204,6 +212,24 @@ class Timeline:
                 ),
             )
         yield from self._unresolved(event.unresolved)
+
+    def _note_tool(self, event: StatusReported) -> None:
+        """Keep the use of a tool for its reply; more detail on a use replaces the report before."""
+        if event.status == "calling_tool" and event.detail:
+            used = self._tools_used.setdefault(event.reply, [])
+            if used and event.detail.startswith(used[-1]):
+                used.pop()
+            used.append(event.detail)
+
+    def _used(self, reply: int) -> Iterator[Line]:
+        used = self._tools_used.pop(reply, [])
+        if used:
+            shown = self._say(", ").join(escape_line(detail) for detail in used[:_MAX_TOOLS_SHOWN])
+            text = "used: {tools}"
+            if len(used) > _MAX_TOOLS_SHOWN:
+                text = "used: {tools}, and {count} more"
+            said = self._say(text, tools=shown, count=len(used) - _MAX_TOOLS_SHOWN)
+            yield line(INDENT, Span(said, "dim"), hang=4)
 
     def _candidates(self, event: Candidates) -> Iterator[Line]:
         told = []

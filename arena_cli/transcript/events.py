@@ -24,6 +24,7 @@ from arena_cli.protocol import (
     Message,
     MessageRef,
     Position,
+    RefusedAction,
     Shape,
     Status,
     Usage,
@@ -183,7 +184,10 @@ class StatusReported(Event):
 
 
 class ReplyFinished(Event):
-    """A reply is over. `next_mentions` are the ids that it calls; `latency_ms` in milliseconds."""
+    """A reply is over. `next_mentions` are the ids that it calls; `latency_ms` in milliseconds.
+
+    `refused` are the agents that it may not call, `refused_actions` the actions it was not allowed.
+    """
 
     type: Literal["reply_finished"] = "reply_finished"
     reply: Annotated[int, Position]
@@ -194,6 +198,7 @@ class ReplyFinished(Event):
     message: Message | None = None
     next_mentions: list[str] = []
     refused: dict[str, str] = {}
+    refused_actions: list[RefusedAction] = Field(default=[], exclude_if=lambda value: not value)
     unresolved: list[str] = []
     usage: Annotated[Usage | None, Derived] = None
     latency_ms: Annotated[int, Volatile] = 0

@@ -53,6 +53,16 @@ class AcpSettings(ProgramSettings):
         preset = PRESETS.get(str(given.get("preset")), AcpPreset())
         return super().command_line({"command": given.get("command") or list(preset.command)})
 
+    @classmethod
+    def describe_powers(cls, keys: Mapping[str, Any]) -> str:
+        """Return what its permission requests are answered."""
+        answers = {
+            "read": f"may read and search in {keys.get('cwd') or '.'}",
+            "allow": "may do all that it asks for",
+        }
+        nothing = "may do nothing that it asks for"
+        return answers.get(str(keys.get("permissions")), nothing)
+
     @model_validator(mode="after")
     def _names_one_agent(self) -> AcpSettings:
         if self.command is None and self.preset is None:

@@ -146,7 +146,7 @@ class _PromptCall:
         _, prompt = self._agent.render(input)
         text = preset.escape(f"{system}\n\n{prompt}" if system else prompt)
         blocks: list[Any] = [acp.text_block(clean_text(part)[0]) for part in (text, _LAST_BLOCK)]
-        turn = link.client.turn = PromptTurn(link.session, preset, self._emit)
+        turn = link.client.turn = PromptTurn(link.session, preset, self._emit, self._agent.folder)
         try:
             link.prompting = asyncio.ensure_future(
                 link.ask("session/prompt").prompt(session_id=link.session, prompt=blocks)

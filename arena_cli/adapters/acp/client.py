@@ -38,14 +38,16 @@ from acp.schema import (
 from pydantic import ValidationError
 
 import arena_cli
-from arena_cli.adapters.acp.turn import PromptTurn
+from arena_cli.adapters.acp.turn import PromptTurn, describe_acp_tool
 from arena_cli.adapters.process import output, run, spawn
 from arena_cli.adapters.process.output import LineSplitter
 from arena_cli.adapters.process.spawn import ByteTail, Process, ProcessEvent, Program, Tail
-from arena_cli.util.text import clean_value, cut_text, decode_output
+from arena_cli.adapters.tool_use import ToolUse, shorten_path
+from arena_cli.util.text import clean_value, decode_output
 
 Permissions = Literal["deny", "read", "allow"]
 
+_OUTSIDE = "it lies outside of the working folder"
 _LONGEST_FILE = 10_000_000
 _MOST_READ = 50_000_000  # for one answer: an agent may ask for more than it ever takes
 _READING = frozenset({"read", "search"})
@@ -88,7 +90,7 @@ class Client:
         seen = turn.use(tool_call) if turn else tool_call
         allowed = self._allows(seen)
         if turn and not allowed:
-            turn.refused.append(cut_text(seen.title or seen.kind or "a tool", 200))
+            turn.refuse(describe_acp_tool(seen, self._folder))
         chosen = _option(options, _YES if allowed else _NO)
         if chosen is None:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
@@ -101,7 +103,9 @@ class Client:
     ) -> ReadTextFileResponse:
         """A file of the folder, or `limit` lines of it from `line` (from 1) on."""
         if self.permissions == "deny":
-            _refuse("this agent may not read files")
+            self._refuse_file("read", path, "this agent may not read files")
+        if self._found(path) is None:
+            self._refuse_file("read", path, _OUTSIDE)
         with self._opened(path, "rb") as file:
             if os.fstat(file.fileno()).st_size > _LONGEST_FILE:
                 _refuse(f"it is longer than {_LONGEST_FILE // 1_000_000} MB", path)
@@ -119,7 +123,9 @@ class Client:
     async def write_text_file(self, path: str, content: str, **_: Any) -> WriteTextFileResponse:
         """Write a file of the folder."""
         if self.permissions != "allow":
-            _refuse("this agent may not write files")
+            self._refuse_file("write", path, "this agent may not write files")
+        if self._found(path) is None:
+            self._refuse_file("write", path, _OUTSIDE)
         with self._opened(path, "wb") as file:
             file.write(content.encode("utf-8", "replace"))
             file.truncate()
@@ -151,8 +157,14 @@ class Client:
         is_inside = found.is_relative_to(self._folder) and not path.startswith("file:")
         return found if is_inside else None
 
+    def _refuse_file(self, tool: str, path: str, reason: str) -> NoReturn:
+        """Refuse to read or write a file for the agent, and report it."""
+        if self.turn is not None:
+            self.turn.refuse(ToolUse(tool, shorten_path(path, self._folder)))
+        _refuse(reason, path if reason == _OUTSIDE else "")
+
     def _inside(self, path: str) -> Path:
-        return self._found(path) or _refuse("it lies outside of the working folder", path)
+        return self._found(path) or _refuse(_OUTSIDE, path)
 
     @contextlib.contextmanager
     def _opened(self, path: str, mode: Literal["rb", "wb"]) -> Iterator[BinaryIO]:

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from acp import schema
@@ -18,8 +19,18 @@ from arena_cli.adapters import error_words, http
 from arena_cli.adapters.acp.presets import AcpPreset
 from arena_cli.adapters.http import HttpRequest
 from arena_cli.adapters.process.output import get_at_path
+from arena_cli.adapters.tool_use import ToolUse, describe_tool_use, shorten_path
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
-from arena_cli.protocol import AgentOutput, Emit, Status, StatusEvent, TextDelta, Usage
+from arena_cli.protocol import (
+    AgentOutput,
+    AgentReport,
+    Emit,
+    RefusedAction,
+    Status,
+    StatusEvent,
+    TextDelta,
+    Usage,
+)
 from arena_cli.util.text import cut_text
 
 _TITLE_CHARS = 200
@@ -46,12 +57,13 @@ class PromptTurn:
     `failed` says that the agent gave up, though the prompt's answer does not say so; then
     `last_remark` is all that is known of it. `session_usd` is what the session has cost so far,
     None where that was not told, `refused_usd` one that is no sum of money. `fault` is what went
-    wrong when the work was told of.
+    wrong when the work was told of. `folder` is where the agent works.
     """
 
-    def __init__(self, session_id: str, preset: AcpPreset, emit: Emit) -> None:
+    def __init__(self, session_id: str, preset: AcpPreset, emit: Emit, folder: Path) -> None:
         self.session_id = session_id
-        self.refused: list[str] = []
+        self.refused: list[RefusedAction] = []
+        self._folder = folder
         self.failed = False
         self.session_usd: float | None = None
         self.refused_usd: float | None = None
@@ -96,8 +108,14 @@ class PromptTurn:
             known = schema.ToolCallUpdate(tool_call_id=told.tool_call_id)
         self._tools[told.tool_call_id] = known = known.model_copy(update=_set_fields(told))
         if known.status not in ("completed", "failed"):
-            self._tell("calling_tool", cut_text(known.title or known.kind or "", _TITLE_CHARS))
+            self._tell("calling_tool", describe_acp_tool(known, self._folder).status.detail)
         return known
+
+    def refuse(self, use: ToolUse) -> None:
+        """Report that the agent was not allowed to use a tool."""
+        action = RefusedAction(tool=use.tool, target=use.target, by="permissions")
+        self.refused.append(action)
+        self._send(action)
 
     def output(self, answer: schema.PromptResponse, cost_usd: float | None) -> AgentOutput:
         """The answer: the last message, or what was said after the last tool's call.
@@ -110,7 +128,6 @@ class PromptTurn:
             "thinking": "".join(self._thoughts).strip(),
             "earlier_text": _BETWEEN.join(said[:-1]),
             "remarks": remarks,
-            "refused_permissions": self.refused,
             "raw": self.raw(answer),
         }
         return AgentOutput(
@@ -149,7 +166,7 @@ class PromptTurn:
         last.parts.append(text)
         self._send(TextDelta(text))
 
-    def _send(self, item: StatusEvent | TextDelta) -> None:
+    def _send(self, item: AgentReport) -> None:
         """Emit; a fault of whoever listens is none of the agent's, and waits for the answer."""
         if self.fault is None:
             try:
@@ -183,6 +200,15 @@ def _set_fields(tool: BaseModel) -> dict[str, Any]:
     names: Sequence[str] = ("title", "kind", "status", "locations", "raw_input")
     found = {name: getattr(tool, name) for name in names}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def describe_acp_tool(tool: schema.ToolCallUpdate, folder: Path) -> ToolUse:
+    """Return the use of a tool by its title, and its command or path if the title lacks it."""
+    title = " ".join((tool.title or tool.kind or "a tool").split()).replace(f"{folder}/", "")
+    use = describe_tool_use(cut_text(title, _TITLE_CHARS), tool.raw_input, folder)
+    if not use.target and tool.locations:
+        use = ToolUse(use.tool, shorten_path(tool.locations[0].path, folder))
+    return use if use.target not in title else ToolUse(use.tool)
 
 
 def _short(tool: schema.ToolCallUpdate) -> dict[str, str]:

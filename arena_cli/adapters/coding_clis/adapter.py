@@ -147,6 +147,21 @@ class CodingSettings(ProgramSettings):
         return super().command_line({"program": cls.adapter.program, **keys})
 
     @classmethod
+    def describe_powers(cls, keys: Mapping[str, Any]) -> str:
+        """Return what it may do by arena's options, or which of the profile's decide."""
+        env = keys.get("env")
+        for name, value in env.items() if isinstance(env, Mapping) else ():
+            if name in cls.adapter.powers_options:
+                return f"may do what `{name}: {value}` in `env` allows"
+        args = [str(word) for word in keys.get("args") or ()]
+        for word, value in zip(args, [*args, ""][1:], strict=True):
+            name = word.partition("=")[0]
+            if name in cls.adapter.powers_options:
+                option = f"{word} {value}" if word == name and value[:1] not in ("", "-") else word
+                return f"may do what `{option}` in `args` allows"
+        return cls.adapter.powers
+
+    @classmethod
     def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:
         """Return an `env` that passes a key on, unless there is a login that it would replace."""
         has_login = cls.adapter.has_login(environ)
@@ -199,8 +214,10 @@ class ProgramAdapter:
     name, program, install, login: its name, and how the user gets it and logs in. keys: the
     variables in which it looks for a key; the profile's `env` passes them on. login_files: files
     below the home folder of which one is there after a login. environ: variables for it, unless
-    `env` sets them. takes_system_file: it gets the system text in a file; the others get it before
-    the prompt of a session's first call. reports_session_usage: its usage is the whole session's.
+    `env` sets them. powers: what it may do by arena's options, unless the profile has one of the
+    powers_options, in `args` or `env`. takes_system_file: it gets the system text in a file; the
+    others get it before the prompt of a session's first call. reports_session_usage: its usage is
+    the whole session's.
     """
 
     settings_type: ClassVar[type[Settings]]
@@ -212,6 +229,8 @@ class ProgramAdapter:
     keys: ClassVar[tuple[str, ...]] = ()
     login_files: ClassVar[tuple[str, ...]] = ()
     environ: ClassVar[Mapping[str, str]] = {}
+    powers: ClassVar[str]
+    powers_options: ClassVar[tuple[str, ...]]
     takes_system_file: ClassVar[bool] = False
     reports_session_usage: ClassVar[bool] = False
 
@@ -293,7 +312,8 @@ class ProgramAdapter:
     async def _run(
         self, input: AgentInput, session: ProgramSession | None, emit: Emit
     ) -> _ProgramRun:
-        output = self.parser(emit)
+        folder = (self._setup.workspace / self._settings.cwd).resolve()
+        output = self.parser(emit, folder)
         with self._command(input, session) as command:
             try:
                 end = await run_module.run_program(self._setup.agent_id, command, output)
@@ -434,6 +454,8 @@ class CodexAdapter(ProgramAdapter):
     login = "`codex login`, or a key in CODEX_API_KEY"
     keys = ("CODEX_API_KEY",)
     login_files = (".codex/auth.json",)
+    powers = "may read files; it runs commands in a read-only sandbox"
+    powers_options = ("sandbox_mode", "--sandbox", "-s", "--full-auto")
     reports_session_usage = True
 
     def arguments(self, session_id: str, system_file: str) -> list[str]:  # noqa: ARG002
@@ -462,6 +484,8 @@ class GeminiAdapter(ProgramAdapter):
     keys = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
     login_files = (".gemini/oauth_creds.json",)
     environ: ClassVar[Mapping[str, str]] = {"GEMINI_CLI_TRUST_WORKSPACE": "true"}
+    powers = "may read files"
+    powers_options = ("--approval-mode", "--yolo", "-y")
 
     def arguments(self, session_id: str, system_file: str) -> list[str]:  # noqa: ARG002
         return [
@@ -490,6 +514,8 @@ class OpencodeAdapter(ProgramAdapter):
         "OPENCODE_PERMISSION": '{"*": "deny"}',
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
     }
+    powers = "may use no tools"
+    powers_options = ("OPENCODE_PERMISSION",)
     takes_system_file = True
 
     def arguments(self, session_id: str, system_file: str) -> list[str]:  # noqa: ARG002
@@ -517,6 +543,8 @@ class PiAdapter(ProgramAdapter):
     login = "`/login` in `pi`, or its provider's key, as in env: {OPENAI_API_KEY: inherit}"
     login_files = (".pi/agent/auth.json", ".pi/agent/models.json")
     environ: ClassVar[Mapping[str, str]] = {"PI_OFFLINE": "1"}
+    powers = "may use no tools"
+    powers_options = ("--tools",)
     takes_system_file = True
 
     def arguments(self, session_id: str, system_file: str) -> list[str]:
@@ -543,6 +571,8 @@ class CursorAdapter(ProgramAdapter):
     login = "`cursor-agent login`, or a key in CURSOR_API_KEY"
     keys = ("CURSOR_API_KEY",)
     login_files = (".config/cursor/auth.json", ".cursor/cli-config.json")
+    powers = "may read files"
+    powers_options = ("--mode", "--force", "-f")
 
     def arguments(self, session_id: str, system_file: str) -> list[str]:  # noqa: ARG002
         return [

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from arena_cli.adapters import error_words, http
@@ -23,6 +24,11 @@ from arena_cli.adapters.process.output import (
     get_at_path,
 )
 from arena_cli.adapters.process.spawn import Tail
+from arena_cli.adapters.tool_use import (
+    ToolUses,
+    describe_codex_item,
+    describe_tool_use,
+)
 from arena_cli.protocol import CallNote, Emit, StatusEvent, TextDelta, Usage
 from arena_cli.util.text import clean_value, cut_text
 from arena_cli.workspace import visible_text
@@ -55,7 +61,8 @@ class CodingParser:
     session to resume is gone. retries: matches a message that the program will retry by itself for
     long; it is ended then, and a group named `message` is what failed, another group the HTTP
     status. statuses, exit_statuses: the HTTP status that a message (pattern) or an exit code
-    amounts to.
+    amounts to. refusals: matches the error of a tool that the program did not allow, `powers_key`
+    being what allows tools in a profile.
     """
 
     reads_stderr: ClassVar[bool] = False
@@ -63,8 +70,12 @@ class CodingParser:
     retries: ClassVar[str] = ""
     statuses: ClassVar[Mapping[str, int]] = {}
     exit_statuses: ClassVar[Mapping[int, int]] = {}
+    refusals: ClassVar[str]
+    powers_key: ClassVar[str]
 
-    def __init__(self, emit: Emit) -> None:
+    def __init__(self, emit: Emit, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._tools = ToolUses(emit)
         self.session_id = ""
         self.usage: Usage | None = None
         self._emit = emit
@@ -232,11 +243,15 @@ class CodingParser:
         )
         self.usage = usage if self.usage is None else Usage.total([self.usage, usage])
 
-    def report_tool(self, name: Any) -> None:
+    def report_tool(self, name: Any, arguments: Any, use_id: Any) -> None:
         """Emit that a tool is used."""
         self._has_tools = True
-        detail = cut_text(_text(name), _MAX_DETAIL_CHARACTERS)
-        self._emit(StatusEvent(status="calling_tool", detail=detail))
+        self._tools.begin(use_id, describe_tool_use(name, arguments, self._folder))
+
+    def refuse_tool(self, use_id: Any, error: Any) -> None:
+        """Emit that the use of a tool was refused, if its error says so."""
+        if re.search(self.refusals, json.dumps(error, ensure_ascii=False, default=str)):
+            self._tools.refuse(use_id, self.powers_key)
 
     def report_trouble(self, value: Any) -> None:
         """Keep and emit a message about something that the program tries to get over."""
@@ -315,6 +330,8 @@ class CodexParser(CodingParser):
     reads_stderr = True
     lost_session = r"no rollout found for thread id"
     retries = r"waiting for network"
+    refusals = r'Read-only file system|Operation not permitted|rejected by user|"declined"\]'
+    powers_key = "sandbox_mode"
     statuses: ClassVar[Mapping[str, int]] = {
         r"waiting for network": 502,
         r"experiencing high demand": 503,
@@ -328,8 +345,12 @@ class CodexParser(CodingParser):
             self.set_session_id(event.get("thread_id"))
         elif kind == "item.completed" and item_kind == "agent_message":
             self.set_text(get_at_path(event, "item.text"))
-        elif kind == "item.started" and item_kind == "command_execution":
-            self.report_tool(get_at_path(event, "item.command"))
+        elif kind in ("item.started", "item.completed") and isinstance(item_kind, str):
+            item = event["item"]
+            if use := describe_codex_item(item, self._folder):
+                self._tools.begin(item.get("id"), use)
+            if item.get("status") in ("failed", "declined"):
+                self.refuse_tool(item.get("id"), [item.get("aggregated_output"), item["status"]])
         elif kind == "turn.completed":
             names = ("input_tokens", "output_tokens")
             cache_names = ("cached_input_tokens", "cache_write_input_tokens")
@@ -350,6 +371,8 @@ class GeminiParser(CodingParser):
     retries = r"Attempt \d+ failed(?: with status (\d+))?.*Retrying"
     statuses: ClassVar[Mapping[str, int]] = {r"fetch failed": 502, r"ModelNotFoundError": 404}
     exit_statuses: ClassVar[Mapping[int, int]] = {41: 401}
+    refusals = r"tool_not_registered|execution_denied|policy_violation|(?i:access denied|by policy)"
+    powers_key = "--approval-mode"
 
     def read_event(self, event: dict[str, Any]) -> None:
         kind = event.get("type")
@@ -359,7 +382,10 @@ class GeminiParser(CodingParser):
             self.add_piece(event.get("content"))
         elif kind == "tool_use":
             self.start_over()
-            self.report_tool(event.get("tool_name"))
+            arguments = event.get("parameters")
+            self.report_tool(event.get("tool_name"), arguments, event.get("tool_id"))
+        elif kind == "tool_result" and event.get("status") == "error":
+            self.refuse_tool(event.get("tool_id"), event.get("error"))
         elif kind == "error":
             self.report_trouble(event.get("message"))
         elif kind == "result":
@@ -396,6 +422,8 @@ class OpencodeParser(CodingParser):
     """Read `opencode run --format json --print-logs`."""
 
     lost_session = r"Session not found"
+    refusals = r"unavailable tool|rule which prevents|rejected permission"
+    powers_key = "OPENCODE_PERMISSION"
     retries = (
         r'level=ERROR .*?(?:"stream error" .*small=false .*?'
         rf'"\w+: (?=(?i:[^"]*(?:{_OPENCODE_RETRIED})))'
@@ -419,7 +447,7 @@ class OpencodeParser(CodingParser):
         elif kind == "text":
             self.add_piece(get_at_path(event, "part.text"))
         elif kind == "tool_use":
-            self.report_tool(get_at_path(event, "part.tool"))
+            self._read_tool(event)
         elif kind == "step_finish":
             self._finish_step(event)
         elif kind == "error":
@@ -428,6 +456,16 @@ class OpencodeParser(CodingParser):
                 get_at_path(event, "error.data.message"),
                 get_at_path(event, "error.data.statusCode"),
             )
+
+    def _read_tool(self, event: dict[str, Any]) -> None:
+        """Read the use of a tool, which comes when it is over."""
+        tool, arguments = get_at_path(event, "part.tool"), get_at_path(event, "part.state.input")
+        error, use_id = get_at_path(event, "part.state.error"), get_at_path(event, "part.callID")
+        if tool == "invalid":  # stands for a tool that it does not have
+            tool, error = get_at_path(arguments, "tool"), get_at_path(arguments, "error")
+        self.report_tool(tool, arguments, use_id)
+        if isinstance(error, str):
+            self.refuse_tool(use_id, error)
 
     def _finish_step(self, event: dict[str, Any]) -> None:
         names = ("input", "output", "cache.read", "cache.write", "total")
@@ -447,6 +485,8 @@ class PiParser(CodingParser):
     """Read `pi --print --mode json`."""
 
     lost_session = r"No session found matching|Session found in different project"
+    refusals = r"Tool \S+ not found|blocked"
+    powers_key = "--tools"
     statuses: ClassVar[Mapping[str, int]] = {
         r"No API key found|Authentication failed": 401,
         r"Unknown provider|No models available|Model \S+ not found": 404,
@@ -462,7 +502,9 @@ class PiParser(CodingParser):
             if get_at_path(event, "assistantMessageEvent.type") == "text_delta":
                 self.add_piece(get_at_path(event, "assistantMessageEvent.delta"))
         elif kind == "tool_execution_start":
-            self.report_tool(event.get("toolName"))
+            self.report_tool(event.get("toolName"), event.get("args"), event.get("toolCallId"))
+        elif kind == "tool_execution_end" and event.get("isError") is True:
+            self.refuse_tool(event.get("toolCallId"), event.get("result"))
         elif kind == "message_end":
             self._finish_message(event)
         elif kind == "agent_end":
@@ -490,6 +532,8 @@ class PiParser(CodingParser):
 class CursorParser(CodingParser):
     """Read `cursor-agent --print --output-format stream-json`."""
 
+    refusals = r'"(?:rejected|permissionDenied)"'
+    powers_key = "--mode"
     lost_session = r"(?i)(?:chat|session|conversation)\b.{0,80}\b(?:not found|does not exist)"
     statuses: ClassVar[Mapping[str, int]] = {
         r"(?i)authentication required|not logged in|log ?in first|invalid api key": 401,
@@ -508,13 +552,24 @@ class CursorParser(CodingParser):
                 self.add_piece(text)
         elif kind == "tool_call" and subtype == "started":
             self.start_over()
-            self.report_tool("")
+            self._read_call(event)
+        elif kind == "tool_call" and subtype == "completed":
+            calls = event.get("tool_call")
+            for call in calls.values() if isinstance(calls, dict) else ():
+                self.refuse_tool(event.get("call_id"), get_at_path(call, "result"))
         elif kind == "result":
             names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
             self.add_usage(event.get("usage"), *names)
             self.end(event)
             if event.get("is_error") is True:
                 self.fail(event, get_at_path(event, "result"))
+
+    def _read_call(self, event: dict[str, Any]) -> None:
+        """Report a tool, which is named by a key such as `readToolCall`."""
+        calls = event.get("tool_call")
+        for key, call in calls.items() if isinstance(calls, dict) else ():
+            name = str(key).removesuffix("ToolCall")
+            self.report_tool(name, get_at_path(call, "args"), event.get("call_id"))
 
 
 def _text(value: Any) -> str:

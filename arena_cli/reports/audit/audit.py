@@ -118,6 +118,8 @@ def _call(done: ReplyFinished, chain: Chain | None) -> Entry:
         "latency_ms": done.latency_ms,
         "error": done.error,
     }
+    if done.refused_actions:
+        entry["refused"] = [str(action) for action in done.refused_actions]
     if done.message is not None:
         entry |= _content(done.message, done.next_mentions)
     partial = done.metadata.get("partial")

@@ -54,6 +54,7 @@ _CALL = (
     "cost_usd",
     "latency_ms",
     "error",
+    "refused",
     "text_sha256",
 )
 

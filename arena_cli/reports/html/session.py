@@ -222,7 +222,11 @@ class _Table:
                 for member_id in mentioned
                 if not self._cast.is_member(member_id)
             ],
-            notes=self._refused(done) + self._unresolved(done.unresolved),
+            notes=[
+                *lines.remarks(done, self._say),
+                *self._refused(done),
+                *self._unresolved(done.unresolved),
+            ],
             facts=self._facts(done),
         )
 

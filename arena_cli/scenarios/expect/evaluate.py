@@ -176,7 +176,7 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
         yield from _at(("must", index), agents)
     yield from _at(("asked",), expect.asked)
     yield from _at(("silent",), expect.silent)
-    for key in ("outcome", "passed_over", "replies", "shown", "shown_notes"):
+    for key in ("outcome", "passed_over", "refused", "replies", "shown", "shown_notes"):
         for agent in getattr(expect, key):
             if agent != EVERYBODY:
                 yield (key, agent), agent
@@ -333,6 +333,18 @@ def _unresolved(expected: list[str]) -> Checks:
     yield Check((), lambda told: _same_set(forms(expected), forms(told.unresolved)))
 
 
+def _refused(expected: dict[str, float | Range]) -> Checks:
+    for agent, count in expected.items():
+        yield Check((agent,), functools.partial(_count_refused, agent, count))
+
+
+def _count_refused(agent: str, expected: float | Range, conversation: CheckContext) -> Verdict:
+    calls = [call for call in conversation.calls() if agent in (EVERYBODY, call.agent)]
+    actions = [str(action) for call in calls for action in call.done.refused_actions]
+    actual = f"{len(actions)}: {'; '.join(actions)}" if actions else "0"
+    return Verdict(model.within(expected, len(actions)), model.describe_limit(expected), actual)
+
+
 def _compare_lists(expected: list[str], actual: list[str]) -> Verdict:
     return Verdict(expected == actual, _names(expected), _names(actual))
 
@@ -368,6 +380,7 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "end": _end,
     "awaits": _awaits,
     "unresolved": _unresolved,
+    "refused": _refused,
     "system": replies.system,
     "timeline": lambda expected: [Check((), functools.partial(among, expected))],
     "timeline_exact": lambda expected: [Check((), functools.partial(exactly, expected))],

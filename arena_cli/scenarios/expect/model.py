@@ -460,6 +460,7 @@ class Expect(Sparse):
     end: Ends = Field(default_factory=list)
     awaits: Agents = Field(default_factory=list)
     unresolved: Annotated[list[str], AfterValidator(_distinct)] = Field(default_factory=list)
+    refused: ByAgent[Count] = Field(default_factory=dict, min_length=1)
     system: list[TextCheck] = Field(default_factory=list)
     timeline: list[ReplyRow] = Field(default_factory=list, min_length=1)
     timeline_exact: list[ReplyRow] = Field(default_factory=list)

@@ -173,4 +173,6 @@ def _heard(done: ReplyFinished, redactor: Redactor) -> Heard:
         heard(TextDelta(done.metadata["partial"]))
     if done.usage is not None and not done.usage.estimated:
         heard(done.usage)
+    for action in done.refused_actions:
+        heard(action)
     return heard

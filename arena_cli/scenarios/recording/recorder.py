@@ -29,6 +29,7 @@ from arena_cli.protocol import (
     AgentInput,
     AgentOutput,
     Attachment,
+    RefusedAction,
     StructuredContent,
     TextDelta,
     Usage,
@@ -47,6 +48,7 @@ DEADLINE = "deadline"
 # What of a call's metadata the session goes by later.
 _NOTED = ("scripted", "model", "input_counted", "prompt_cut")
 _BYTES = "data_base64"
+_REFUSED = "refused_actions"
 _WORDS = ("what", "came", "mend")
 _FAILURES: dict[str, type[AgentError]] = {
     one.__name__: one
@@ -74,7 +76,7 @@ def output(answer: Answer, heard: Heard) -> dict[str, Any]:
         fields["attachments"] = [_attachment(item) for item in agent_output.attachments]
     if agent_output.usage is not None:
         fields["usage"] = _usage(agent_output.usage)
-    return {**fields, **_noted({**heard.notes, **agent_output.metadata})}
+    return {**fields, **_refused(heard), **_noted({**heard.notes, **agent_output.metadata})}
 
 
 def failure(error: AgentError | None, heard: Heard) -> dict[str, Any]:
@@ -98,7 +100,12 @@ def failure(error: AgentError | None, heard: Heard) -> dict[str, Any]:
         fields["partial"] = partial
     if heard.usage is not None:
         fields["usage"] = _usage(heard.usage)
-    return {**fields, **_noted(heard.notes)}
+    return {**fields, **_refused(heard), **_noted(heard.notes)}
+
+
+def _refused(heard: Heard) -> dict[str, Any]:
+    actions = [action.model_dump(exclude_defaults=True) for action in heard.refused]
+    return {_REFUSED: actions} if actions else {}
 
 
 def _noted(notes: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,6 +166,8 @@ def _tell(record: Mapping[str, Any], heard: Heard) -> None:
     heard.notes.update((key, record[key]) for key in _NOTED if key in record)
     if record.get("partial"):
         heard(TextDelta(record["partial"]))
+    for action in record.get(_REFUSED, ()):
+        heard(RefusedAction.model_validate(action))
 
 
 def encode_data(attachment: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Keep Claude Code's session between calls, and compute a turn's usage from the session's sums."""
+"""Read the session, the tokens and the cost in what Claude Code writes."""
 
 from __future__ import annotations
 
@@ -84,6 +84,11 @@ def read_spending(result: dict[str, Any]) -> Spending | None:
 def dict_or_empty(value: Any) -> dict[str, Any]:
     """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
+
+
+def list_or_empty(value: Any) -> list[Any]:
+    """Return the value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
 
 
 def _read_tokens(result: dict[str, Any]) -> Usage:
