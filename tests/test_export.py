@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
@@ -611,3 +612,66 @@ def test_a_pipe_that_is_closed_early_is_no_error(arena: Program) -> None:
     assert running.stderr.read() == b""
     running.stderr.close()
     assert running.wait(60) == 0
+
+
+def spoken(arena: Program, *names: str) -> None:
+    arena.program("dev", "say", "done, 完成")
+    for name in names:
+        arena.run("send", f"@dev hello {name}", "--session", name).check(stdout=None, stderr=ANY)
+
+
+def test_several_sessions_are_one_document_each_with_its_name(arena: Program) -> None:
+    spoken(arena, "monday", "星期二")
+    named = json.loads(arena.run("export", "星期二", "monday", "--format", "json").check().stdout)
+    assert [one["session"] for one in named["sessions"]] == ["星期二", "monday"]
+    assert [one["entries"][0]["text"] for one in named["sessions"]] == [
+        "@dev hello 星期二",
+        "@dev hello monday",
+    ]
+    every = json.loads(arena.run("export", "--all", "--audit", "--format", "json").check().stdout)
+    assert [one["session"] for one in every["sessions"]] == ["monday", "星期二"]
+    assert [one["total"]["calls"] for one in every["sessions"]] == [1, 1]
+
+
+def test_several_sessions_are_one_table_with_a_column_for_the_session(arena: Program) -> None:
+    spoken(arena, "monday", "friday")
+    told = arena.run("export", "--all", "--format", "csv").check().stdout
+    rows = list(csv.DictReader(io.StringIO(told.removeprefix(render.BOM), newline="")))
+    assert [(one["session"], one["author_id"], one["text"]) for one in rows] == [
+        ("monday", "user", "'@dev hello monday"),
+        ("monday", "dev", "done, 完成"),
+        ("friday", "user", "'@dev hello friday"),
+        ("friday", "dev", "done, 完成"),
+    ]
+    text = arena.run("export", "monday", "friday").check().stdout
+    heads = [line for line in text.split("\n") if line.startswith("# ")]
+    assert heads == ["# Conversation of session monday", "# Conversation of session friday"]
+
+
+def test_all_with_one_session_has_the_form_of_several(arena: Program) -> None:
+    spoken(arena, "monday")
+    told = json.loads(arena.run("export", "--all", "--format", "json").check().stdout)
+    assert [one["session"] for one in told["sessions"]] == ["monday"]
+    same = json.loads(arena.run("export", "monday", "monday", "--format", "json").check().stdout)
+    assert same["session"] == "monday"
+
+
+def test_all_is_refused_with_a_name_and_without_sessions(arena: Program) -> None:
+    arena.program("dev", "say", "done")
+    arena.run("export", "--all").check(
+        code=2,
+        stdout="",
+        stderr="arena: there is no session to export\n  Start one: `arena send MESSAGE`.\n",
+    )
+    spoken(arena, "monday")
+    assert (
+        "--all was given with monday"
+        in arena.run("export", "monday", "--all").check(code=2, stdout="", stderr=ANY).stderr
+    )
+    path = "sessions/monday/transcript.jsonl"
+    assert (
+        "is the transcript itself"
+        in arena.run("export", "--all", "--output", path)
+        .check(code=2, stdout="", stderr=ANY)
+        .stderr
+    )

@@ -1,4 +1,4 @@
-"""Write a session's conversation, or its audit, as md, csv or json: `arena export`.
+"""Write the conversations of sessions, or their audit, as md, csv or json: `arena export`.
 
 `arena send --attach-audit` attaches the same audit, so that an agent reports from the real record.
 """
@@ -14,12 +14,12 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, get_args
 import typer
 
 from arena_cli.adapters.http import MOST_TEXT_BYTES
-from arena_cli.cli import common, streams
-from arena_cli.cli.sessions import OneSession
+from arena_cli.cli import common, complete, streams
 from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.protocol import Attachment
 from arena_cli.reports.audit import render
-from arena_cli.reports.audit.audit import AuditRecord, write_json
+from arena_cli.reports.audit.audit import AuditRecord, write_json, write_json_list
+from arena_cli.session import store
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.events import parse
 from arena_cli.util import files
@@ -35,6 +35,17 @@ if TYPE_CHECKING:
 STDOUT = "-"
 _CHUNK = 65_536  # characters that are written at once
 
+Sessions = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SESSION]...",
+        help="The sessions; by default the last one.",
+        autocompletion=complete.complete_sessions,
+    ),
+]
+EverySession = Annotated[
+    bool, typer.Option("--all", help="Write all sessions of the workspace, the oldest first.")
+]
 Format = Literal["md", "csv", "json"]
 Audit = Annotated[
     bool,
@@ -61,24 +72,58 @@ Output = Annotated[
 
 def export(
     context: typer.Context,
-    session: OneSession = None,
+    sessions: Sessions = None,
+    all_sessions: EverySession = False,
     audit: Audit = False,
     as_format: InFormat = None,
     output: Output = None,
 ) -> None:
-    """Write a session's conversation, or the audit of every call, for people and programs."""
+    """Write conversations, or the audit of every call, for people and programs."""
     chosen = as_format or _by_ending(output)
-    stored = common.find_session(context, session)
-
-    def tell(problem: Problem) -> None:
-        common.warn_of_problems(stored.transcript, [problem])
-
+    stored_sessions = _choose_sessions(context, sessions or [], all_sessions=all_sessions)
     redactor = common.make_redactor(context.obj)
-    pieces = _writer(chosen)(_record(stored, audit=audit, tell=tell, redactor=redactor))
+    records = (_report_record(stored, redactor, audit=audit) for stored in stored_sessions)
+    if all_sessions or len(stored_sessions) > 1:
+        pieces = _write_several(records, chosen, audit=audit)
+    else:
+        pieces = _writer(chosen)(next(records))
     if output is None or str(output) == STDOUT:
         _print(pieces)
         return
-    _write(output, pieces, stored)
+    _write(output, pieces, stored_sessions)
+
+
+def _choose_sessions(
+    context: typer.Context, names: list[str], *, all_sessions: bool
+) -> list[Stored]:
+    """Return the sessions of these names, each once, in that order. Raises UsageError."""
+    if not all_sessions:
+        wanted: list[str | None] = [*names] or [None]
+        chosen = [common.find_session(context, name) for name in wanted]
+        return list({stored.name: stored for stored in chosen}.values())
+    if names:
+        raise UsageError(f"--all was given with {escape_line(names[0])}", "Give one of them.")
+    stored_sessions = store.stored(common.find_root(context))
+    if not stored_sessions:
+        raise UsageError("there is no session to export", "Start one: `arena send MESSAGE`.")
+    return stored_sessions[::-1]
+
+
+def _report_record(stored: Stored, redactor: Redactor, *, audit: bool) -> AuditRecord:
+    """Return the record of a session, which reports unreadable lines on stderr."""
+
+    def warn_of(problem: Problem) -> None:
+        common.warn_of_problems(stored.transcript, [problem])
+
+    return _record(stored, audit=audit, tell=warn_of, redactor=redactor)
+
+
+def _write_several(records: Iterable[AuditRecord], chosen: Format, *, audit: bool) -> Iterator[str]:
+    if chosen == "json":
+        return write_json_list(records)
+    if chosen == "csv":
+        return render.written_tables(records, audit=audit)
+    return (piece for record in records for piece in render.write_markdown(record))
 
 
 def _by_ending(output: Path | None) -> Format:
@@ -158,13 +203,13 @@ def _print(pieces: Iterable[str]) -> None:
     out.check()
 
 
-def _write(path: Path, pieces: Iterable[str], stored: Stored) -> None:
+def _write(path: Path, pieces: Iterable[str], sessions: Iterable[Stored]) -> None:
     """Write a file whole, or leave it as it was. Raises UsageError, DiskRefused."""
     target = Path(os.path.realpath(path))
     label = escape_line(str(path))
     if target.is_dir():
         raise UsageError(f"--output: {label} is a folder", "Name a file in it.")
-    if target.exists() and target.samefile(stored.transcript):
+    if target.exists() and any(target.samefile(stored.transcript) for stored in sessions):
         raise UsageError(
             f"--output: {label} is the transcript itself", "Name another file; nothing was written."
         )

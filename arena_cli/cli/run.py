@@ -89,6 +89,10 @@ AsList = Annotated[
 ResultAsJson = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON document.")
 ]
+Detail = Annotated[
+    bool,
+    typer.Option("--detail", help="With --json, include every reply with its text."),
+]
 Replay = Annotated[
     bool,
     typer.Option(
@@ -177,6 +181,7 @@ def run(
     drift: WhatOfDrift = "fail",
     allow_outside: AllowOutside = False,
     as_json: ResultAsJson = False,
+    detail: Detail = False,
     junit: JUnit = None,
     html: Html = None,
     github: GitHub = False,
@@ -184,6 +189,8 @@ def run(
 ) -> None:
     """Play scenarios and check their expectations. Exits 1 if an expectation fails."""
     context.obj.allow_outside |= allow_outside
+    if detail and not as_json:
+        raise UsageError("--detail was given without --json", "add --json, or use --html FILE")
     mode = _choose_mode(replay=replay, live=live, record=record, update=update)
     chosen = select.select(context, scenarios or [], tag or [], words)
     if as_list:
@@ -202,6 +209,7 @@ def run(
         reports,
         as_json=as_json,
         explain=explain,
+        detail=detail,
         warnings=chosen.warnings,
     )
     _report_faults(chosen, teller, strict=strict)
@@ -216,7 +224,7 @@ def run(
         jobs=jobs,
         fail_fast=fail_fast,
         keep=keep,
-        detail=explain or reports.detail,
+        detail=explain or detail or reports.detail,
         shelf=shelf,
     )
     _play(runner, teller, config)
@@ -332,6 +340,7 @@ class Teller:
         *,
         as_json: bool,
         explain: bool,
+        detail: bool,
         warnings: Sequence[Fault] = (),
     ) -> None:
 
@@ -344,6 +353,7 @@ class Teller:
         self._warnings = warnings
         self._refused = False
         self._explain = explain
+        self._detail = detail
         self._say = user_words()
         self._screen = None if as_json else Screen(self.out, self._say)
         self._progress: Progress | None = None
@@ -361,7 +371,7 @@ class Teller:
 
     def result(self, result: ScenarioResult) -> None:
         """Print the result of a scenario, in the order of selection."""
-        self._results.append(result)
+        self._results.append(result_module.list_replies(result) if self._detail else result)
         if self._screen is None:
             return
 

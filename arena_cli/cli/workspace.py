@@ -11,6 +11,7 @@ from arena_cli.adapters import base
 from arena_cli.cli import common
 from arena_cli.cli.agents import ListAsJson
 from arena_cli.scenarios import loader
+from arena_cli.scenarios.result import build_result_schema
 from arena_cli.util.text import escape_line
 from arena_cli.workspace import scaffold
 from arena_cli.workspace.schema import build_agent_schema, build_team_schema, build_workspace_schema
@@ -69,10 +70,13 @@ def teams(context: typer.Context, as_json: ListAsJson = False) -> None:
 
 
 def schema(
-    kind: Annotated[Literal["agent", "team", "scenario"], typer.Argument(help="The kind of file.")],
+    kind: Annotated[
+        Literal["agent", "team", "scenario", "result"],
+        typer.Argument(help="The kind of file; `result` is the output of `arena run --json`."),
+    ],
 ) -> None:
-    """Print the JSON Schema of a kind of file, for editors."""
-    common.print_json(_schemas()[kind])
+    """Print the JSON Schema of a kind of file, for editors and programs."""
+    common.print_json(build_result_schema() if kind == "result" else _schemas()[kind])
 
 
 def _schemas() -> dict[str, dict[str, Any]]:

@@ -313,6 +313,10 @@ class Playing:
         if status == "passed" and not self._detail:
             # Nobody looks at its timeline, and a long run has many.
             steps = [step.model_copy(update={"events": []}) for step in steps]
+        names = {key: session.name for key, session in self._sessions.items()}
+        steps = [
+            step.model_copy(update={"session_name": names.get(step.session)}) for step in steps
+        ]
         error = self._error
         if status == "failed" and scenario.xfail is not None and not self._take.fails:
             error = "it was expected to fail, but passed: remove its `xfail`"
@@ -327,7 +331,7 @@ class Playing:
             seconds=round(self._seconds, 3),
             steps=steps,
             checks=self._checks,
-            sessions=[session.name for session in self._sessions.values()],
+            sessions=list(names.values()),
             error=error,
             mode=None if scenario.skip is not None else self._take.mode,
             recording=self._take.recording,

@@ -11,8 +11,10 @@ from pydantic import Field, computed_field
 
 from arena_cli import errors
 from arena_cli.errors import Fault
-from arena_cli.protocol import Shape, Usage
+from arena_cli.protocol import Shape, StructuredContent, Usage
+from arena_cli.transcript.conversation import read_conversation
 from arena_cli.transcript.events import SessionEvent
+from arena_cli.workspace.schema import DIALECT
 
 Status = Literal["passed", "failed", "error", "warned"]
 StepStatus = Literal["passed", "failed", "error", "not_run"]
@@ -159,11 +161,31 @@ class FileProblem(Shape):
         )
 
 
+class ReplyResult(Shape):
+    """A reply of a step, successful or not; its `turn` counts from 1 in the step.
+
+    `text` is empty where the agent said nothing. `calls` are the agents that it calls.
+    """
+
+    agent: str
+    turn: int
+    phase: str
+    status: str
+    text: str = ""
+    structured: list[StructuredContent] = []
+    calls: list[str] = []
+    error: str | None = None
+    attempts: int = 1
+    latency_ms: int = 0
+    usage: Usage | None = None
+
+
 class StepResult(Shape):
     """The result of a step. `number` counts from 1; `events` are its part of the transcript.
 
-    `session` is the step's `session:` key. `error` is why arena could not play it. `usage` is what
-    its agents used, None where none was called.
+    `session` is the step's `session:` key, `session_name` the name of the stored session, None
+    where it was not kept. `error` is why arena could not play it. `usage` is what its agents used,
+    None where none was called. `replies` is None unless the detail was asked for.
     """
 
     number: int
@@ -173,6 +195,8 @@ class StepResult(Shape):
     status: StepStatus
     end: str = ""
     session: str | None = None
+    session_name: str | None = None
+    replies: list[ReplyResult] | None = None
     checks: list[CheckResult] = []
     failures: list[Failure] = []
     error: str | None = None
@@ -268,6 +292,43 @@ class RunResult(Shape):
     drift: list[Cause]
     warnings: list[FileProblem] = []
     scenarios: list[ScenarioResult]
+
+
+def list_replies(result: ScenarioResult) -> ScenarioResult:
+    """Return the result with the replies of each step, in order of call."""
+    steps = [step.model_copy(update={"replies": _replies(step.events)}) for step in result.steps]
+    return result.model_copy(update={"steps": steps})
+
+
+def _replies(events: Sequence[Any]) -> list[ReplyResult]:
+    return [
+        ReplyResult(
+            agent=done.agent,
+            turn=turn,
+            phase=done.phase,
+            status=done.status,
+            text=done.message.content if done.message else "",
+            structured=done.message.structured if done.message else [],
+            calls=done.next_mentions,
+            error=done.error,
+            attempts=done.attempts,
+            latency_ms=done.latency_ms,
+            usage=done.usage,
+        )
+        for turn, turn_record in enumerate(read_conversation(events).turns, 1)
+        for done in turn_record.results()
+    ]
+
+
+def build_result_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the document that `arena run --json` prints."""
+    schema = RunResult.model_json_schema(mode="serialization")
+    schema["$defs"]["StepResult"]["properties"]["reasons"] = {
+        "description": "With --explain: whom each mention names, and why agents were asked.",
+        "items": {"type": "object"},
+        "type": "array",
+    }
+    return {"$schema": DIALECT, **schema, "title": "arena result"}
 
 
 def causes(results: Iterable[ScenarioResult]) -> list[Cause]:

@@ -320,5 +320,16 @@ def write_json(record: AuditRecord) -> Iterator[str]:
     yield f',\n"unreadable_lines": {record.unreadable}' + "}\n"
 
 
+def write_json_list(records: Iterable[AuditRecord]) -> Iterator[str]:
+    """Yield one document with the documents of several sessions, piece by piece."""
+    yield f'{{"version": {VERSION},\n"sessions": ['
+    mark = "\n"
+    for record in records:
+        yield mark
+        yield from write_json(record)
+        mark = ","
+    yield "]}\n"
+
+
 def _json(value: Any) -> str:
     return text.escape_json(json.dumps(value, ensure_ascii=False))

@@ -68,14 +68,32 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 def written_table(record: AuditRecord) -> Iterator[str]:
     """The table, row by row."""
     columns = AUDIT if record.audit else CONVERSATION
+    rows = (_row(entry, columns) for entry in record.entries())
+    return _written_rows(columns, rows)
+
+
+def written_tables(records: Iterable[AuditRecord], *, audit: bool) -> Iterator[str]:
+    """Yield one table of several sessions, row by row; its first column names the session."""
+    columns = AUDIT if audit else CONVERSATION
+    rows = (
+        [_cell("session", record.session), *_row(entry, columns)]
+        for record in records
+        for entry in record.entries()
+    )
+    return _written_rows(("session", *columns), rows)
+
+
+def _written_rows(
+    columns: tuple[str, ...], rows: Iterable[list[str | int | float]]
+) -> Iterator[str]:
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer)
     writer.writerow(columns)
     yield BOM + buffer.getvalue()
-    for entry in record.entries():
+    for row in rows:
         buffer.seek(0)
         buffer.truncate()
-        writer.writerow(_row(entry, columns))
+        writer.writerow(row)
         yield buffer.getvalue()
 
 
