@@ -55,14 +55,17 @@ def compare(program: Program, name: str, text: str) -> None:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_scenarios_of_the_repository(tmp_path: Path, language: str) -> None:
+    workspace = tmp_path / "repository"
     for part in ("agents", "scenarios"):
-        shutil.copytree(ROOT / part, tmp_path / part)
-    shutil.copy(ROOT / "arena.yaml", tmp_path)
-    program = Program(tmp_path, env={"CI": "true", "ARENA_LANG": language})
+        shutil.copytree(ROOT / part, workspace / part)
+    shutil.copy(ROOT / "arena.yaml", workspace)
+    program = Program(workspace, env={"CI": "true", "ARENA_LANG": language})
     done = program.run("run", "--json", "--junit", "junit.xml", "--html", "page.html")
     assert done.code == 0, done.stderr
-    compare(program, f"junit.{language}.xml", (tmp_path / "junit.xml").read_text("utf-8"))
-    compare(program, f"page.{language}.txt", page_text((tmp_path / "page.html").read_text("utf-8")))
+    compare(program, f"junit.{language}.xml", (workspace / "junit.xml").read_text("utf-8"))
+    compare(
+        program, f"page.{language}.txt", page_text((workspace / "page.html").read_text("utf-8"))
+    )
     compare(program, f"explain.{language}.txt", program.run("run", "--explain").stdout)
     if language == "en":
         compare(program, "result.json", done.stdout)

@@ -195,7 +195,17 @@ steps:
     assert facts.startswith("exit code 1")
     assert "1.5 s" in facts
     fine, wrong, over_all, later = page.all("article", "item")
-    assert page.texts("h2") == ["fine", "wrong", "all", "later"]
+    assert page.texts("h2") == ["3 failures", "fine", "wrong", "all", "later"]
+    index = page.one("section", "index")
+    assert index.texts("h3") == ["wrong", "all"]
+    assert [
+        (one.one("a").attributes["href"], one.one("a").text, *one.texts("div", "brief"))
+        for one in index.all("li")
+    ] == [
+        ("#s2-1", "replied", "expected: dev", "actual: dev, ops"),
+        ("#s2-1", "timeline[1]", *index.all("li")[1].texts("div", "brief")),
+        ("#s3", "replies_count", *index.all("li")[2].texts("div", "brief")),
+    ]
     assert fine.attributes["data-tag"].split("\n") == ["fast", "中文"]
     assert "open" not in fine.one("details", "fold").attributes
     assert "open" in wrong.one("details", "fold").attributes
@@ -300,7 +310,9 @@ def test_attempts_and_parts_of_messages_are_drawn(tmp_path: Path) -> None:
     page = session_of(talk)
     card = page.all("div", "card")[1]
     assert "2 attempts" in card.one("div", "facts").text
-    assert card.one("div", "code").raw == "print(1)\n\nprint(2)\n```"
+    assert card.one("div", "code").raw == "print(1)\n\nprint(2)"
+    assert card.texts("div", "label") == ["python"]
+    assert "`" not in card.raw
 
 
 def test_each_cause_of_drift_stands_once_with_links_to_what_it_touches(crew: Stage) -> None:
@@ -430,6 +442,100 @@ def test_chinese_is_spoken_where_it_is_asked_for(crew: Stage) -> None:
     assert page.all("span", "label")[0].text == "期望"
     assert page.one("form").one("output").text == ""
     assert "第 1 轮" in page.text
+
+
+def card_saying(tmp_path: Path, text: str) -> Element:
+    """The card of a reply with that text."""
+    talk = Talk(tmp_path, team(member("a", [{"say": text}])))
+    talk.send("@a hi")
+    return session_of(talk).all("div", "card")[1]
+
+
+def test_a_table_is_drawn_with_its_head_and_cells(tmp_path: Path) -> None:
+    card = card_saying(
+        tmp_path,
+        "两项：\n\n| 任务 | 天数 |\n| --- | ---: |\n"
+        "| 登录 \\| 注册 | 2 |\n| <b>x</b> |\n\nend | of it",
+    )
+    table = card.one("table", "grid")
+    assert table.one("thead").texts("th") == ["任务", "天数"]
+    assert [row.texts("td") for row in table.one("tbody").all("tr")] == [
+        ["登录 | 注册", "2"],
+        ["<b>x</b>", ""],
+    ]
+    assert [one.raw for one in card.all("div", "prose")] == ["两项：\n", "\nend | of it"]
+    assert "---" not in card.raw
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a | b\nno delimiters | here",
+        "a | b\n--- | --- | ---\nthree columns below two",
+        "---\n| a |",
+        "```\n| a | b |\n| - | - |\n```",
+    ],
+)
+def test_what_is_no_table_stays_as_it_was_written(tmp_path: Path, text: str) -> None:
+    card = card_saying(tmp_path, text)
+    assert card.all("table", "grid") == []
+    kept = text.removeprefix("```\n").removesuffix("\n```")
+    assert [one.raw for one in card.all("div", "prose") + card.all("div", "code")] == [kept]
+
+
+def test_every_fence_is_a_block_of_its_own(tmp_path: Path) -> None:
+    card = card_saying(
+        tmp_path, "~~~py\n\nx = 1\n```\n~~~\n```js\ny\n```\n```\n```\nleft `open`:\n```\nz"
+    )
+    assert [one.raw for one in card.all("div", "code")] == ["\nx = 1\n```", "y", "z"]
+    assert card.texts("div", "label") == ["py", "js"]
+    assert [one.raw for one in card.all("div", "prose")] == ["left `open`:"]
+
+
+def test_replies_of_a_page_are_those_of_its_chains(tmp_path: Path) -> None:
+    people = team(
+        member("a", [{"say": "@b @c hi"}]),
+        member("b", [{"fail": "timeout"}]),
+        member("c", [{"decline": True}]),
+    )
+    talk = Talk(tmp_path, people)
+    talk.send("@a hi")
+    page = session_of(talk)
+    assert "1 reply" in page.one("header").one("p", "facts").texts("span")
+    assert page.one("div", "end").text.startswith("quiet 1 reply in 2 turns")
+
+
+@pytest.mark.parametrize(("count", "lanes"), [(5, 5), (6, 1), (20, 1)])
+def test_a_wide_team_folds_those_that_were_passed_over(
+    tmp_path: Path, count: int, lanes: int
+) -> None:
+    names = [f"a{number}" for number in range(count)]
+    members = [member(name, [{"say": "done"}], response={"keywords": ["x"]}) for name in names]
+    talk = Talk(tmp_path, team(*members))
+    talk.send("@a3 please")
+    page = session_of(talk)
+    assert len(page.one("table", "talk").one("thead").all("th")) == lanes + 1
+    folds = [one for one in page.all("details", "more") if "passed over" in one.text]
+    if lanes == count:
+        assert folds == []
+        return
+    assert folds[0].one("summary").text == f"passed over: {count - 1} agents"
+    assert folds[0].texts("bdi", "who") == [name for name in names if name != "a3"]
+
+
+def test_failed_only_by_drift_is_counted_apart(crew: Stage) -> None:
+    (fine,) = crew.play_all("scenario: x\nsteps: [{send: '@dev hi'}]\n")
+    drift = [Drift(kind="settings", agent="dev", field="role_prompt", before="a", after="b")]
+    only = fine.model_copy(update={"status": "failed", "drift": drift, "drift_fails": True})
+    (wrong,) = crew.play_all("scenario: y\nsteps: [{send: '@dev hi', expect: {turns: 9}}]\n")
+    both = wrong.model_copy(update={"drift": drift, "drift_fails": True})
+    told = whole(only, both)
+    assert (told.failed, told.drifted, told.drift_only) == (2, 2, 1)
+    assert page_of(only, both).one("ul", "figures").texts("li") == [
+        "1 failed",
+        "1 failed only by drift",
+        "1 drifted",
+    ]
 
 
 # What is untrusted
@@ -677,6 +783,42 @@ def test_show_refuses_what_makes_no_sense_with_a_page(program: Program) -> None:
     refused = program.run("show", "s", "--html", "sessions")
     assert (refused.code, refused.stdout) == (2, "")
     assert "sessions" in refused.stderr
+
+
+def test_a_page_names_its_workspace_commit_and_command(program: Program) -> None:
+    program.agent("dev", {"say": "done"})
+    program.scenario("scenario: x\nsteps: [{send: '@dev hi', expect: {turns: 1}}]\n", "x")
+    commit = "0123456789" * 4
+
+    def origin() -> list[str]:
+        program.run("run", "-k", "x or y", "--html", "p.html").check(stdout=None)
+        page = read((program.folder / "p.html").read_text("utf-8"))
+        return page.one("header").all("p", "facts")[1].texts("span")
+
+    command = "arena run -k 'x or y' --html p.html"
+    name = f"workspace {program.folder.name}"
+    assert origin() == [name, command]
+    program.file(".git/HEAD", f"{commit}\n")
+    assert origin() == [name, "commit 0123456789", command]
+    program.file(".git/HEAD", "ref: refs/heads/功能/x\n")
+    program.file(".git/packed-refs", f"# pack-refs\n{'f' * 40} refs/heads/功能/x\n")
+    assert origin() == [name, "commit ffffffffff", command]
+    program.file(".git/refs/heads/功能/x", f"{commit}\n")
+    assert origin() == [name, "commit 0123456789", command]
+    program.file(".git/HEAD", "ref: refs/../../secret\n")
+    program.file("secret", commit)
+    assert origin() == [name, command]
+
+
+def test_a_worktree_names_its_commit(program: Program) -> None:
+    program.agent("dev", {"say": "done"})
+    program.scenario("scenario: x\nsteps: [{send: '@dev hi', expect: {turns: 1}}]\n", "x")
+    program.file("main/.git/refs/heads/b", "a" * 40)
+    program.file("main/.git/worktrees/w/HEAD", "ref: refs/heads/b\n")
+    program.file("main/.git/worktrees/w/commondir", "../..\n")
+    program.file(".git", "gitdir: main/.git/worktrees/w\n")
+    program.run("run", "--html", "p.html").check(stdout=None)
+    assert "commit aaaaaaaaaa" in (program.folder / "p.html").read_text("utf-8")
 
 
 def test_run_writes_the_page_of_all_that_was_played(program: Program) -> None:

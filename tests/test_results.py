@@ -399,7 +399,7 @@ def test_a_cause_is_told_once_with_its_words_and_what_to_do() -> None:
         "  review the change; to accept it: `arena run --update s/a.yaml s/b.yaml "
         "s/c.yaml s/d.yaml`",
         "",
-        "1 passed, 4 failed, 4 drifted in 1.5 s · 1 live, 4 replayed",
+        "1 passed, 4 failed only by drift in 1.5 s · 1 live, 4 replayed",
     ]
 
 
@@ -599,9 +599,7 @@ def test_a_chinese_reader_is_told_of_drift_in_chinese() -> None:
     lines = closed(told, say=Words("zh"))
     assert lines[1] == "与录制不同：dev 看到的 role_prompt 变了"
     assert lines[-3] == "  请检查改动；如要接受：`arena run --update s/x.yaml`"
-    assert (
-        lines[-1] == "1 failed（失败）、1 drifted（与录制不同），用时 1.5 秒 · 1 replayed（回放）"
-    )
+    assert lines[-1] == "1 failed only by drift（仅与录制不同），用时 1.5 秒 · 1 replayed（回放）"
 
 
 def test_what_drifted_draws_nothing() -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import stat
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.reports import lines
 from arena_cli.reports.github import MOST_BYTES, commands, in_repository, summary
 from arena_cli.reports.junit import document
+from arena_cli.util.git import read_commit
 from arena_cli.util.text import escape_line
 
 if TYPE_CHECKING:
@@ -81,7 +84,9 @@ class Reports:
         if self._html:
             from arena_cli.reports.html import render
 
-            replace(self._html, render.page(run_result, say).encode())
+            command = shlex.join(["arena", *sys.argv[1:]])
+            origin = render.Origin(self._root.name, read_commit(self._root), command)
+            replace(self._html, render.page(run_result, say, origin).encode())
 
     def _tell_github(self, run_result: RunResult, say: Words, error: str) -> None:
         """The annotations go to stderr: the runner reads both, and stdout may be JSON."""

@@ -189,8 +189,7 @@ def run(
 ) -> None:
     """Play scenarios and check their expectations. Exits 1 if an expectation fails."""
     context.obj.allow_outside |= allow_outside
-    if detail and not as_json:
-        raise UsageError("--detail was given without --json", "add --json, or use --html FILE")
+    _refuse_detail(detail=detail, as_json=as_json)
     mode = _choose_mode(replay=replay, live=live, record=record, update=update)
     chosen = select.select(context, scenarios or [], tag or [], words)
     if as_list:
@@ -201,7 +200,6 @@ def run(
     chosen, shelf = select.with_recordings(chosen, mode, in_ci=_in_ci(), drift=drift, sync=sync)
     selected = chosen.scenarios
     config = _place(chosen.workspace, selected, shelf)
-
     reports = Reports(config.workspace, os.environ, junit=junit, html=html, github=github)
     teller = Teller(
         len(selected) + len(chosen.broken),
@@ -213,11 +211,8 @@ def run(
         warnings=chosen.warnings,
     )
     _report_faults(chosen, teller, strict=strict)
-    if chosen.broken and fail_fast:
-        selected = []
-
     runner = Runner(
-        selected,
+        [] if chosen.broken and fail_fast else selected,
         config,
         teller.result,
         on_progress=teller.progress,
@@ -228,6 +223,11 @@ def run(
         shelf=shelf,
     )
     _play(runner, teller, config)
+
+
+def _refuse_detail(*, detail: bool, as_json: bool) -> None:
+    if detail and not as_json:
+        raise UsageError("--detail was given without --json", "add --json, or use --html FILE")
 
 
 def _list_chosen(chosen: select.ScenarioSelection, *, as_json: bool, strict: bool) -> None:

@@ -335,11 +335,12 @@ def closing(run_result: RunResult, say: Words | None = None) -> Iterator[Line]:
 
 
 def summary(run_result: RunResult, say: Words | None = None) -> str:
-    """`2 passed, 1 failed, 1 error, 1 drifted in 0.3 s · 3 replayed, 1 live`."""
+    """`2 passed, 1 failed, 1 error, 1 failed only by drift in 0.3 s · 3 replayed, 1 live`."""
     say = say or Words()
     counts = {
         "passed": run_result.passed,
-        "failed": run_result.failed,
+        "failed": run_result.failed - run_result.drift_only,
+        "failed only by drift": run_result.drift_only,
         "error": run_result.error,
         "interrupted": run_result.interrupted,
         "skipped": run_result.skipped,
@@ -349,8 +350,8 @@ def summary(run_result: RunResult, say: Words | None = None) -> str:
     told = [f"{count} {say.enum(_plural(what, count))}" for what, count in counts.items() if count]
     if run_result.warned:
         told.append(count_results(say, run_result.warned, "1 warning", "{count} warnings"))
-    if run_result.drifted:
-        told.append(f"{run_result.drifted} {say.enum('drifted')}")
+    if drifted := run_result.drifted - run_result.drift_only:
+        told.append(f"{drifted} {say.enum('drifted')}")
     if run_result.judge_errors:
         one, many = "1 judge error", "{count} judge errors"
         told.append(count_results(say, run_result.judge_errors, one, many))

@@ -257,6 +257,23 @@ class ScenarioResult(Shape):
         """The scenario's title, with the id of its case."""
         return f"{self.scenario} [{self.case}]" if self.case else self.scenario
 
+    @property
+    def fails_only_by_drift(self) -> bool:
+        """True if it would have passed as recorded; a call without a record is drift too."""
+        if self.status != "failed" or not self.drift_fails or self.error:
+            return False
+        missed = {(drift.step, drift.agent) for drift in self.drift if drift.kind == "miss"}
+        unexpected = [
+            failure
+            for step in self.steps
+            for failure in step.failures
+            if (step.number, failure.agent) not in missed
+        ]
+        statuses = {check.status for check in self.all_checks()}
+        wrong = {"error"} if self.reason is not None else {"failed", "error"}
+        has_errors = any(step.error for step in self.steps)
+        return not (unexpected or has_errors or statuses & wrong)
+
     def line_of(self, step: int | None) -> int:
         """The line of a step (from 1), or of the title."""
         lines = [step_result.line for step_result in self.steps if step_result.number == step]
@@ -271,8 +288,9 @@ class RunResult(Shape):
     """All scenarios of a run, in the order of selection; counts and exit code.
 
     `warned` counts checks that did not hold and need not, `judge_errors` judges that gave no
-    verdict, `drifted` the scenarios that are not as they were recorded, `modes` the scenarios by
-    mode. `warnings` are what is suspicious in files, and would be an error with `--strict`.
+    verdict, `drifted` the scenarios that are not as they were recorded, `drift_only` the failed
+    ones that would have passed as recorded, `modes` the scenarios by mode. `warnings` are what is
+    suspicious in files, and would be an error with `--strict`.
     """
 
     version: int = 1
@@ -287,6 +305,7 @@ class RunResult(Shape):
     warned: int
     judge_errors: int
     drifted: int
+    drift_only: int = 0
     seconds: float
     modes: dict[Mode, int]
     drift: list[Cause]
@@ -416,6 +435,7 @@ def of_run(
         warned=sum(check.status == "warned" for check in checks),
         judge_errors=sum(check.judge is not None and check.status == "error" for check in checks),
         drifted=sum(bool(result.drift) for result in results),
+        drift_only=sum(result.fails_only_by_drift for result in results),
         modes=dict(Counter(result.mode for result in results if result.mode)),
         drift=causes(results),
         warnings=[FileProblem.of(fault) for fault in warnings],

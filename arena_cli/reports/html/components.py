@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from arena_cli.protocol import Usage
@@ -21,10 +22,17 @@ KEPT_LINES = 14
 
 
 class Block(NamedTuple):
-    """Pieces of text, line ends among them; `code` is to be shown as it is written."""
+    """Pieces of text, line ends among them; `code` is to be shown as it is written.
+
+    `label` is the language of a code fence. A table has its cells in `rows` and no pieces; the
+    first row is its head if `has_head`.
+    """
 
     code: bool
     pieces: list[Span]
+    label: str = ""
+    rows: Sequence[Sequence[str]] = ()
+    has_head: bool = False
 
 
 class FoldedText(NamedTuple):
@@ -36,22 +44,103 @@ class FoldedText(NamedTuple):
 
 
 class _TextRow(NamedTuple):
+    """A line; `cells` of a row of a table, `label` of the first line in a code fence."""
+
     code: bool
     spans: list[Span]
+    label: str = ""
+    cells: tuple[str, ...] = ()
+    is_head: bool = False
 
     @property
     def length(self) -> int:
         return sum(len(span.text) for span in self.spans)
 
+    @property
+    def text(self) -> str:
+        return "".join(span.text for span in self.spans)
+
 
 def of_lines(lines: Iterable[Line]) -> FoldedText:
     """The lines that a terminal would show, without the indent that all of them have."""
+    return _folded(_rows(lines))
+
+
+def of_markdown(lines: Iterable[Line]) -> FoldedText:
+    """Return the same with code fences and tables drawn."""
+    return _folded(_draw_tables(_draw_fences(_rows(lines))))
+
+
+def _rows(lines: Iterable[Line]) -> list[_TextRow]:
     rows: list[_TextRow] = []
     for line in lines:
         spans = [span for span in _outdented(line) if span.text]
         # An empty line belongs to what stands above it.
         code = line.whole if spans or not rows else rows[-1].code
         rows.append(_TextRow(code, spans))
+    return rows
+
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)")
+
+
+def _draw_fences(rows: Sequence[_TextRow]) -> list[_TextRow]:
+    """Drop the marks around code; its first line has the language as label."""
+    drawn: list[_TextRow] = []
+    mark, label = "", ""
+    for index, row in enumerate(rows):
+        match = _FENCE.match(row.text)
+        following = next((other for other in rows[index + 1 :] if other.text), None)
+        if not row.code and match and following and following.code:
+            mark, label = match[1], match[2]
+        elif mark and row.code and match and match[1].startswith(mark) and not match[2]:
+            mark = ""
+        else:
+            mark = mark if row.code or not row.text else ""
+            drawn.append(row._replace(code=True, label=label) if mark else row)
+            label = ""
+    return drawn
+
+
+_DELIMITERS = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)*\s*:?-+:?\s*\|?\s*")
+_CELL_END = re.compile(r"(?<!\\)\|")
+
+
+def _draw_tables(rows: Sequence[_TextRow]) -> list[_TextRow]:
+    """Split the rows of a table (GitHub Flavored Markdown) into cells; drop its delimiters."""
+    drawn: list[_TextRow] = []
+    width, is_delimited = 0, True
+    for index, row in enumerate(rows):
+        cells = () if row.code else _split_cells(row.text)
+        following = rows[index + 1] if index + 1 < len(rows) else None
+        if width and drawn[-1].is_head and not is_delimited:
+            is_delimited = True  # this is the row of delimiters
+        elif width and cells:
+            drawn.append(row._replace(cells=(*cells, *[""] * width)[:width]))
+        else:
+            is_head = following is not None and _begins_table(cells, following)
+            width = len(cells) if is_head else 0
+            is_delimited = not is_head
+            drawn.append(row._replace(cells=cells, is_head=True) if is_head else row)
+    return drawn
+
+
+def _begins_table(cells: Sequence[str], following: _TextRow) -> bool:
+    if not cells or following.code or not _DELIMITERS.fullmatch(following.text):
+        return False
+    return len(_split_cells(following.text)) == len(cells)
+
+
+def _split_cells(text: str) -> tuple[str, ...]:
+    """Return the cells of a row of a table; none if it has no `|`."""
+    if "|" not in text:
+        return ()
+    text = text.strip().removeprefix("|")
+    text = text[:-1] if text.endswith("|") and not text.endswith("\\|") else text
+    return tuple(cell.strip().replace("\\|", "|") for cell in _CELL_END.split(text))
+
+
+def _folded(rows: list[_TextRow]) -> FoldedText:
     length = sum(row.length for row in rows)
     if length <= LONGEST and len(rows) <= MOST_LINES:
         return FoldedText(_blocks(rows), [])
@@ -74,6 +163,8 @@ def _parted(rows: list[_TextRow]) -> tuple[list[_TextRow], list[_TextRow]]:
     room = KEPT
     for index, row in enumerate(rows):
         if index == KEPT_LINES:
+            return rows[:index], rows[index:]
+        if row.length > room and row.cells:
             return rows[:index], rows[index:]
         if row.length > room:
             first, folded = _cut(row, room)
@@ -99,8 +190,14 @@ def _blocks(rows: Iterable[_TextRow]) -> list[Block]:
     """Lines of one kind in one block, pieces of one style in one piece."""
     blocks: list[Block] = []
     for row in rows:
-        if not blocks or blocks[-1].code != row.code:
-            blocks.append(Block(row.code, []))
+        if row.cells:
+            if not blocks or not blocks[-1].rows or row.is_head:
+                blocks.append(Block(False, [], rows=[], has_head=row.is_head))
+            blocks[-1] = blocks[-1]._replace(rows=[*blocks[-1].rows, row.cells])
+            continue
+        last = blocks[-1] if blocks else None
+        if last is None or last.code != row.code or last.rows or row.label:
+            blocks.append(Block(row.code, [], row.label))
             spans = row.spans
         else:
             spans = [Span("\n"), *row.spans]
@@ -111,6 +208,9 @@ def _blocks(rows: Iterable[_TextRow]) -> list[Block]:
             else:
                 pieces.append(span)
     return blocks
+
+
+MOST_LANES = 5  # columns that agents have even if they were only passed over
 
 
 class Who(NamedTuple):
@@ -164,12 +264,15 @@ class Cast:
         return Who(escape_line(agent), escape_line(name), face, escape_line(role), colour)
 
     def lanes(self, turns: Iterable[Turn]) -> dict[str, Lane]:
-        """Return the lanes of agents that were called or judged, in team order."""
-        seen: dict[str, None] = {}
+        """Return the lanes of agents that were called or judged, in team order.
+
+        Of more than `MOST_LANES` those that were only passed over have none.
+        """
+        turns = list(turns)
+        seen = _choose_lanes(turns)
         replies: Counter[str] = Counter()
         usage: dict[str, list[Usage]] = {}
         for turn in turns:
-            seen.update(dict.fromkeys(turn.concerned))
             for done in turn.ends():
                 replies[done.agent] += done.status == "success"
                 if done.usage:
@@ -184,3 +287,14 @@ class Cast:
             )
             for agent in ordered
         }
+
+
+def _choose_lanes(turns: list[Turn]) -> dict[str, None]:
+    concerned = dict.fromkeys(agent for turn in turns for agent in turn.concerned)
+    if len(concerned) <= MOST_LANES:
+        return concerned
+    return dict.fromkeys(
+        agent
+        for turn in turns
+        for agent in (*turn.must, *turn.started.deferred, *turn.asked, *turn.replies)
+    )

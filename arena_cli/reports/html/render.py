@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
@@ -40,7 +40,15 @@ _RESULTS = {
 }
 
 
-def page(run_result: RunResult, say: Words) -> str:
+class Origin(NamedTuple):
+    """The workspace (its folder), the commit and the command of a run."""
+
+    workspace: str
+    commit: str
+    command: str
+
+
+def page(run_result: RunResult, say: Words, origin: Origin | None = None) -> str:
     """The page of a run."""
     views = results.build_views(run_result, say)
     began = min(
@@ -53,6 +61,7 @@ def page(run_result: RunResult, say: Words) -> str:
         talks,
         say,
         whole=run_result,
+        origin=origin and Origin(*map(escape_line, origin)),
         result=_RESULTS.get(run_result.exit_code, "error"),
         began=_date(began),
         tokens=lines.tokens(Usage.total(used)) if used else "",
@@ -93,7 +102,7 @@ def session_page(
         scenario=escape_line(opening.scenario or "") if opening else "",
         began=_date(first.ts if first else ""),
         tokens=lines.tokens(Usage.total(usages)) if usages else "",
-        replies=len(replies),
+        replies=sum(done.status == "success" for done in replies),
         lanes=list(lanes.values()),
         chains=parts,
     )

@@ -12,6 +12,7 @@ from arena_cli.reports import lines as lines_module
 from arena_cli.reports.diff.text import blocks, changes_of
 from arena_cli.reports.drift import (
     Causes,
+    Finding,
     describe_drift,
     missed,
     ordered,
@@ -19,6 +20,7 @@ from arena_cli.reports.drift import (
     where,
     why_unkept,
     word,
+    wrong,
 )
 from arena_cli.reports.html import components
 from arena_cli.reports.html import session as session_module
@@ -37,7 +39,7 @@ from arena_cli.scenarios.result import (
     Touched,
 )
 from arena_cli.transcript.conversation import read_conversation
-from arena_cli.util.text import escape_line, escape_text
+from arena_cli.util.text import cut_text, escape_line, escape_text
 
 Kind = Literal["same", "removed", "added", "left_out"]
 
@@ -126,6 +128,7 @@ _Targets = dict[tuple[str, str], tuple[int, set[int]]]
 _Causes = dict[tuple[str, str, str, str], list[tuple[int, list[str]]]]
 
 
+BRIEF_LINES = 4  # of a finding, in the list of all of them
 BRIEF = 200  # characters of what was expected, and held, that stand in its line
 
 
@@ -205,6 +208,18 @@ class StepView:
 
 
 @dataclass(frozen=True)
+class FindingView:
+    """A reason why a scenario failed, with the place on the page that has the details."""
+
+    status: str
+    title: str
+    place: str
+    target: str
+    where: str
+    brief: list[str]
+
+
+@dataclass(frozen=True)
 class ScenarioView:
     """A scenario. `opened` ones are shown unfolded."""
 
@@ -223,6 +238,7 @@ class ScenarioView:
     unkept: str
     sessions: list[str]
     warned: int
+    findings: list[FindingView]
     drift: list[Drifted]
     steps: list[StepView]
     checks: list[CheckView]
@@ -295,9 +311,32 @@ def _scenario(result: ScenarioResult, number: int, causes: _Causes, say: Words) 
         unkept=why_unkept(result, say),
         sessions=[escape_line(name) for name in result.sessions],
         warned=sum(check.status == "warned" for check in result.all_checks()),
+        findings=[_finding(finding, number, result, say) for finding in _reasons(result, say)],
         drift=[_drifted(difference, causes, say) for difference in ordered(result)],
         steps=[steps.view(step) for step in result.steps],
         checks=[_check(check) for check in result.checks],
+    )
+
+
+def _reasons(result: ScenarioResult, say: Words) -> list[Finding]:
+    if result.status not in WRONG:
+        return []
+    return [
+        finding
+        for finding in wrong(result, say)
+        if finding.kind not in ("drift", "interrupted") and not finding.aside
+    ]
+
+
+def _finding(finding: Finding, number: int, result: ScenarioResult, say: Words) -> FindingView:
+    steps = [step for step in result.steps if step.number == finding.step]
+    return FindingView(
+        status="failed" if finding.kind == "expectation" else "error",
+        title=escape_line(finding.title),
+        place=escape_line(finding.place),
+        target=f"s{number}-{steps[0].number}" if steps else f"s{number}",
+        where=lines_module.step(steps[0].number, steps[0].name, say) if steps else "",
+        brief=[escape_line(cut_text(row, BRIEF)) for row in finding.text.split("\n")[:BRIEF_LINES]],
     )
 
 

@@ -43,12 +43,16 @@ class Cell:
 
 @dataclass
 class PhaseRow:
-    """A phase of a turn, a cell for each lane. `turn` counts over the chain."""
+    """A phase of a turn, a cell for each lane. `turn` counts over the chain.
+
+    `folded` are the agents without a lane that were passed over.
+    """
 
     phase: str
     turn: int
     number: int
     cells: dict[str, Cell]
+    folded: list[Cell] = field(default_factory=list)
     kind = "phase"
 
 
@@ -168,19 +172,23 @@ class _Table:
     def _phase(self, turn: Turn, phase: str) -> Iterator[PhaseRow]:
         """Yield the row of a phase; one that has nothing has none, but for a turn's first."""
         cells = {agent: Cell(lane.who) for agent, lane in self._lanes.items()}
+        folded: list[Cell] = []
         if phase == "A":
             for agent in turn.started.deferred:
                 cells[agent].why = self._say("deferred to the next turn")
         else:
             for agent, over in turn.passed_over.items():
                 reason = lines.passed_over(over, self._say)
-                cells[agent].why = self._say("passed over: {who}", who=reason)
+                cell = cells.get(agent) or Cell(self._cast.who(agent))
+                cell.why = self._say("passed over: {who}", who=reason)
+                folded += [] if agent in cells else [cell]
         for agent, reply in turn.replies.items():
             if reply.phase == phase:
                 cells[agent].cards += self._cards(reply, turn)
         has_heading = phase == "A" and not turn.is_made_up
-        if has_heading or turn.asked or any(cell.cards or cell.why for cell in cells.values()):
-            yield PhaseRow(phase, turn.started.depth + 1, turn.started.turn, cells)
+        has_cells = any(cell.cards or cell.why for cell in (*cells.values(), *folded))
+        if has_heading or turn.asked or has_cells:
+            yield PhaseRow(phase, turn.started.depth + 1, turn.started.turn, cells, folded)
 
     def _cards(self, reply: Reply, turn: Turn) -> Iterator[Card]:
         mentioned_by = turn.started.mentioned_by if turn.started.depth else {}
@@ -275,4 +283,4 @@ class _Table:
         )
 
     def _text(self, message: Message) -> FoldedText:
-        return components.of_lines(content.draw_message(message, self._say))
+        return components.of_markdown(content.draw_message(message, self._say))
