@@ -272,7 +272,8 @@ def test_all_reports_count_alike(program: Program) -> None:
     )
     plain = " ".join(re.sub("<[^>]*>", " ", figures.partition("</p>")[0]).split())
     assert plain.startswith(
-        "2 passed 2 failed 1 failed only by drift 2 error 1 skipped 1 xfailed 1 warning 1 judge error"
+        "2 passed 2 failed 1 failed only by drift 2 error 1 skipped 1 xfailed 1 warning "
+        "1 judge error"
     )
     assert "7 live 1 replayed" in plain
 

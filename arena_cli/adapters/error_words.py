@@ -5,6 +5,7 @@ The words are those of providers and of the libraries that programs call them wi
 
 from __future__ import annotations
 
+import json
 import re
 from http import HTTPStatus
 
@@ -15,6 +16,7 @@ from arena_cli.errors import (
     AgentRefused,
     AgentUnavailable,
 )
+from arena_cli.util.text import cut_text
 
 _CUT_OFF = re.compile(
     r"output token (?:maximum|limit)|limit of output tokens|maximum output (?:tokens|length)"
@@ -72,3 +74,22 @@ def is_cut_off(text: str) -> bool:
 def is_transport(text: str) -> bool:
     """Return True if the connection to the provider failed: the call may succeed when repeated."""
     return find_status(text) == HTTPStatus.BAD_GATEWAY
+
+
+MAX_MESSAGE_CHARACTERS = 400
+
+
+def simplify_message(message: str) -> str:
+    """Return a message in one line; of a provider's error in JSON only its message."""
+    start = message.find("{")
+    try:
+        value = json.JSONDecoder().raw_decode(message, start)[0] if start >= 0 else None
+    except (ValueError, RecursionError):
+        value = None
+    error = value.get("error", value) if isinstance(value, dict) else None
+    inner = error.get("message") if isinstance(error, dict) else None
+    if isinstance(error, dict) and isinstance(inner, str) and inner.strip():
+        prefix = message[:start].strip()
+        code = prefix if prefix.isdecimal() else error.get("code")
+        message = f"{code} {inner}" if str(code).isdecimal() else inner
+    return cut_text(" ".join(message.split()), MAX_MESSAGE_CHARACTERS)

@@ -85,7 +85,7 @@ class Reports:
             from arena_cli.reports.html import render
 
             command = shlex.join(["arena", *sys.argv[1:]])
-            origin = render.Origin(self._root.name, read_commit(self._root), command)
+            origin = render.RunOrigin(self._root.name, read_commit(self._root), command)
             replace(self._html, render.page(run_result, say, origin).encode())
 
     def _tell_github(self, run_result: RunResult, say: Words, error: str) -> None:

@@ -47,7 +47,7 @@ _CHOSEN = (
 _NOT_CHOSEN = r"\b(?:instead of|rather than|in place of|over)\s+\S+|(?:而不是|代替|替换|不用)\s*\S+"
 
 
-class Difference(NamedTuple):
+class Contrast(NamedTuple):
     """A contradiction of two claims: its type, and the value that each of them states."""
 
     type: Literal["negation", "number", "option"]
@@ -60,7 +60,7 @@ class Contradiction(NamedTuple):
 
     earlier: Note
     later: Note
-    difference: Difference
+    difference: Contrast
 
 
 def find_contradictions(notes: Iterable[Note]) -> Iterator[Contradiction]:
@@ -101,23 +101,23 @@ class Claim(NamedTuple):
         )
 
 
-def find_difference(first: Claim, second: Claim) -> Difference | None:
+def find_difference(first: Claim, second: Claim) -> Contrast | None:
     """Return how two claims contradict each other; None if they do not."""
     if text_module.likeness(first.about, second.about) >= ABOUT_THE_SAME:
         if first.denies != second.denies and first.numbers == second.numbers:
-            return Difference("negation")
+            return Contrast("negation")
         ours, theirs = first.amounts, second.amounts
         # Another `step 2` is another thing; another `2 seconds` is not.
         same_things = first.numbers - {*ours} == second.numbers - {*theirs}
         if ours and theirs and ours != theirs and same_things:
-            return Difference("number", ", ".join(ours), ", ".join(theirs))
+            return Contrast("number", ", ".join(ours), ", ".join(theirs))
     chosen, otherwise = first.choice, second.choice
     if not chosen or not otherwise or first.denies or second.denies:
         return None
     is_same = visible_text.fold_text(chosen.option) == visible_text.fold_text(otherwise.option)
     if is_same or text_module.likeness(chosen.topic, otherwise.topic) < _SAME_TOPIC:
         return None
-    return Difference("option", chosen.option, otherwise.option)
+    return Contrast("option", chosen.option, otherwise.option)
 
 
 def _pairs_about_the_same(claims: Sequence[Claim]) -> Iterator[tuple[int, int]]:

@@ -36,7 +36,6 @@ from arena_cli.workspace import visible_text
 _MB = 1_000_000
 _MAX_OUTPUT_MB = 256  # some programs repeat the text so far with every piece of it
 _MAX_DETAIL_CHARACTERS = 200
-_MAX_MESSAGE_CHARACTERS = 400
 _MAX_STDERR_LINES = 3
 _MAX_COUNT = 1e15  # a greater number is no number of tokens
 
@@ -255,7 +254,7 @@ class CodingParser:
 
     def report_trouble(self, value: Any) -> None:
         """Keep and emit a message about something that the program tries to get over."""
-        if message := _plain(_text(value)):
+        if message := error_words.simplify_message(_text(value)):
             self._trouble = message
             detail = cut_text(message, _MAX_DETAIL_CHARACTERS)
             self._emit(StatusEvent(status="waiting", detail=detail))
@@ -270,7 +269,10 @@ class CodingParser:
         """
         self._raw = event
         if message is not MISSING:
-            plain, code = _plain(_text(message) or json.dumps(message)), int(_count(status) or 0)
+            plain, code = (
+                error_words.simplify_message(_text(message) or json.dumps(message)),
+                int(_count(status) or 0),
+            )
             code = code if code >= HTTPStatus.BAD_REQUEST else 0  # some report 200 for a lost link
             is_shown = not code or str(code) in plain
             self._failure = ReportedFailure(plain if is_shown else f"{code} {plain}", code or None)
@@ -297,7 +299,9 @@ class CodingParser:
         if match:
             status = next((group for group in match.groups() if group and group.isdecimal()), None)
             message = match.groupdict().get("message") or message
-            self._failure = ReportedFailure(_plain(message), int(status) if status else None)
+            self._failure = ReportedFailure(
+                error_words.simplify_message(message), int(status) if status else None
+            )
             raise NotAnAnswerError("would keep retrying")
 
     def _read_object(self, value: dict[str, Any]) -> bool:
@@ -593,22 +597,6 @@ def _cost(value: Any) -> float | None:
     return float(value) if abs(value) < _MAX_COUNT else math.inf
 
 
-def _plain(message: str) -> str:
-    """Return a message in one line; of a provider's error in JSON only its message."""
-    start = message.find("{")
-    try:
-        value = json.JSONDecoder().raw_decode(message, start)[0] if start >= 0 else None
-    except (ValueError, RecursionError):
-        value = None
-    error = value.get("error", value) if isinstance(value, dict) else None
-    inner = error.get("message") if isinstance(error, dict) else None
-    if isinstance(error, dict) and isinstance(inner, str) and inner.strip():
-        prefix = message[:start].strip()
-        code = prefix if prefix.isdecimal() else error.get("code")
-        message = f"{code} {inner}" if str(code).isdecimal() else inner
-    return cut_text(" ".join(message.split()), _MAX_MESSAGE_CHARACTERS)
-
-
 def _last_lines(stderr: str) -> str:
     lines = [line.strip() for line in stderr.splitlines() if not _STACK.match(line)]
-    return cut_text(" | ".join(lines[-_MAX_STDERR_LINES:]), _MAX_MESSAGE_CHARACTERS)
+    return cut_text(" | ".join(lines[-_MAX_STDERR_LINES:]), error_words.MAX_MESSAGE_CHARACTERS)

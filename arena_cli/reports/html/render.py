@@ -40,7 +40,7 @@ _RESULTS = {
 }
 
 
-class Origin(NamedTuple):
+class RunOrigin(NamedTuple):
     """The workspace (its folder), the commit and the command of a run."""
 
     workspace: str
@@ -48,7 +48,7 @@ class Origin(NamedTuple):
     command: str
 
 
-def page(run_result: RunResult, say: Words, origin: Origin | None = None) -> str:
+def page(run_result: RunResult, say: Words, origin: RunOrigin | None = None) -> str:
     """The page of a run."""
     views = results.build_views(run_result, say)
     began = min(
@@ -61,7 +61,7 @@ def page(run_result: RunResult, say: Words, origin: Origin | None = None) -> str
         talks,
         say,
         whole=run_result,
-        origin=origin and Origin(*map(escape_line, origin)),
+        origin=origin and RunOrigin(*map(escape_line, origin)),
         result=_RESULTS.get(run_result.exit_code, "error"),
         began=_date(began),
         tokens=lines.tokens(Usage.total(used)) if used else "",
