@@ -93,3 +93,13 @@ def simplify_message(message: str) -> str:
         code = prefix if prefix.isdecimal() else error.get("code")
         message = f"{code} {inner}" if str(code).isdecimal() else inner
     return cut_text(" ".join(message.split()), MAX_MESSAGE_CHARACTERS)
+
+
+_MAX_STDERR_LINES = 3
+_STACK = re.compile(r"\s+at .|\s*\d+: <unknown>|[\s{}\[\]]*$|Stack backtrace:|WARNING: proceeding")
+
+
+def list_last_lines(stderr: str) -> str:
+    """Return the last lines of an error output, without a stack trace."""
+    lines = [line.strip() for line in stderr.splitlines() if not _STACK.match(line)]
+    return cut_text(" | ".join(lines[-_MAX_STDERR_LINES:]), MAX_MESSAGE_CHARACTERS)

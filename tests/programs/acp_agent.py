@@ -2,12 +2,13 @@
 
     acp_agent.py LOG [FLAG...] [STEP...]
 
-LOG takes one JSON object a line of what the agent was asked. Flags: `--load`, `--resume`, `--close`
-(what it can), `--dies` (when it is to take a session up), `--forgets` (no session of another
-process is known), `--login` (it wants one), `--models`, `--modes`, `--banner`, `--flood`,
-`--silent`, `--version=N`. Steps are what it does at every prompt, such as `say:text`, `say@id:text`, `tool:kind:title`, `ask:kind:path` (or JSON as the
-tool's input), `read:path`, `write:path`, `stop:refusal`; `/` stands between the steps of one prompt
-and the next, `{n}` is how many prompts there were in this process.
+LOG takes one JSON object a line of what the agent was asked. Flags: `--load`, `--resume`,
+`--close` (what it can), `--dies` (when it is to take a session up), `--forgets` (no session of
+another process is known), `--login` (it wants one), `--models`, `--modes`, `--banner`, `--flood`,
+`--silent`, `--version=N`. Steps are what it does at every prompt, such as `say:text`,
+`say@id:text`, `tool:kind:title`, `ask:kind:path` (or JSON as the tool's input), `read:path`,
+`write:path`, `stop:refusal`; `/` stands between the steps of one prompt and the next, `{n}` is
+how many prompts there were in this process.
 """
 
 from __future__ import annotations

@@ -36,13 +36,10 @@ from arena_cli.workspace import visible_text
 _MB = 1_000_000
 _MAX_OUTPUT_MB = 256  # some programs repeat the text so far with every piece of it
 _MAX_DETAIL_CHARACTERS = 200
-_MAX_STDERR_LINES = 3
 _MAX_COUNT = 1e15  # a greater number is no number of tokens
 
 _STATUS = re.compile(r"(?i)\b(?:status|code)\W{1,8}(?:code\W{1,4})?([45]\d\d)\b|^\W*([45]\d\d)\b")
 # Lines of stderr that tell a user nothing.
-_STACK = re.compile(r"\s+at .|\s*\d+: <unknown>|[\s{}\[\]]*$|Stack backtrace:|WARNING: proceeding")
-
 _CUT_OFF = "its answer was cut off at the limit of output tokens"
 
 
@@ -141,7 +138,7 @@ class CodingParser:
         stderr = self._stderr.text
         status = status or self._find_status(message) or self._find_status(stderr)
         status = status or self.exit_statuses.get(exit_code or 0)
-        message = message or _last_lines(stderr)
+        message = message or error_words.list_last_lines(stderr)
         return ReportedFailure(message, status or error_words.find_status(message))
 
     def is_session_lost(self, exit_code: int | None) -> bool:
@@ -164,7 +161,7 @@ class CodingParser:
 
     def last_words(self) -> str:
         """Return the last lines of stderr, in which programs name their error."""
-        return _last_lines(self._stderr.text)
+        return error_words.list_last_lines(self._stderr.text)
 
     def notes(self) -> dict[str, Any]:
         """Return what the program wrote besides the reply, for the reply's metadata."""
@@ -595,8 +592,3 @@ def _cost(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if abs(value) < _MAX_COUNT else math.inf
-
-
-def _last_lines(stderr: str) -> str:
-    lines = [line.strip() for line in stderr.splitlines() if not _STACK.match(line)]
-    return cut_text(" | ".join(lines[-_MAX_STDERR_LINES:]), error_words.MAX_MESSAGE_CHARACTERS)
