@@ -22,10 +22,11 @@ def init(
         Path, typer.Argument(metavar="[DIR]", help="The folder; created if it does not exist.")
     ] = Path(),
     template: Annotated[
-        Literal["software", "incident"],
+        Literal["software", "incident", "discussion"],
         typer.Option(
             "--template",
-            help="Choose the team: a software team in Chinese, or incident triage in English.",
+            help="Choose the team: a software team in Chinese, incident triage in English, or "
+            "a discussion of two agents in English.",
         ),
     ] = "software",
 ) -> None:

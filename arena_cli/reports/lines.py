@@ -61,6 +61,14 @@ def line(*pieces: str | Span | Iterable[Span], hang: int | None = None) -> Line:
     return Line(tuple(spans), hang)
 
 
+CALLED_ALREADY = (
+    "{who} (was called in this turn, is not called again: re_invoke_already_replied is false)"
+)
+BEING_CALLED = (
+    "{who} (is called in this turn, again only if it declines: re_invoke_already_replied is false)"
+)
+
+
 def quote(name: str) -> str:
     """Return a name as an argument in a shell's command; in quotes if it has a space."""
     name = escape_line(name)

@@ -89,6 +89,13 @@ TEXTS = {
     "no member is called {names} (did you mean {near}?)": (
         "没有名为 {names} 的成员（你是想写 {near} 吗？）"
     ),
+    "{who} (was called in this turn, is not called again: re_invoke_already_replied is false)": (
+        "{who}（本轮已调用，不再调用：re_invoke_already_replied 为 false）"
+    ),
+    (
+        "{who} (is called in this turn, again only if it declines: "
+        "re_invoke_already_replied is false)"
+    ): "{who}（本轮正在调用，放弃发言才会再次调用：re_invoke_already_replied 为 false）",
     "to answer: {command}": "回复：{command}",
     "notes in {message} by {who}: {why}": "{who} 的 {message} 中的笔记：{why}",
     "note {note} {act} by {who}: {title}": "笔记 {note} {act}，{who}：{title}",

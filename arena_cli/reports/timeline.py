@@ -66,6 +66,7 @@ class Timeline:
         self._tried_before: set[int] = set()
         self._tools_used: dict[int, list[str]] = {}
         self._why: dict[str, str] = {}
+        self._called_in_turn: dict[str, str] = {}  # agent: the status of its reply, "" so far
 
     def goes_on(self, session: SessionEvent, turns: int) -> Iterator[Line]:
         """Take up a session whose earlier events are not told; its open chain has so many turns."""
@@ -144,6 +145,7 @@ class Timeline:
     def _turn_started(self, event: TurnStarted) -> Iterator[Line]:
         self._chain_turn = event.depth + 1
         self._turn = event.turn
+        self._called_in_turn = dict.fromkeys(event.must, "")
         must = lines.joined((self._called(agent, event) for agent in event.must), self._say(", "))
         yield self._phase("must reply: {who}", must or [Span(self._say("none"))])
         if event.deferred:
@@ -198,7 +200,9 @@ class Timeline:
             if event.status in ("success", "declined"):
                 yield line(INDENT, say.spans(text, "dim", marker=escape_line(str(marker))))
         if event.next_mentions:
-            yield line(INDENT, Span("→ ", "dim"), self._list(event.next_mentions), hang=4)
+            called = lines.joined(map(self._called_next, event.next_mentions), say(", "))
+            yield line(INDENT, Span("→ ", "dim"), called, hang=4)
+        self._called_in_turn[event.agent] = event.status
         yield from self._used(event.reply)
         for remark in lines.remarks(event, say):
             yield line(INDENT, Span(remark, "warned"), hang=4)
@@ -231,7 +235,17 @@ class Timeline:
             said = self._say(text, tools=shown, count=len(used) - _MAX_TOOLS_SHOWN)
             yield line(INDENT, Span(said, "dim"), hang=4)
 
+    def _called_next(self, agent: str) -> list[Span]:
+        """Return an agent that a reply mentions; with the reason if that calls it no further."""
+        name = [self._short(agent)]
+        status = self._called_in_turn.get(agent, "declined")
+        if status == "declined" or self._config.get("re_invoke_already_replied"):
+            return name
+        reason = lines.CALLED_ALREADY if status else lines.BEING_CALLED
+        return [*self._say.spans(reason, "dim", who=name)]
+
     def _candidates(self, event: Candidates) -> Iterator[Line]:
+        self._called_in_turn.update(dict.fromkeys(event.asked, ""))
         told = []
         for agent, why in event.passed_over.items():
             self._why[agent] = lines.passed_over(why, self._say)

@@ -31,13 +31,14 @@ from arena_cli.workspace.workspace import (
 )
 from arena_cli.yamlio import dump, loader, nodes
 
-TemplateName = Literal["software", "incident"]
+TemplateName = Literal["software", "incident", "discussion"]
 
 SCHEMAS_FOLDER = "schemas"
 
 FIRST_MESSAGES: dict[TemplateName, str] = {
     "software": "hello",
     "incident": "checkout returns 500, customers cannot place orders",
+    "discussion": "should each team get a coding agent?",
 }
 
 _RENAMED = {"gitignore": ".gitignore"}

@@ -194,7 +194,7 @@ class _Table:
         mentioned_by = turn.started.mentioned_by if turn.started.depth else {}
         by = [self._cast.who(agent) for agent in mentioned_by.get(reply.agent, ())]
         for done in reply.ends:
-            yield self._card(done, by if reply.phase == "A" else [])
+            yield self._card(done, by if reply.phase == "A" else [], turn)
         if reply.is_running:
             yield Card(self._cast.who(reply.agent), "", by=by)
 
@@ -213,7 +213,7 @@ class _Table:
             notes=self._unresolved(event.unresolved),
         )
 
-    def _card(self, done: ReplyFinished, by: list[Who]) -> Card:
+    def _card(self, done: ReplyFinished, by: list[Who], turn: Turn) -> Card:
         message = done.message
         mentioned = message.mentions if message else []
         return Card(
@@ -232,6 +232,7 @@ class _Table:
             ],
             notes=[
                 *lines.remarks(done, self._say),
+                *self._called_already(done, turn),
                 *self._refused(done),
                 *self._unresolved(done.unresolved),
             ],
@@ -247,6 +248,17 @@ class _Table:
         if event.attempts > 1:
             facts.append(self._say("{count} attempts", count=event.attempts))
         return facts
+
+    def _called_already(self, done: ReplyFinished, turn: Turn) -> list[str]:
+        """Return a note for each agent that a reply mentions in vain: its turn called it before."""
+        called = {*turn.started.must, *(turn.asked if done.phase == "B" else ())}
+        if turn.finished is None:
+            return []
+        return [
+            self._say(lines.CALLED_ALREADY, who=self._cast.who(agent).name)
+            for agent in done.next_mentions
+            if agent in called and agent not in turn.finished.next
+        ]
 
     def _refused(self, event: ReplyFinished) -> list[str]:
         return [
