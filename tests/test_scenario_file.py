@@ -12,11 +12,15 @@ from arena_cli.scenarios import loader, select
 
 # Every key that the format has and that is not built yet, where it stands.
 NOT_BUILT = {
-    "": "repeat pass_rate",
+    "": "repeat pass_rate matrix workdir errors limits exclude max_repeat reflect inputs",
+    "step": "simulate id needs when agent python shell http sql each repeat choose container flow "
+    "on_failure retries timeout_s parallel kind reply_to",
+    "expect": "files changed unchanged command",
     "check": "tool",
 }
 PLACES = {
     "": ("{key}: 1\nscenario: x\nsteps: [{{send: hi}}]", 1, "{key}"),
+    "step": ("scenario: x\nsteps:\n  - {key}: 1", 3, "steps[0].{key}"),
     "given": ("scenario: x\nsteps: [{{send: hi}}]\ngiven:\n  {key}: 1", 4, "given.{key}"),
     "expect": (
         "scenario: x\nsteps:\n  - send: hi\n    expect:\n      {key}: 1",

@@ -503,6 +503,50 @@ def test_fill_leaves_the_fields_of_scripted_texts_alone() -> None:
     ]
 
 
+CONTROL = "approvals budget rules corrections breaker rejection_rate failures pause_s"
+LATER = f"{CONTROL} retry_delay_s intent goals exchange learning"
+ACTING = "inputs query output tools mcp run workdir may_ask lane fallback"
+LEADING = (
+    "mode supervisor planner replans approve_plan fallback_agent min_confidence lanes "
+    "task_depth_limit max_reflections"
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "keys"),
+    [
+        ("agents/a.yaml", "agent_id: a\nadapter: {type: scripted}\n", f"{LATER} {ACTING}"),
+        ("agents/a.yaml", "agent_id: a\nadapter:\n  type: scripted\n  ", "fallback"),
+        ("agents/teams/t.yaml", "team: t\nmembers: [b]\nconfig:\n  ", f"{LATER} {LEADING}"),
+        ("agents/teams/t.yaml", "team: t\nmembers: [b]\n", f"{LATER} {LEADING}"),
+        ("agents/teams/t.yaml", "team: t\nmembers:\n  - agent: b\n    ", f"{LATER} {ACTING}"),
+        ("arena.yaml", "language: en\n", f"{LATER} lanes limits mcp"),
+    ],
+)
+def test_a_key_that_is_not_built_says_so(tmp_path: Path, path: str, text: str, keys: str) -> None:
+    indent = text.rpartition("\n")[2]
+    program = Program(tmp_path)
+    program.agent("b", {"say": "ok"})
+    program.file(
+        path,
+        text + "".join(f"{indent if i else ''}{k}: {{x: 1}}\n" for i, k in enumerate(keys.split())),
+    )
+    done = program.run("agents", "check")
+    assert done.code == 2
+    unbuilt = re.findall(r"(\w+): is not implemented yet\n", done.stderr)
+    assert sorted(unbuilt) == sorted(keys.split())
+    assert "unknown key" not in done.stderr
+
+
+def test_an_on_failure_by_class_of_error_is_not_built(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("b", {"say": "ok"}, on_failure={"default": "retry", "timeout": "skip"})
+    done = program.run("agents", "check")
+    assert done.code == 2
+    assert "on_failure: a mapping is not implemented yet" in done.stderr
+    assert "write skip, retry, abort" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("adapter", "faults"),
     [

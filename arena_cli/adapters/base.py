@@ -43,6 +43,8 @@ class Settings(BaseModel):
     looks_only: ClassVar[bool] = False
     """Whether `health` opens no connection and starts nothing while `Setup.connects` is False."""
 
+    not_built: ClassVar[frozenset[str]] = frozenset({"fallback"})
+
     type: str
 
     @classmethod

@@ -33,7 +33,7 @@ from arena_cli.session.outgoing import Outgoing, PastPart, Planted
 from arena_cli.util.files import make_own_folder, read_regular, replace_file
 from arena_cli.util.text import make_safe_name
 from arena_cli.workspace.agents import LoadedProfile
-from arena_cli.workspace.models import FileShape, Human, Member, Team, TeamConfig
+from arena_cli.workspace.models import FileShape, Human, Member, Team, TeamConfig, read_keys
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader
 from arena_cli.yamlio.document import Fragment, find_holder
@@ -120,6 +120,11 @@ class Step(FileShape):
     """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
+
+    not_built: ClassVar[frozenset[str]] = read_keys(
+        "agent choose container each flow http id kind needs on_failure parallel python repeat "
+        "reply_to retries shell simulate sql timeout_s when"
+    )
 
     step: str = ""
     send: str | FromFile | None = None
@@ -223,7 +228,10 @@ class ScenarioFile(TeamPart, Frame):
     `strict_context`: a server that reads only a part of a prompt fails the scenario.
     """
 
-    not_built: ClassVar[frozenset[str]] = frozenset({"pass_rate", "repeat"})
+    not_built: ClassVar[frozenset[str]] = read_keys(
+        "baseline errors exclude inputs limits matrix max_reflections max_repeat pass_rate reflect "
+        "repeat workdir"
+    )
 
     scenario: str
     tags: list[str] = Field(default_factory=list)

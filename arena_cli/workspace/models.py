@@ -26,6 +26,25 @@ def _check_spoken(name: str) -> str:
 Spoken = Annotated[str, AfterValidator(_check_spoken)]
 """A name as it is said."""
 
+
+def read_keys(text: str) -> frozenset[str]:
+    """Return the keys that a text lists, with spaces between them."""
+    return frozenset(text.split())
+
+
+# Keys of the format that are not built yet: control, agents that act, exchanges, learning.
+_LATER = read_keys(
+    "approvals breaker budget corrections exchange failures goals intent learning on_failure:{} "
+    "pause_s rejection_rate retry_delay_s rules"
+)
+_LATER_OF_AGENT = _LATER | read_keys(
+    "fallback inputs lane may_ask mcp output query run tools workdir"
+)
+_LATER_OF_TEAM = _LATER | read_keys(
+    "approve_plan fallback_agent lanes max_reflections min_confidence mode planner replans "
+    "supervisor task_depth_limit"
+)
+
 OnFailure = Literal["skip", "retry", "abort"]
 Selection = Literal["relevance", "ask", "none"]
 Durability = Literal["fsync", "flush"]
@@ -46,7 +65,8 @@ Glob = Annotated[str, AfterValidator(_check_glob)]
 class FileShape(BaseModel):
     """A mapping of a YAML file: unknown keys are errors, but for `x-...`, which the loader drops.
 
-    `not_built` names keys, or `key: value` pairs, that the format has and arena has not yet;
+    `not_built` names keys, or `key: value` pairs, that the format has and arena has not yet
+    (`key:{}` is a mapping);
     `checked_as` the shapes of mappings that are checked when they are put together.
     """
 
@@ -87,7 +107,7 @@ class AgentProfile(FileShape):
     its command or target: a change of them is drift of its recordings.
     """
 
-    not_built: ClassVar[frozenset[str]] = frozenset({"on_failure: replan"})
+    not_built: ClassVar[frozenset[str]] = _LATER_OF_AGENT | {"on_failure: replan"}
 
     agent_id: str
     extends: str | None = None
@@ -176,15 +196,7 @@ class TeamConfig(FileShape):
     much room there is. `silence` lists the words by which an agent declines.
     """
 
-    not_built: ClassVar[frozenset[str]] = frozenset(
-        {
-            "approvals",
-            "budget",
-            "lanes",
-            "on_failure: replan",
-            "supervisor",
-        }
-    )
+    not_built: ClassVar[frozenset[str]] = _LATER_OF_TEAM | {"on_failure: replan"}
 
     default_responders: list[str] = []
     selection: Selection = "relevance"
@@ -210,6 +222,8 @@ class TeamConfig(FileShape):
 class MemberRef(FileShape):
     """A member of a team file: an agent, with its role and name in this team."""
 
+    not_built: ClassVar[frozenset[str]] = _LATER_OF_AGENT
+
     agent: str
     role: str = ""
     name: Spoken = ""
@@ -226,6 +240,7 @@ class TeamFile(FileShape):
     """`agents/teams/<team>.yaml`."""
 
     checked_as: ClassVar[dict[str, type[FileShape]]] = {"config": TeamConfig}
+    not_built: ClassVar[frozenset[str]] = _LATER_OF_TEAM
 
     team: str
     description: str = ""
@@ -291,6 +306,8 @@ class ModelFacts(FileShape):
 
 class WorkspaceFile(FileShape):
     """`arena.yaml`. `models` go by their names."""
+
+    not_built: ClassVar[frozenset[str]] = _LATER | {"lanes", "limits", "mcp"}
 
     team: str | None = None
     durability: Durability | None = None

@@ -308,6 +308,8 @@ class _Explainer:
             path, value = (*path, key), error.context["tag"]
         words = _split_words(error.context.get("expected") or error.context["expected_tags"])
         listed = ", ".join(words)
+        if isinstance(value, dict) and path and f"{path[-1]}:{{}}" in self._not_built(path[:-1]):
+            return self._origin.fault(path, "a mapping is not implemented yet", f"write {listed}")
         if not isinstance(value, str):
             return self._wrong_kind(path, f"one of {listed}", value)
         near = find_nearest(value, words)

@@ -441,8 +441,8 @@ class Expect(Sparse):
 
     not_built: ClassVar[frozenset[str]] = frozenset(
         {
-            "end: approval",
-            "end: budget",
+            *("end: approval", "end: asked", "end: budget", "end: cancelled", "end: choice"),
+            *("changed", "command", "files", "unchanged"),
         }
     )
 
