@@ -220,7 +220,8 @@ def _report_unknown(
     for name in names:
         hint = _explain_outsider(loaded, team, name)
         if hint is None and (strict or silent):
-            hint = errors.suggest_nearest(name, (*members, *members.values()))
+            near = errors.find_nearest(name, (*members, *members.values()))
+            hint = f"did you mean @{near}?" if near else None
         if hint is not None:
             common.warn(f"warning: {problem}@{escape_line(name)}: {escape_line(hint)}")
     if not names or not strict:
