@@ -535,6 +535,7 @@ _ERRORS = [
     (-32603, "We’re currently experiencing high demand", AgentOverloaded),
     (500, "oh", AgentUnavailable),
     (-32603, "model not found, status 404", AgentRefused),
+    (-32603, "Internal error: API Error: 529 busy", AgentOverloaded),
     (-32603, "something else", AgentProtocolError),
     (-32603, "exceeded the 32000 output token maximum", AgentProtocolError),
 ]

@@ -73,7 +73,7 @@ class AnthropicSettings(Settings):
     """
 
     sources: ClassVar[Mapping[str, str]] = {KEY_VARIABLE: f"get a key at {KEYS_AT}"}
-
+    server_variables: ClassVar[tuple[str, str]] = ("ANTHROPIC_BASE_URL", KEY_VARIABLE)
     looks_only: ClassVar[bool] = True
 
     model: str = Field(min_length=1)

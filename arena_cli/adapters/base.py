@@ -40,6 +40,9 @@ class Settings(BaseModel):
     sources: ClassVar[Mapping[str, str]] = {}
     """Where the values of the kind's variables are to be had, for those that are not set."""
 
+    server_variables: ClassVar[tuple[str, str]] = ("", "")
+    """The variables of the environment that name its server and hold that server's key."""
+
     looks_only: ClassVar[bool] = False
     """Whether `health` opens no connection and starts nothing while `Setup.connects` is False."""
 
@@ -77,9 +80,17 @@ class Settings(BaseModel):
         return ""
 
     @classmethod
-    def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:  # noqa: ARG003 - for some kinds
-        """Keys for a new profile (`arena agents add`) that the environment gives reason for."""
-        return {}
+    def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:
+        """Return keys for a new profile (`arena agents add`) that the environment gives reason for.
+
+        A server of `server_variables` comes with its key; a login in its address stays there.
+        """
+        address, key = cls.server_variables
+        url = environ.get(address, "")
+        if not url or not environ.get(key):
+            return {}
+        base_url = f"${{env:{address}}}" if "@" in url else url
+        return {"base_url": base_url, "api_key": f"${{env:{key}}}"}
 
 
 @dataclass(frozen=True)

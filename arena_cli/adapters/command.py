@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from arena_cli.adapters import error_words, http
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.process import run
+from arena_cli.adapters.process import run, scripts
 from arena_cli.adapters.process.output import (
     AnswerFormat,
     NotAnAnswerError,
@@ -125,6 +125,8 @@ class CliAdapter:
         if program is None:
             what, mend = run.explain_missing(name, workspace=self._setup.workspace, key="command")
             raise self._unavailable(what, mend)
+        if problem := scripts.find_script_problem(program, key="command"):
+            raise self._unavailable(*problem)
         if self._settings.prompt == "argument" and run.is_batch_file(program):
             raise self._unavailable(
                 f"{program.name} is a batch file, which would run commands that an "

@@ -47,6 +47,18 @@ _STATUSES = {
 _PATTERNS = {status: re.compile(words, re.IGNORECASE) for status, words in _STATUSES.items()}
 
 
+_USAGE_HINT = re.compile(
+    r"\s*(?:usage:|tip:|for more information|(?:try|run|see) .*(?:--help|-h\b|`?help`?)"
+    r"|(?:options|commands|arguments|positionals):|-{1,2}\w[\w-]*[, ]|show help)",
+    re.IGNORECASE,
+)
+
+
+def drop_usage_hints(lines: list[str]) -> list[str]:
+    """Return the lines without hints on usage, which programs print around their error."""
+    return [line for line in lines if not _USAGE_HINT.match(line)] or lines
+
+
 def find_status(text: str) -> int | None:
     """Return the HTTP status that the words of an error amount to, None if they name no cause."""
     return next((status for status, words in _PATTERNS.items() if words.search(text)), None)
@@ -102,4 +114,5 @@ _STACK = re.compile(r"\s+at .|\s*\d+: <unknown>|[\s{}\[\]]*$|Stack backtrace:|WA
 def list_last_lines(stderr: str) -> str:
     """Return the last lines of an error output, without a stack trace."""
     lines = [line.strip() for line in stderr.splitlines() if not _STACK.match(line)]
+    lines = drop_usage_hints([line for line in lines if line])
     return cut_text(" | ".join(lines[-_MAX_STDERR_LINES:]), MAX_MESSAGE_CHARACTERS)

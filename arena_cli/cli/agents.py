@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 
 from arena_cli import errors
 from arena_cli.adapters import base, pricing
+from arena_cli.adapters.http import without_login
 from arena_cli.cli import common, complete, trust
 from arena_cli.context import tokens
 from arena_cli.context.window import sizes
@@ -21,7 +23,9 @@ from arena_cli.reports.lines import INDENT
 from arena_cli.scenarios import select
 from arena_cli.session import approvals, one_shot
 from arena_cli.session.one_shot import Trial
+from arena_cli.util import excerpt
 from arena_cli.util.text import escape_line, escape_text
+from arena_cli.workspace import agents as profiles
 from arena_cli.workspace import mentions, models, relevance, scaffold, workspace
 from arena_cli.workspace.agents import read_dotenv
 from arena_cli.workspace.models import Member, TeamConfig
@@ -309,6 +313,7 @@ def add(
     arena agents add clerk --adapter cli -- python3 bots/clerk.py
     """
     adapter: dict[str, object] = {"type": kind}
+    command = _split_command(command)
     for key, value in (
         ("preset", preset),
         ("model", model),
@@ -323,7 +328,10 @@ def add(
         adapter[key] = value
     root, is_new = _root_for_another(context)
     shape = base.settings_type(kind)
-    suggested = shape.suggested({**read_dotenv(root), **os.environ}) if shape else {}
+    environ = {**read_dotenv(root), **os.environ}
+    suggested = shape.suggested(environ) if shape else {}
+    if preset or "base_url" in adapter:
+        suggested = {key: suggested[key] for key in suggested if key not in _SERVER_KEYS}
     data = scaffold.build_profile(agent_id, adapter, name=name, role_prompt=role)
     new = scaffold.check_newcomer(
         root,
@@ -338,6 +346,43 @@ def add(
         common.warn(f"{root} is now a workspace: there was none in it or above it")
     may_connect = trust.add_written(new.workspace, new.agent_id, new.written)
     _tell_added(new, connect=may_connect)
+
+
+_SERVER_KEYS = ("base_url", "api_key")
+
+
+def _split_command(command: list[str] | None) -> list[str] | None:
+    """Return the words of a command that was given as one text, as in "python3 bot.py"."""
+    if not command or len(command) > 1 or " " not in command[0] or Path(command[0]).exists():
+        return command
+    try:
+        words = shlex.split(command[0], posix=os.name == "posix")
+    except ValueError as error:
+        raise UsageError(
+            f"the command {command[0]} cannot be split into words: {error}",
+            "write its words separately: -- python3 bot.py",
+        ) from error
+    common.warn(f"the command is split into words: {escape_line(shlex.join(words))}")
+    return words
+
+
+def _describe_key(new: Newcomer) -> str:
+    """Return where the key of a new agent goes, "" if its profile names none."""
+    adapter = new.workspace.profiles[new.agent_id].adapter
+    environ = {**read_dotenv(new.workspace.root), **os.environ}
+    env = adapter.get("env")
+    inherited = [str(name) for name in env] if isinstance(env, dict) else []
+    address = next((name for name in inherited if name.endswith("_BASE_URL")), "")
+    keys = ", ".join(name for name in inherited if excerpt.is_secret_key(name))
+    if keys:
+        program = str(adapter.get("program") or adapter["type"])
+        server = without_login(environ.get(address, "")) if address else "its provider"
+        return f"{keys} goes to the program {program}, and from there to {server}"
+    variables = profiles.list_variables({"api_key": adapter.get("api_key", "")})
+    if variables and adapter.get("base_url"):
+        server = without_login(str(adapter["base_url"]))
+        return f"{', '.join(sorted(variables))} goes to {server}"
+    return ""
 
 
 def _root_for_another(context: typer.Context) -> tuple[Path, bool]:
@@ -360,6 +405,8 @@ def _tell_added(new: Newcomer, *, connect: bool) -> None:
         common.print_line(f"{escape_line(new.team_file[0])}: {new.agent_id} is a member")
     common.print_line("")
     print_health(new.workspace, new.agent_id, connect=connect)
+    if goes_to := _describe_key(new):
+        common.print_line(f"       {escape_line(goes_to)}")
     if new.shown != new.text:
         common.warn(
             f"{escape_line(new.path)} contains a secret that everyone who reads the "

@@ -7,7 +7,7 @@ LOG takes one JSON object a line of what the agent was asked. Flags: `--load`, `
 another process is known), `--login` (it wants one), `--models`, `--modes`, `--banner`, `--flood`,
 `--silent`, `--version=N`. Steps are what it does at every prompt, such as `say:text`,
 `say@id:text`, `tool:kind:title`, `ask:kind:path` (or JSON as the tool's input), `read:path`,
-`write:path`, `stop:refusal`; `/` stands between the steps of one prompt and the next, `{n}` is
+`write:path`, `err:line`, `stop:refusal`; `/` stands between the steps of one prompt and the next, `{n}` is
 how many prompts there were in this process.
 """
 
@@ -156,6 +156,8 @@ class Agent:
             kind, _, title = rest.partition(":")
             await self._tell(session_id, acp.start_tool_call(title, title, kind=kind))
             await self._tell(session_id, acp.update_tool_call(title, status="completed"))
+        elif name == "err":
+            print(rest, file=sys.stderr, flush=True)
         elif name == "plan":
             states = ["completed"] * int(rest) + ["pending"] * (4 - int(rest))
             entries = [acp.plan_entry("step", status=state) for state in states]

@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import shlex
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from arena_cli.adapters import http
 from arena_cli.adapters.acp.presets import PRESETS, AcpPreset
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.process import run
+from arena_cli.adapters.process import run, scripts
 from arena_cli.adapters.process.run import ProgramSettings
 from arena_cli.adapters.process.spawn import Program
 from arena_cli.errors import AgentError, AgentProtocolError, AgentUnavailable
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from arena_cli.adapters.acp.client import AgentLink
 
 
+SILENT_LIMIT_S = 30.0
+TEXT_LIMIT_S = 5.0
 _RESUMES = ("session/resume", "session/load")
 
 INSTALL = process_signals.describe_install("acp")
@@ -153,17 +156,56 @@ class AcpAdapter:
         else:
             self._link = await self._started(program)
             try:
-                await call.introduced(self._link, agent)
+                await self._introduced(self._link, call.introduced(self._link, agent))
             except AgentError:
                 await self._end()
                 raise
         return await call.answer(self._link, agent, input, emit)
 
+    async def _introduced(self, link: AgentLink, exchange: Awaitable[None]) -> None:
+        """Wait for the first exchange, for a shorter time if the program writes other text."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(SILENT_LIMIT_S) as limit:
+
+                def end_if_it_writes_text() -> None:
+                    if link.wire.log.text and not limit.expired():
+                        limit.reschedule(loop.time())
+
+                timer = loop.call_later(TEXT_LIMIT_S, end_if_it_writes_text)
+                try:
+                    await exchange
+                finally:
+                    timer.cancel()
+        except TimeoutError as error:
+            notes = link.wire.notes()
+            raise AgentProtocolError(
+                self._setup.agent_id,
+                "its program does not answer in the Agent Client Protocol",
+                asked=f"{shlex.join(self._command)} ({link.method})",
+                came=run.join_last_lines(notes.get("log") or notes.get("stderr", "")),
+                mend="check that the command starts an agent of this protocol, as in "
+                "command: [gemini, --acp]; for other programs use `type: cli`",
+                metadata=notes,
+            ) from error
+
+    def _retried(self, link: AgentLink, notes: dict[str, Any]) -> AgentError:
+        """Return the failure for an agent that was ended before it could retry by itself."""
+        asked = http.HttpRequest(
+            self._setup.agent_id,
+            f"{shlex.join(self._command)} ({link.method})",
+            self._settings.model or "",
+            key=f"its login: {self._preset.log_in}",
+        )
+        failure = link.retry_failure(asked, self._preset.says)
+        failure.metadata.update(notes)
+        return failure
+
     async def _started(self, program: Program) -> AgentLink:
         from arena_cli.adapters.acp import client  # noqa: PLC0415 - it loads the SDK
 
         try:
-            return await client.start(program, self._settings.permissions)
+            return await client.start(program, self._settings.permissions, self._preset.retries)
         except (OSError, ValueError) as error:
             problem = f"{program.argv[0]} could not be started: {error}"
             raise self._unavailable(problem, "try the command in a shell") from error
@@ -177,6 +219,8 @@ class AcpAdapter:
                 name, workspace=setup.workspace, key="command", install=self._preset.install
             )
             raise self._unavailable(what, mend)
+        if problem := scripts.find_script_problem(found, key="command"):
+            raise self._unavailable(*problem)
         if not run.may_run_in(setup.workspace, settings.cwd):
             folder = (setup.workspace / settings.cwd).resolve()
             raise self._unavailable(
@@ -206,6 +250,8 @@ class AcpAdapter:
             return self._unavailable("its program is no longer running", "call it again")
         how = await link.how_it_ended()
         notes: dict[str, Any] = link.wire.notes()
+        if link.wire.retried:
+            return self._retried(link, notes)
         mend = "the next call starts it again"
         if link.method == "initialize":
             mend = "check that the command starts an agent that supports the Agent Client Protocol"

@@ -10,8 +10,9 @@ import contextlib
 import io
 import json
 import os
+import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NoReturn, cast
 
@@ -38,12 +39,15 @@ from acp.schema import (
 from pydantic import ValidationError
 
 import arena_cli
-from arena_cli.adapters.acp.turn import PromptTurn, describe_acp_tool
+from arena_cli.adapters.acp import turn
+from arena_cli.adapters.acp.turn import PromptTurn, RemoteError, describe_acp_tool
+from arena_cli.adapters.http import HttpRequest
 from arena_cli.adapters.process import output, run, spawn
 from arena_cli.adapters.process.output import LineSplitter
 from arena_cli.adapters.process.spawn import ByteTail, Process, ProcessEvent, Program, Tail
 from arena_cli.adapters.tool_use import ToolUse, shorten_path
-from arena_cli.util.text import clean_value, decode_output
+from arena_cli.errors import AgentError
+from arena_cli.util.text import clean_value, cut_text, decode_output
 
 Permissions = Literal["deny", "read", "allow"]
 
@@ -229,14 +233,14 @@ class AgentLink:
     not.
     """
 
-    def __init__(self, running: Process, client: Client) -> None:
+    def __init__(self, running: Process, client: Client, retries: str = "") -> None:
         self.answer = InitializeResponse(protocol_version=0)
         self.session = ""
         self.spent_usd: float | None = None
         self.method = ""
         self.prompting: asyncio.Future[PromptResponse] | None = None
         self.client = client
-        self.wire = _Wire(running, client)
+        self.wire = _Wire(running, client, retries)
         self._process = running
         # `Client` has what arena offers; the SDK answers the rest with "method not found".
         self._connection = acp.connect_to_agent(
@@ -278,6 +282,10 @@ class AgentLink:
         for _ in range(_LOOKS):
             await asyncio.sleep(0)
         return self._process.returncode is None and not self.wire.over.is_set()
+
+    def retry_failure(self, asked: HttpRequest, says: Mapping[str, int]) -> AgentError:
+        """Return the failure after which the agent would retry by itself."""
+        return turn.failure(asked, RemoteError(None, self.wire.retried), says)
 
     async def how_it_ended(self) -> str:
         """End an agent that went away in the middle of a call, and describe how it ended."""
@@ -322,9 +330,12 @@ class AgentLink:
             await self._connection.close()
 
 
-async def start(program: Program, permissions: Permissions) -> AgentLink:
-    """The agent as a new process. Raises OSError and ValueError where it cannot be started."""
-    return AgentLink(await spawn.start_process(program), Client(permissions, program.cwd))
+async def start(program: Program, permissions: Permissions, retries: str = "") -> AgentLink:
+    """The agent as a new process. Raises OSError and ValueError where it cannot be started.
+
+    A line of stderr that `retries` matches ends it: it would retry by itself for long.
+    """
+    return AgentLink(await spawn.start_process(program), Client(permissions, program.cwd), retries)
 
 
 class _Wire:
@@ -333,9 +344,12 @@ class _Wire:
     What the SDK would answer with a line in its log, it never sees: it logs to stderr.
     """
 
-    def __init__(self, running: Process, client: Client) -> None:
+    def __init__(self, running: Process, client: Client, retries: str) -> None:
         self.over = asyncio.Event()
         self.fault = ""
+        self.retried = ""
+        self._retries = re.compile(retries) if retries else None
+        self._stderr_lines = LineSplitter()
         self.log = Tail()
         self.stderr = ByteTail()
         self._process = running
@@ -370,7 +384,7 @@ class _Wire:
                 if (whole := self._for_sdk(message)) is not None:
                     return whole
             event = None
-            if not self.fault:
+            if not (self.fault or self.retried):
                 event = await self._process.event(_END_GRACE_S if has_exited else None)
             if event is None or (event.source == "stdout" and not event.data):
                 self.over.set()
@@ -385,6 +399,7 @@ class _Wire:
         """The messages that are whole with this event."""
         if event.source == "stderr":
             self.stderr.add(event.data)
+            self._watch_retries(event.data)
         if event.source != "stdout":
             return
         self._size += len(event.data)
@@ -393,6 +408,13 @@ class _Wire:
         for line in self._lines.feed(event.data):
             if (message := self._message(line)) is not None:
                 yield message
+
+    def _watch_retries(self, data: bytes) -> None:
+        """Note in `retried` what failed, if the agent reports that it will retry by itself."""
+        for line in self._stderr_lines.feed(data) if self._retries else ():
+            match = self._retries.search(line.decode("utf-8", "replace")) if self._retries else None
+            if match and not self.retried:
+                self.retried = match["message"]
 
     def _message(self, line: bytes) -> dict[str, Any] | None:
         """The JSON object that a line is; what is none is kept in the log."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from arena_cli.adapters.coding_clis.adapter import escape_codex_skills
+from arena_cli.adapters.coding_clis.parsers import OpencodeParser
 
 
 def _as_it_is(text: str) -> str:
@@ -28,6 +29,8 @@ class AcpPreset:
     stands before the first prompt), `usage_at` where an answer tells its tokens, if not where the
     protocol has them, `failed` what an update of the session says when its prompt failed, though
     the prompt's answer does not. `says` are words of its errors that amount to an HTTP status.
+    `retries` matches a line of stderr by which it will retry by itself for long; its group
+    `message` is what failed.
     """
 
     command: tuple[str, ...] = ()
@@ -43,6 +46,7 @@ class AcpPreset:
     usage_at: str = ""
     failed: tuple[str, str] = ("", "")
     says: Mapping[str, int] = field(default_factory=dict)
+    retries: str = ""
 
 
 PRESETS = {
@@ -93,7 +97,7 @@ PRESETS = {
         log_in="run `cursor-agent login`, or pass a key on: env: {CURSOR_API_KEY: inherit}",
     ),
     "opencode": AcpPreset(
-        command=("opencode", "acp"),
+        command=("opencode", "acp", "--print-logs", "--log-level", "ERROR"),
         install="npm install -g opencode-ai",
         log_in="run `opencode auth login`",
         careful={
@@ -101,5 +105,6 @@ PRESETS = {
                 '{"edit": "ask", "bash": "ask", "webfetch": "ask", "external_directory": "ask"}'
             )
         },
+        retries=OpencodeParser.retries,
     ),
 }

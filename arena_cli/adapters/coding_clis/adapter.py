@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+import tomllib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from arena_cli.adapters.coding_clis.parsers import (
     ReportedFailure,
 )
 from arena_cli.adapters.process import run as run_module
+from arena_cli.adapters.process import scripts
 from arena_cli.adapters.process.output import NotAnAnswerError
 from arena_cli.adapters.process.run import ProgramCommand, ProgramSettings
 from arena_cli.errors import (
@@ -63,6 +65,9 @@ def find_program(
         problem, hint = run_module.explain_missing(
             name, workspace=setup.workspace, key="program", install=install
         )
+        raise AgentUnavailable(setup.agent_id, problem, asked=name, mend=hint)
+    if script_problem := scripts.find_script_problem(path, key="program"):
+        problem, hint = script_problem
         raise AgentUnavailable(setup.agent_id, problem, asked=name, mend=hint)
     if not run_module.may_run_in(setup.workspace, setup.settings.cwd):
         problem = f"there is no folder {setup.workspace / setup.settings.cwd}"
@@ -165,7 +170,9 @@ class CodingSettings(ProgramSettings):
     def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:
         """Return an `env` that passes a key on, unless there is a login that it would replace."""
         has_login = cls.adapter.has_login(environ)
-        return {} if has_login else suggest_env(cls.adapter.keys, environ)
+        if has_login:
+            return {}
+        return suggest_env(cls.adapter.keys, environ, addresses=cls.adapter.addresses)
 
 
 class ProgramSession(NamedTuple):
@@ -212,12 +219,12 @@ class ProgramAdapter:
     """An agent whose program is run once for each call.
 
     name, program, install, login: its name, and how the user gets it and logs in. keys: the
-    variables in which it looks for a key; the profile's `env` passes them on. login_files: files
-    below the home folder of which one is there after a login. environ: variables for it, unless
-    `env` sets them. powers: what it may do by arena's options, unless the profile has one of the
-    powers_options, in `args` or `env`. takes_system_file: it gets the system text in a file; the
-    others get it before the prompt of a session's first call. reports_session_usage: its usage is
-    the whole session's.
+    variables in which it looks for a key; the profile's `env` passes them on. addresses: those that
+    name the server of the key. login_files: files below the home folder of which one is there after
+    a login. environ: variables for it, unless `env` sets them. powers: what it may do by arena's
+    options, unless the profile has one of the powers_options, in `args` or `env`.
+    takes_system_file: it gets the system text in a file; the others get it before the prompt of a
+    session's first call. reports_session_usage: its usage is the whole session's.
     """
 
     settings_type: ClassVar[type[Settings]]
@@ -227,6 +234,7 @@ class ProgramAdapter:
     install: ClassVar[str]
     login: ClassVar[str]
     keys: ClassVar[tuple[str, ...]] = ()
+    addresses: ClassVar[tuple[str, ...]] = ()
     login_files: ClassVar[tuple[str, ...]] = ()
     environ: ClassVar[Mapping[str, str]] = {}
     powers: ClassVar[str]
@@ -444,6 +452,10 @@ def escape_codex_skills(prompt: str) -> str:
     return _CODEX_SKILL.sub(lambda match: "＄" if match[0] == "$" else "＠", prompt)
 
 
+_CODEX_PROVIDER = re.compile(r"^(?:--config=|-c=?)?model_provider\s*=\s*[\"']?([\w-]+)")
+_CODEX_PROVIDERS = frozenset({"openai", "ollama", "lmstudio", "amazon-bedrock"})  # built in
+
+
 class CodexAdapter(ProgramAdapter):
     """OpenAI's Codex, `codex exec`."""
 
@@ -453,6 +465,7 @@ class CodexAdapter(ProgramAdapter):
     install = "npm install -g @openai/codex"
     login = "`codex login`, or a key in CODEX_API_KEY"
     keys = ("CODEX_API_KEY",)
+    addresses = ("OPENAI_BASE_URL",)
     login_files = (".codex/auth.json",)
     powers = "may read files; it runs commands in a read-only sandbox"
     powers_options = ("sandbox_mode", "--sandbox", "-s", "--full-auto")
@@ -464,6 +477,7 @@ class CodexAdapter(ProgramAdapter):
             *("-c", "sandbox_mode=read-only"),
             *("-c", "analytics.enabled=false"),
             *("-c", "check_for_update_on_startup=false"),
+            *self._retry_options(),
             *self._profile_arguments(),
             *(("resume", session_id) if session_id else ()),
             "-",
@@ -471,6 +485,27 @@ class CodexAdapter(ProgramAdapter):
 
     def escape_prompt(self, prompt: str) -> str:
         return escape_codex_skills(prompt)
+
+    def _retry_options(self) -> list[str]:
+        """Return the options that leave retries to arena; only a custom provider takes them."""
+        named = (_CODEX_PROVIDER.search(word) for word in reversed(self._settings.args))
+        match = next((match for match in named if match), None)
+        name = match[1] if match else self._configured_provider()
+        if not name or name in _CODEX_PROVIDERS:
+            return []
+        keys = (f"model_providers.{name}.{key}_max_retries=0" for key in ("request", "stream"))
+        return [word for key in keys for word in ("-c", key)]
+
+    def _configured_provider(self) -> str:
+        """Return the provider that Codex's own settings choose, "" if they choose none."""
+        environ = self._environ()
+        folder = environ.get("CODEX_HOME") or Path(environ.get("HOME") or ".") / ".codex"
+        try:
+            settings = tomllib.loads((Path(folder) / "config.toml").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return ""
+        name = settings.get("model_provider")
+        return name if isinstance(name, str) and re.fullmatch(r"[\w-]+", name) else ""
 
 
 class GeminiAdapter(ProgramAdapter):
@@ -482,6 +517,7 @@ class GeminiAdapter(ProgramAdapter):
     install = "npm install -g @google/gemini-cli"
     login = "`gemini` in a terminal, or a key in GEMINI_API_KEY"
     keys = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    addresses = ("GOOGLE_GEMINI_BASE_URL",)
     login_files = (".gemini/oauth_creds.json",)
     environ: ClassVar[Mapping[str, str]] = {"GEMINI_CLI_TRUST_WORKSPACE": "true"}
     powers = "may read files"

@@ -80,6 +80,7 @@ class OpenAISettings(Settings):
     """
 
     sources: ClassVar[Mapping[str, str]] = presets.KEYS_AT
+    server_variables: ClassVar[tuple[str, str]] = ("OPENAI_BASE_URL", "OPENAI_API_KEY")
 
     looks_only: ClassVar[bool] = True
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from arena_cli.adapters import error_words
 from arena_cli.adapters.base import Endpoint, Settings
 from arena_cli.adapters.process import spawn
 from arena_cli.adapters.process.output import LineSplitter, NotAnAnswerError, Source, parse_line
@@ -251,8 +252,8 @@ def explain_missing(name: str, *, workspace: Path, key: str, install: str = "") 
     if not (workspace / name).is_file():
         return problem, f"paths in `{key}` start from the workspace"
     return (
-        f"{problem}: the file is there, but it cannot be executed",
-        "make it executable, or name what runs it first, as in [python, bot.py]",
+        f"{workspace / name} cannot be executed",
+        f"make it executable (chmod +x {name}), or name what runs it: [python3, {name}]",
     )
 
 
@@ -313,8 +314,8 @@ def is_always_given(name: str) -> bool:
 
 def join_last_lines(text: str) -> str:
     """Return the last lines of a program's output, as one line."""
-    lines = text.splitlines()[-_LINES_SHOWN:]
-    joined = " | ".join(line for line in lines if line.strip())
+    lines = [line for line in text.splitlines() if line.strip()]
+    joined = " | ".join(error_words.drop_usage_hints(lines)[-_LINES_SHOWN:])
     return cut_start(joined, _CHARACTERS_SHOWN)
 
 
