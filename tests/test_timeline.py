@@ -157,7 +157,7 @@ def test_a_whole_chain() -> None:
         "── turn 2 · may reply: dev\n"
         "09:30:05  dev · turn 2 B · 1.2 s · declined\n"
         "\n"
-        "══ quiet · 2 replies in 2 turns · 70 → 7 tokens\n"
+        "══ quiet · 2 replies in 2 turns · 70 → 7 tokens · $0.0247 + unknown\n"
         "\n"
     )
 

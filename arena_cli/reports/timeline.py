@@ -63,6 +63,7 @@ class Timeline:
         self._turn = 0
         self._in_turn = False
         self._is_loose = False  # something stands there that no blank line ends
+        self._known_cost = 0.0
         self._tried_before: set[int] = set()
         self._tools_used: dict[int, list[str]] = {}
         self._why: dict[str, str] = {}
@@ -181,6 +182,7 @@ class Timeline:
         ]
         if event.usage:
             told.append(Span(lines.tokens(event.usage), "dim"))
+            self._known_cost += event.usage.cost_usd or 0
         if refused := lines.cost_not_taken(event.metadata, say):
             told.append(Span(refused, "failed"))
         if event.status != "success":
@@ -263,7 +265,11 @@ class Timeline:
         awaits = f"{say(': ')}{say(', ').join(map(escape_line, event.awaits))}"
         ended = [end, Span(awaits)] if event.end == "awaiting_human" else [end]
         counts = Span(self._counts(event), "dim")
-        tokens = Span(lines.tokens(event.usage), "dim")
+        tokens = [Span(lines.tokens(event.usage), "dim")]
+        if event.usage.cost_usd is None and self._known_cost:
+            cost = say("{cost} + unknown", cost=f"${self._known_cost:.4f}")
+            tokens.append(Span(f" · {cost}", "dim"))
+        self._known_cost = 0.0
         yield line(Span("══ ", "rule"), ended, BETWEEN, counts, BETWEEN, tokens, hang=_HEADING)
         for human in event.awaits if self._is_live else ():
             author = "" if human == "user" else f" --from {lines.quote(human)}"

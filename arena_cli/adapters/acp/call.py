@@ -267,8 +267,11 @@ class _PromptCall:
 
 
 def _cost(before: float | None, now: float | None) -> float | None:
-    """Return the cost of a prompt in USD: agents report the cost of the whole session."""
-    if before is None or now is None or now < before:
+    """Return the cost of a prompt in USD: agents report the cost of the whole session.
+
+    None for a session that costs nothing: agents report 0 for a model without a known price.
+    """
+    if before is None or not now or now < before:
         return None
     return round(now - before, 10)
 

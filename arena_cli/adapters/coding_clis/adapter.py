@@ -293,6 +293,8 @@ class ProgramAdapter:
         session_usage = usage if self.reports_session_usage else None
         if session_usage is not None and session is not None:
             usage = session.usage_since(session_usage)
+        if usage is not None and usage.cost_usd == 0:
+            usage = usage.model_copy(update={"cost_usd": None})  # of a model without a known price
         if usage is not None:
             emit(usage)
         output = self._read_reply(run)
