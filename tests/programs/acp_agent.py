@@ -7,8 +7,8 @@ LOG takes one JSON object a line of what the agent was asked. Flags: `--load`, `
 another process is known), `--login` (it wants one), `--models`, `--modes`, `--banner`, `--flood`,
 `--silent`, `--version=N`. Steps are what it does at every prompt, such as `say:text`,
 `say@id:text`, `tool:kind:title`, `ask:kind:path` (or JSON as the tool's input), `read:path`,
-`write:path`, `err:line`, `stop:refusal`; `/` stands between the steps of one prompt and the next, `{n}` is
-how many prompts there were in this process.
+`write:path`, `err:line`, `stop:refusal`; `/` stands between the steps of one prompt and the next,
+`{n}` is how many prompts there were in this process.
 """
 
 from __future__ import annotations

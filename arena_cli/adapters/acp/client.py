@@ -47,7 +47,7 @@ from arena_cli.adapters.process.output import LineSplitter
 from arena_cli.adapters.process.spawn import ByteTail, Process, ProcessEvent, Program, Tail
 from arena_cli.adapters.tool_use import ToolUse, shorten_path
 from arena_cli.errors import AgentError
-from arena_cli.util.text import clean_value, cut_text, decode_output
+from arena_cli.util.text import clean_value, decode_output
 
 Permissions = Literal["deny", "read", "allow"]
 
