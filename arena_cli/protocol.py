@@ -121,6 +121,10 @@ COST_NOT_TAKEN = "cost_not_taken"
 """The key of a reply's metadata that has the cost which its agent gave and nobody believes."""
 
 
+NOT_SHOWN = "not_shown"
+"""The key of a reply's metadata with the names of files that its agent was given as paths only."""
+
+
 class Usage(Shape):
     """Tokens and money of one call or of many. `cost_usd` None: not known, which is not free."""
 

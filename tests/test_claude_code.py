@@ -696,6 +696,21 @@ def test_real_tools_work_as_they_are_written(
     assert all(by in action.by for action in heard.refused)
 
 
+@pytest.mark.parametrize("keys", [{}, {"permission_mode": "default"}])
+def test_real_files_of_messages_may_be_read(real: Real, keys: dict[str, Any]) -> None:
+    for name in ("work", "attachments/m2", "other"):
+        (real.folder / name).mkdir(parents=True)
+    for path, refused in (("attachments/m2/表 格.bin", False), ("other/b.bin", True)):
+        (real.folder / path).write_text("THE-CONTENT", encoding="utf-8")
+        real.api.reset().tool_mode("off")
+        real.call_tool("Read", {"file_path": str(real.folder.resolve() / path)})
+        real.api.reply("read", times=None)
+        heard = Heard()
+        invoked(real.adapter(cwd="work", tools=["Read"], **keys), heard)
+        assert bool(heard.refused) == refused
+        assert ("THE-CONTENT" in json.dumps(real.api.last_request.body)) != refused
+
+
 def test_real_lost_session_gets_the_whole_context(real: Real) -> None:
     real.api.reply("fine", times=None)
     own = AgentSession(id="11111111-2222-4333-8444-555555555555", upto_seq=2)

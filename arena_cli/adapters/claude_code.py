@@ -7,6 +7,7 @@ Each call is a line of JSON on its stdin and ends with a `result` object on stdo
 from __future__ import annotations
 
 import asyncio
+import base64
 import importlib.util
 import json
 import os
@@ -14,7 +15,7 @@ import shlex
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -22,6 +23,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from arena_cli.adapters import error_words, http
+from arena_cli.adapters.attachments import AttachedFile, describe_paths, list_new_files
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.claude_tools import ClaudeToolUses, describe_tools, permission_options
 from arena_cli.adapters.claude_usage import (
@@ -413,7 +415,9 @@ class ClaudeCodeAdapter:
 
     async def _run_turn(self, input: AgentInput, emit: Emit) -> AgentOutput:
         session = ClaudeSession.load(input.own_session)
-        system, prompt = self._setup.render(input if session else input.afresh())
+        shown = input if session else input.afresh()
+        system, prompt = self._setup.render(shown)
+        content = _content(prompt, list_new_files(shown, self._setup.workspace), emit)
         is_open = session is not None and session.id == self._session.id
         is_open = is_open and self._process.is_running()
         if not is_open:
@@ -422,7 +426,7 @@ class ClaudeCodeAdapter:
         folder = (self._setup.workspace / self._settings.cwd).resolve()
         turn = ClaudeTurn(self._request, emit, self._tracker, folder)
         try:
-            return await self._exchange(turn, system, prompt, is_resumed=session is not None)
+            return await self._exchange(turn, system, content, is_resumed=session is not None)
         except asyncio.CancelledError:
             emit(CallNote(self._process.notes()))
             raise
@@ -441,7 +445,7 @@ class ClaudeCodeAdapter:
                 await self._process.stop()
 
     async def _exchange(
-        self, turn: ClaudeTurn, system: str, prompt: str, *, is_resumed: bool
+        self, turn: ClaudeTurn, system: str, content: list[Any], *, is_resumed: bool
     ) -> AgentOutput:
         path = self._find_program()
         with adapter.write_system_file(self._setup, path, system) as system_file:
@@ -458,7 +462,7 @@ class ClaudeCodeAdapter:
             )
             result = await self._process.exchange(
                 program,
-                _message_line(prompt, self._tracker.expect()),
+                _message_line(content, self._tracker.expect()),
                 is_end=turn.is_end,
                 on_object=turn.read_event,
                 on_aside=self._tracker.observe,
@@ -481,7 +485,12 @@ class ClaudeCodeAdapter:
         settings = self._settings
         return [
             *options,
-            *permission_options(settings.tools, settings.permission_mode, settings.args),
+            *permission_options(
+                settings.tools,
+                settings.permission_mode,
+                settings.args,
+                readable=(self._setup.scratch.parent / "attachments").resolve(),
+            ),
         ]
 
     def _environment(self) -> dict[str, str]:
@@ -501,10 +510,34 @@ def _is_dead_session(turn: ClaudeTurn, error: AgentError) -> bool:
     return isinstance(error, AgentProtocolError) and is_unexplained
 
 
-def _message_line(prompt: str, message_id: str) -> str:
-    """Return a prompt as a line; one that begins with a slash would be a command."""
+def _content(prompt: str, files: Sequence[AttachedFile], emit: Emit) -> list[dict[str, Any]]:
+    """Return a message's blocks: the files, then the prompt, which must not begin with a slash."""
+    blocks: list[dict[str, Any]] = []
+    for file in files:
+        if block := _file_block(file):
+            blocks += [{"type": "text", "text": file.label}, block]
+    if hidden := describe_paths([file for file in files if not _file_block(file)], emit):
+        blocks.append({"type": "text", "text": hidden})
     text = f" {prompt}" if prompt.startswith("/") else prompt
-    message = {"role": "user", "content": [{"type": "text", "text": text}]}
+    return [*blocks, {"type": "text", "text": text}]
+
+
+def _file_block(file: AttachedFile) -> dict[str, Any] | None:
+    """Return an image, a PDF or a text as the block that Claude Code takes; None for others."""
+    if file.content is None:
+        return None
+    if file.is_image or file.is_pdf:
+        data = base64.b64encode(file.content.data).decode("ascii")
+        source = {"type": "base64", "media_type": file.content.media_type, "data": data}
+        return {"type": "image" if file.is_image else "document", "source": source}
+    if file.text is None:
+        return None
+    source = {"type": "text", "media_type": "text/plain", "data": file.text}
+    return {"type": "document", "title": file.name, "source": source}
+
+
+def _message_line(content: Sequence[Any], message_id: str) -> str:
+    message = {"role": "user", "content": content}
     return json.dumps({"type": "user", "message": message, "uuid": message_id})
 
 

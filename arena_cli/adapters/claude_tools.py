@@ -24,18 +24,22 @@ _PERMISSION_OPTIONS = frozenset(
 )
 
 
-def permission_options(tools: Sequence[str], mode: str | None, args: Sequence[str]) -> list[str]:
+def permission_options(
+    tools: Sequence[str], mode: str | None, args: Sequence[str], readable: Path
+) -> list[str]:
     """Return the options that let it use `tools` as they are written, unless the profile decides.
 
     A profile decides by a permission `mode`, or by options of its own in `args`. Tools for files
     are not allowed by name, which would allow them everywhere: in `cwd`, Claude Code lets it read
-    in any mode, and edit in the mode `acceptEdits`.
+    in any mode, and edit in the mode `acceptEdits`. It may also read the files in `readable`, those
+    of messages.
     """
-    if mode:
-        return ["--permission-mode", mode]
     if _decides_permissions(args):
-        return []
-    allowed = [tool for tool in tools if tool not in _READING_TOOLS | _EDITING_TOOLS]
+        return ["--permission-mode", mode] if mode else []
+    attached = [f"Read(/{readable.as_posix()}/**)"] if "Read" in tools else []
+    if mode:
+        return ["--permission-mode", mode, *(("--allowedTools", *attached) if attached else ())]
+    allowed = [tool for tool in tools if tool not in _READING_TOOLS | _EDITING_TOOLS] + attached
     options = ["--allowedTools", ",".join(allowed)] if allowed else []
     if _EDITING_TOOLS & set(tools):
         options += ["--permission-mode", "acceptEdits"]

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from arena_cli import errors
-from arena_cli.protocol import COST_NOT_TAKEN, Usage
+from arena_cli.protocol import COST_NOT_TAKEN, NOT_SHOWN, Usage
 from arena_cli.reports import locale_zh
 from arena_cli.transcript.events import PassedOver, ReplyFinished
 from arena_cli.util.text import escape_line
@@ -185,11 +185,16 @@ def cost_not_taken(metadata: Mapping[str, Any], say: Words) -> str:
 
 
 def remarks(reply: ReplyFinished, say: Words) -> list[str]:
-    """Return the lines about what the agent of a reply was refused."""
-    return [
+    """Return the lines about what the agent of a reply was refused, and what it did not see."""
+    refused = [
         say("refused: {action}", action=escape_line(str(action)))
         for action in reply.refused_actions
     ]
+    names = reply.metadata.get(NOT_SHOWN)
+    if not isinstance(names, list) or not names:
+        return refused
+    shown = say(", ").join(escape_line(str(name)) for name in names)
+    return [*refused, say("not shown, only its path was given: {names}", names=shown)]
 
 
 def passed_over(reason: PassedOver | Mapping[str, Any], say: Words) -> str:

@@ -78,6 +78,7 @@ TEXTS = {
     "at {path}": "位于 {path}",
     "deferred to the next turn: {who}": "推迟到下一轮：{who}",
     "every agent": "所有成员",
+    "not shown, only its path was given: {names}": "未展示内容，只给了路径：{names}",
     "refused: {action}": "已拒绝：{action}",
     "used: {tools}": "用了：{tools}",
     "used: {tools}, and {count} more": "用了：{tools}，另外还有 {count} 次",

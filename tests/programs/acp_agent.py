@@ -4,11 +4,11 @@
 
 LOG takes one JSON object a line of what the agent was asked. Flags: `--load`, `--resume`,
 `--close` (what it can), `--dies` (when it is to take a session up), `--forgets` (no session of
-another process is known), `--login` (it wants one), `--models`, `--modes`, `--banner`, `--flood`,
-`--silent`, `--version=N`. Steps are what it does at every prompt, such as `say:text`,
-`say@id:text`, `tool:kind:title`, `ask:kind:path` (or JSON as the tool's input), `read:path`,
-`write:path`, `err:line`, `stop:refusal`; `/` stands between the steps of one prompt and the next,
-`{n}` is how many prompts there were in this process.
+another process is known), `--login` (it wants one), `--images`, `--resources` (it takes),
+`--models`, `--modes`, `--banner`, `--flood`, `--silent`, `--version=N`. Steps are what it does at
+every prompt, such as `say:text`, `say@id:text`, `tool:kind:title`, `ask:kind:path` (or JSON as
+the tool's input), `read:path`, `write:path`, `err:line`, `stop:refusal`; `/` stands between the
+steps of one prompt and the next, `{n}` is how many prompts there were in this process.
 """
 
 from __future__ import annotations
@@ -84,6 +84,9 @@ class Agent:
         return schema.InitializeResponse(
             protocol_version=int(flag("--version", "1")),
             agent_capabilities=schema.AgentCapabilities(
+                prompt_capabilities=schema.PromptCapabilities(
+                    image="--images" in FLAGS, embedded_context="--resources" in FLAGS
+                ),
                 load_session="--load" in FLAGS,
                 session_capabilities=schema.SessionCapabilities(resume=resume, close=close),
             ),
@@ -135,7 +138,11 @@ class Agent:
 
     async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> schema.PromptResponse:
         self.prompts += 1
-        log(prompt=[block.text for block in prompt], session=session_id)
+        blocks = [block for block in prompt if block.type != "text"]
+        if blocks:
+            log(files=[block.model_dump(mode="json", exclude_none=True) for block in blocks])
+        texts = [block.text for block in prompt if block.type == "text"]
+        log(prompt=texts, session=session_id)
         answer: dict[str, Any] = {"stop_reason": "end_turn"}
         for step in STEPS[min(self.prompts, len(STEPS)) - 1]:
             answer.update(await self._do(session_id, step.replace("{n}", str(self.prompts))) or {})

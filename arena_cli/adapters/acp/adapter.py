@@ -145,6 +145,7 @@ class AcpAdapter:
             command=shlex.join(self._command),
             preset=self._preset,
             folder=program.cwd,
+            workspace=self._setup.workspace,
             model=self._settings.model,
             careful=self._settings.permissions != "allow",
             render=self._setup.render,

@@ -6,8 +6,9 @@ Imported when an agent is called, since the SDK takes a while to load.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from arena_cli.adapters.acp import turn as turn_module
 from arena_cli.adapters.acp.client import AgentLink
 from arena_cli.adapters.acp.presets import AcpPreset
 from arena_cli.adapters.acp.turn import AUTH_REQUIRED, PromptTurn, RemoteError
+from arena_cli.adapters.attachments import AttachedFile, describe_paths, list_new_files
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
 from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit, Render, SessionId
 from arena_cli.util.text import clean_text, cut_text
@@ -59,12 +61,16 @@ _Opened = schema.NewSessionResponse | schema.ResumeSessionResponse | schema.Load
 
 @dataclass(frozen=True)
 class Agent:
-    """The agent of a call: `folder` is where it works, `careful` that not all is allowed."""
+    """The agent of a call: `folder` is where it works, `careful` that not all is allowed.
+
+    `workspace` is the folder that paths of attachments start from.
+    """
 
     agent_id: str
     command: str
     preset: AcpPreset
     folder: Path
+    workspace: Path
     model: str | None
     careful: bool
     render: Render
@@ -145,7 +151,8 @@ class _PromptCall:
         link, preset = self._link, self._agent.preset
         _, prompt = self._agent.render(input)
         text = preset.escape(f"{system}\n\n{prompt}" if system else prompt)
-        blocks: list[Any] = [acp.text_block(clean_text(part)[0]) for part in (text, _LAST_BLOCK)]
+        blocks = self._file_blocks(list_new_files(input, self._agent.workspace))
+        blocks += [acp.text_block(clean_text(part)[0]) for part in (text, _LAST_BLOCK)]
         turn = link.client.turn = PromptTurn(link.session, preset, self._emit, self._agent.folder)
         try:
             link.prompting = asyncio.ensure_future(
@@ -160,6 +167,37 @@ class _PromptCall:
         before, link.spent_usd = link.spent_usd, turn.session_usd
         cost = _cost(before, turn.session_usd)
         return self._read(turn, said, cost if turn.refused_usd is None else turn.refused_usd)
+
+    def _file_blocks(self, files: Sequence[AttachedFile]) -> list[Any]:
+        """Return the blocks for files, each as the agent takes it; the paths of the others."""
+        blocks: list[Any] = []
+        hidden: list[AttachedFile] = []
+        for file in files:
+            if block := self._file_block(file):
+                blocks += [acp.text_block(self._agent.preset.escape(file.label)), block]
+            else:
+                hidden.append(file)
+        paths = describe_paths(hidden, self._emit)
+        return [*blocks, acp.text_block(paths)] if paths else blocks
+
+    def _file_block(self, file: AttachedFile) -> Any:
+        """Return a file as a block that the agent can take; None if there is none."""
+        capabilities = getattr(self._link.answer.agent_capabilities, "prompt_capabilities", None)
+        uri = file.path.as_uri()
+        if file.content is None or capabilities is None:
+            return None
+        data = base64.b64encode(file.content.data).decode("ascii")
+        if file.is_image and capabilities.image:
+            return acp.image_block(data, file.content.media_type)
+        if not capabilities.embedded_context:
+            return None
+        if file.text is not None:
+            text = clean_text(file.text)[0]
+            return acp.resource_block(acp.embedded_text_resource(uri, text, mime_type="text/plain"))
+        if file.is_pdf:
+            resource = acp.embedded_blob_resource(uri, data, mime_type=file.content.media_type)
+            return acp.resource_block(resource)
+        return None
 
     def _read(
         self, turn: PromptTurn, prompt_response: schema.PromptResponse, cost_usd: float | None

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 from pydantic import create_model
 
 from arena_cli.adapters import error_words, http
+from arena_cli.adapters.attachments import AttachedFile, describe_paths, list_new_files
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.coding_clis.parsers import (
     CodexParser,
@@ -28,6 +29,7 @@ from arena_cli.adapters.coding_clis.parsers import (
     PiParser,
     ReportedFailure,
 )
+from arena_cli.adapters.coding_clis.session import ProgramSession
 from arena_cli.adapters.process import run as run_module
 from arena_cli.adapters.process import scripts
 from arena_cli.adapters.process.output import NotAnAnswerError
@@ -42,11 +44,8 @@ from arena_cli.errors import (
 from arena_cli.protocol import (
     AgentInput,
     AgentOutput,
-    AgentSession,
     CallNote,
     Emit,
-    SessionId,
-    Usage,
 )
 
 
@@ -131,10 +130,6 @@ def suggest_env(
     return {"env": dict.fromkeys(names, "inherit")}
 
 
-_SESSION_ID = re.compile(r"\w[\w.:-]{0,199}")  # none that could be an option of a program
-_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-
-
 _AdapterType: TypeAlias = "type[ProgramAdapter]"  # settings have a key `type`
 
 
@@ -175,35 +170,15 @@ class CodingSettings(ProgramSettings):
         return suggest_env(cls.adapter.keys, environ, addresses=cls.adapter.addresses)
 
 
-class ProgramSession(NamedTuple):
-    """The program's own session, and its usage so far if the program reports only that sum."""
+class RunInput(NamedTuple):
+    """The session to continue, "" for a new one, a file with the system text, and attached files.
 
-    id: str
-    used: Usage | None = None
+    The files are all those of new messages, with those that the program does not take.
+    """
 
-    @classmethod
-    def load(cls, session: AgentSession | None) -> ProgramSession | None:
-        """Return the session of an earlier call; None if there is none that can be resumed."""
-        if session is None or not _SESSION_ID.fullmatch(session.id):
-            return None
-        counts = {name: session.state.get(name) for name in _COUNTS}
-        is_known = all(isinstance(count, int) for count in counts.values())
-        return cls(session.id, Usage.model_validate(counts) if is_known else None)
-
-    def dump(self) -> SessionId | None:
-        """Return the session for the next call to load; None if its id cannot be kept."""
-        if not _SESSION_ID.fullmatch(self.id):
-            return None
-        return SessionId(
-            self.id, {name: getattr(self.used, name) for name in _COUNTS} if self.used else {}
-        )
-
-    def usage_since(self, total: Usage) -> Usage | None:
-        """Return the difference to the session's new `total`; None if that is not known."""
-        if self.used is None:
-            return None
-        counts = {name: getattr(total, name) - getattr(self.used, name) for name in _COUNTS}
-        return Usage(**counts) if min(counts.values()) >= 0 else None
+    session_id: str
+    system_file: str
+    files: Sequence[AttachedFile]
 
 
 class _ProgramRun(NamedTuple):
@@ -258,8 +233,8 @@ class ProgramAdapter:
         self._setup = setup
         self._settings: CodingSettings = setup.settings
 
-    def arguments(self, session_id: str, system_file: str) -> list[str]:
-        """Return the program's arguments; `session_id` is "" where a session is to begin."""
+    def arguments(self, run: RunInput) -> list[str]:
+        """Return the program's arguments."""
         raise NotImplementedError
 
     def system_environ(self, system_file: str) -> dict[str, str]:  # noqa: ARG002 - for subclasses
@@ -269,6 +244,10 @@ class ProgramAdapter:
     def escape_prompt(self, prompt: str) -> str:
         """Return the prompt with nothing in it that the program takes for a command or a path."""
         return prompt
+
+    def takes_file(self, file: AttachedFile) -> bool:  # noqa: ARG002 - for subclasses
+        """Return True if the program can show its model this file."""
+        return False
 
     @classmethod
     def has_login(cls, environ: Mapping[str, str]) -> bool:
@@ -324,7 +303,7 @@ class ProgramAdapter:
     ) -> _ProgramRun:
         folder = (self._setup.workspace / self._settings.cwd).resolve()
         output = self.parser(emit, folder)
-        with self._command(input, session) as command:
+        with self._command(input, session, emit) as command:
             try:
                 end = await run_module.run_program(self._setup.agent_id, command, output)
             except NotAnAnswerError as error:
@@ -333,7 +312,7 @@ class ProgramAdapter:
 
     @contextlib.contextmanager
     def _command(
-        self, input: AgentInput, session: ProgramSession | None
+        self, input: AgentInput, session: ProgramSession | None, emit: Emit
     ) -> Iterator[ProgramCommand]:
         path = self._find_program()
         system, prompt = self._setup.render(input)
@@ -344,10 +323,15 @@ class ProgramAdapter:
                 system_file = stack.enter_context(manager)
             elif session is None and system:
                 prompt = f"{system}\n\n{prompt}"
-            arguments = self.arguments(session.id if session else "", system_file)
+            files = list_new_files(input, self._setup.workspace)
+            session_id = session.id if session else ""
+            arguments = self.arguments(RunInput(session_id, system_file, files))
+            hidden = describe_paths([file for file in files if not self.takes_file(file)], emit)
             yield ProgramCommand(
                 argv=[str(path), *arguments],
-                stdin=self.escape_prompt(prompt).encode("utf-8", "replace"),
+                stdin=self.escape_prompt(f"{hidden}\n{prompt}" if hidden else prompt).encode(
+                    "utf-8", "replace"
+                ),
                 asked=shlex.join([self._settings.program, *arguments]),
                 cwd=run_module.prepare_folder(self._setup.workspace, self._settings.cwd),
                 environ=self._environ(system_file),
@@ -473,17 +457,21 @@ class CodexAdapter(ProgramAdapter):
     powers_options = ("sandbox_mode", "--sandbox", "-s", "--full-auto")
     reports_session_usage = True
 
-    def arguments(self, session_id: str, system_file: str) -> list[str]:  # noqa: ARG002
+    def arguments(self, run: RunInput) -> list[str]:
+        images = [f"--image={file.path}" for file in run.files if self.takes_file(file)]
         return [
-            *("exec", "--json", "--skip-git-repo-check"),
+            *("exec", *(() if run.session_id else images), "--json", "--skip-git-repo-check"),
             *("-c", "sandbox_mode=read-only"),
             *("-c", "analytics.enabled=false"),
             *("-c", "check_for_update_on_startup=false"),
             *self._retry_options(),
             *self._profile_arguments(),
-            *(("resume", session_id) if session_id else ()),
+            *(("resume", *images, run.session_id) if run.session_id else ()),
             "-",
         ]
+
+    def takes_file(self, file: AttachedFile) -> bool:
+        return file.is_image and "," not in str(file.path)  # a comma would separate two paths
 
     def escape_prompt(self, prompt: str) -> str:
         return escape_codex_skills(prompt)
@@ -525,12 +513,21 @@ class GeminiAdapter(ProgramAdapter):
     powers = "may read files"
     powers_options = ("--approval-mode", "--yolo", "-y")
 
-    def arguments(self, session_id: str, system_file: str) -> list[str]:  # noqa: ARG002
+    def arguments(self, run: RunInput) -> list[str]:
         return [
             *("--output-format", "stream-json"),
             *self._default("--approval-mode", "plan"),
+            # It may read them there.
+            *(
+                f"--include-directories={folder}"
+                for folder in {file.path.parent for file in run.files}
+            ),
             *self._profile_arguments(),
-            *(("--resume", session_id) if session_id else ("--session-id", str(uuid.uuid4()))),
+            *(
+                ("--resume", run.session_id)
+                if run.session_id
+                else ("--session-id", str(uuid.uuid4()))
+            ),
         ]
 
     def escape_prompt(self, prompt: str) -> str:
@@ -556,14 +553,18 @@ class OpencodeAdapter(ProgramAdapter):
     powers_options = ("OPENCODE_PERMISSION",)
     takes_system_file = True
 
-    def arguments(self, session_id: str, system_file: str) -> list[str]:  # noqa: ARG002
+    def arguments(self, run: RunInput) -> list[str]:
         return [
             *("run", "--format", "json", "--print-logs", "--log-level", "ERROR"),
             *("--agent", "arena"),
             *self._profile_arguments(),
             # Without a title it would call its model once more to find one.
-            *(("--session", session_id) if session_id else ("--title", "arena")),
+            *(("--session", run.session_id) if run.session_id else ("--title", "arena")),
+            *(f"--file={file.path}" for file in run.files if self.takes_file(file)),
         ]
+
+    def takes_file(self, file: AttachedFile) -> bool:
+        return file.is_image or file.is_pdf or file.text is not None
 
     def system_environ(self, system_file: str) -> dict[str, str]:
         path = Path(system_file).as_posix()
@@ -585,7 +586,7 @@ class PiAdapter(ProgramAdapter):
     powers_options = ("--tools",)
     takes_system_file = True
 
-    def arguments(self, session_id: str, system_file: str) -> list[str]:
+    def arguments(self, run: RunInput) -> list[str]:
         return [
             *("--print", "--mode", "json"),
             *self._default("--no-tools"),
@@ -594,9 +595,13 @@ class PiAdapter(ProgramAdapter):
             *self._default("--no-prompt-templates"),
             *self._default("--no-themes"),
             *self._profile_arguments(),
-            *(("--session", session_id) if session_id else ()),
-            *("--system-prompt", system_file),
+            *(("--session", run.session_id) if run.session_id else ()),
+            *("--system-prompt", run.system_file),
+            *(f"@{file.path}" for file in run.files if self.takes_file(file)),
         ]
+
+    def takes_file(self, file: AttachedFile) -> bool:
+        return file.is_image or file.text is not None
 
 
 class CursorAdapter(ProgramAdapter):
@@ -612,11 +617,11 @@ class CursorAdapter(ProgramAdapter):
     powers = "may read files"
     powers_options = ("--mode", "--force", "-f")
 
-    def arguments(self, session_id: str, system_file: str) -> list[str]:  # noqa: ARG002
+    def arguments(self, run: RunInput) -> list[str]:
         return [
             *("--print", "--output-format", "stream-json"),
             *self._default("--mode", "ask"),
             *self._default("--trust"),
             *self._profile_arguments(),
-            *(("--resume", session_id) if session_id else ()),
+            *(("--resume", run.session_id) if run.session_id else ()),
         ]
