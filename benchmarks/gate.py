@@ -58,7 +58,7 @@ def send_ratio() -> float:
     """Return the CPU of `arena send`, over that of importing typer."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        startup.cpu_s([*startup.ARENA, "init"], folder)
+        startup.cpu_s([*startup.ARENA, "init", "--language", "zh"], folder)
         send = [*startup.ARENA, "send", "hello"]
         typer = [sys.executable, "-c", "import typer"]
         startup.cpu_s(send, folder)  # compiles what is not compiled yet

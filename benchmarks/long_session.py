@@ -60,7 +60,7 @@ def measured(workspace: Path, *arguments: str) -> tuple[float, float]:
 
 def sessions(workspace: Path, lengths: Sequence[int]) -> Iterator[int]:
     """Make a workspace and a session of each length, in replies, in it; gives each once made."""
-    measured(workspace, "init")
+    measured(workspace, "init", "--language", "zh")
     measured(workspace, "send", "--session", "one", "hello")
     source = workspace / "sessions" / "one" / "transcript.jsonl"
     chain = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]

@@ -41,7 +41,7 @@ def main() -> None:
     }
     figures: dict[str, list[float]] = {name: [] for name in commands}
     with tempfile.TemporaryDirectory() as folder:
-        cpu_s([*ARENA, "init"], Path(folder))
+        cpu_s([*ARENA, "init", "--language", "zh"], Path(folder))
         for command in commands.values():
             cpu_s(command, Path(folder))
         for _ in range(rounds):

@@ -70,6 +70,19 @@ BEGINS_WITH = {  # the command that made the workspace of a page; of the others,
     "README.md": "arena init --template incident",
     "first-team.md": "true",
     "real-agents.md": "true",
+    **dict.fromkeys(
+        (
+            "turn-rules.md",
+            "recordings.md",
+            "reports.md",
+            "shells.md",
+            "adapters.md",
+            "exit-codes.md",
+            "files.md",
+            "scenarios.md",
+        ),
+        "arena init --language zh",
+    ),
 }
 COMMANDS = (
     "",
@@ -454,7 +467,7 @@ def test_what_shells_on_windows_pass_arrives(
 ) -> None:
     from typer.testing import CliRunner
 
-    reader.prepare()
+    reader.prepare(BEGINS_WITH[SHELLS.name])
     table = rows(SHELLS, QUOTED, under=shell)
     assert len(table) > 5
     for left, right in table:
@@ -484,7 +497,7 @@ def test_what_shells_pass_arrives(shell: str, reader: Reader) -> None:
     """As somebody types it: with the history expansion of bash."""
     if not shutil.which(shell):
         pytest.skip(f"there is no {shell}")
-    reader.prepare()
+    reader.prepare(BEGINS_WITH[SHELLS.name])
     table = rows(SHELLS, QUOTED, under="bash, zsh, fish")
     assert len(table) > 5
     script = ["set -o history -o histexpand"] if shell == "bash" else []
@@ -649,7 +662,7 @@ def test_every_kind_of_note_is_named() -> None:
 
 
 def test_the_slips_that_the_files_page_shows(reader: Reader) -> None:
-    reader.prepare()
+    reader.prepare(BEGINS_WITH[SHELLS.name])
     path = reader.folder / "agents" / "row.yaml"
     table = rows(_page("files.md"), "written")
     assert len(table) > 5

@@ -16,6 +16,7 @@ from program import ROOT, Program
 
 GOLDEN = ROOT / "tests" / "golden" / "shipped"
 MESSAGE = "checkout returns 500 since 14:02 @架构师 @合规 请拆解"
+SPOKEN = {"incident": "en", "software": "zh"}
 ASKED = {"incident": "triage", "software": "architect"}
 
 _VARIES = [
@@ -75,7 +76,9 @@ def test_the_scenarios_of_the_repository(tmp_path: Path, language: str) -> None:
 @pytest.mark.parametrize("template", ["incident", "software"])
 def test_a_session_of_a_new_workspace(tmp_path: Path, template: str, language: str) -> None:
     program = Program(tmp_path, env={"ARENA_LANG": language})
-    program.run("init", "--template", template, ".").check(stdout=None)
+    program.run("init", "--template", template, "--language", SPOKEN[template], ".").check(
+        stdout=None
+    )
     outputs = {
         "send": program.run("send", "-s", "s", MESSAGE).check(code=0).stdout,
         "show": program.run("show", "s").stdout,

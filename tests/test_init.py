@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -17,10 +19,11 @@ from arena_cli.cli.workspace import init
 from arena_cli.errors import UsageError
 from arena_cli.scenarios.loader import schema
 from arena_cli.workspace import scaffold, workspace
-from arena_cli.workspace.scaffold import TemplateName
+from arena_cli.workspace.scaffold import TemplateLanguage, TemplateName
 from arena_cli.yamlio import loader
 
 NAMES: tuple[TemplateName, ...] = get_args(TemplateName)
+LANGUAGES: tuple[TemplateLanguage, ...] = get_args(TemplateLanguage)
 REPOSITORY = Path(__file__).parents[1]
 SCHEMAS: dict[str, dict[str, Any]] = {"agent": {}, "team": {}, "scenario": {}, "workspace": {}}
 FIRST_LINE = re.compile(r"# yaml-language-server: \$schema=(\S+)\n")
@@ -28,7 +31,7 @@ FIRST_LINE = re.compile(r"# yaml-language-server: \$schema=(\S+)\n")
 
 def test_the_new_workspace_is_a_software_team(tmp_path: Path) -> None:
     target = tmp_path / "新 folder"
-    written = scaffold.write_workspace(target, SCHEMAS)
+    written = scaffold.write_workspace(target, SCHEMAS, "software", "zh")
     assert all(path.is_file() for path in written)
     space = workspace.load_workspace(workspace.find_workspace(target, None, {}), kinds=base.KINDS)
     assert space.warnings == ()
@@ -44,9 +47,12 @@ def test_the_new_workspace_is_a_software_team(tmp_path: Path) -> None:
     assert all(member.role_prompt for member in team.members)
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_new_workspace_loads_without_fault_or_warning(tmp_path: Path, name: TemplateName) -> None:
-    scaffold.write_workspace(tmp_path, SCHEMAS, name)
+def test_a_new_workspace_loads_without_fault_or_warning(
+    tmp_path: Path, name: TemplateName, language: TemplateLanguage
+) -> None:
+    scaffold.write_workspace(tmp_path, SCHEMAS, name, language)
     space = workspace.load_workspace(tmp_path, kinds=base.KINDS)
     assert space.warnings == ()
     team = space.team(space.file.team)
@@ -54,24 +60,28 @@ def test_a_new_workspace_loads_without_fault_or_warning(tmp_path: Path, name: Te
     assert {member.id for member in team.members} == set(space.profiles)
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("name", NAMES)
 def test_its_scenarios_pass_and_its_first_words_are_answered(
-    tmp_path: Path, name: TemplateName
+    tmp_path: Path, name: TemplateName, language: TemplateLanguage
 ) -> None:
     program = Program(tmp_path)
-    hints = program.run("init", "--template", name).check().stdout.split("\n\n")[1]
-    assert hints == f'  arena send "{scaffold.FIRST_MESSAGES[name]}"\n  arena run\n'
+    options = ("--template", name, "--language", language)
+    hints = program.run("init", *options).check().stdout.split("\n\n")[1]
+    message = scaffold.FIRST_MESSAGES[name, language]
+    assert hints == f'  arena send "{message}"\n  arena run\n'
     assert program.run("agents", "check").check().stdout.count("ok ") >= 2
     result = json.loads(program.run("run", "--json").check().stdout)
     assert result["exit_code"] == 0
     assert program.sessions() == []
-    program.run("send", "-q", scaffold.FIRST_MESSAGES[name]).check()
+    program.run("send", "-q", "-s", "s", message)
+    assert len([status for _, status in program.finished()]) > 1
 
 
 def test_the_on_call_of_an_incident_is_silent_and_the_commander_is_asked(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.run("init", "--template", "incident").check()
-    program.run("send", "-q", "-s", "s", scaffold.FIRST_MESSAGES["incident"]).check()
+    program.run("send", "-q", "-s", "s", scaffold.FIRST_MESSAGES["incident", "en"]).check()
     assert ("oncall", "timeout") in program.finished()
     assert program.records()[-1]["end"] == "awaiting_human"
     program.run("send", "-q", "-s", "s", "--from", "maya", "mail jo@shop.example, @scribe").check()
@@ -88,22 +98,70 @@ def test_a_template_that_is_not_there(tmp_path: Path) -> None:
 def test_the_templates_are_those_that_the_program_knows() -> None:
     folders = (REPOSITORY / "arena_cli" / "workspace" / "template").iterdir()
     assert {path.name for path in folders if path.is_dir()} == set(NAMES)
+    for name in NAMES:
+        paths = [set(scaffold.render_template({}, name, language)) for language in LANGUAGES]
+        assert paths[0] == paths[1]
     offered = get_type_hints(init, include_extras=True)["template"]
-    assert get_args(get_args(offered)[0]) == NAMES
+    assert get_args(get_args(get_args(offered)[0])[0]) == NAMES == tuple(scaffold.TEMPLATES)
 
 
+@pytest.mark.parametrize(
+    ("env", "language", "name"),
+    [
+        ({"LC_ALL": "zh_CN.UTF-8"}, "zh", "架构师"),
+        ({"LC_ALL": "en_US.UTF-8"}, "en", "Architect"),
+        ({"LC_ALL": "en_US.UTF-8", "ARENA_LANG": "zh"}, "zh", "架构师"),
+        ({"LC_ALL": "de_DE.UTF-8"}, "en", "Architect"),
+    ],
+)
+def test_a_new_workspace_speaks_the_language_of_the_locale(
+    tmp_path: Path, env: dict[str, str], language: str, name: str
+) -> None:
+    program = Program(tmp_path, env=env)
+    program.run("init").check()
+    assert f"language: {language} " in (tmp_path / "arena.yaml").read_text("utf-8")
+    assert f"name: {name}\n" in (tmp_path / "agents" / "architect.yaml").read_text("utf-8")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals")
+@pytest.mark.parametrize(
+    ("keys", "team"),
+    [(b"\n", "software_dev"), (b"x\n2\n", "incident"), (b"incident\n", "incident")],
+)
+def test_a_terminal_offers_the_templates(tmp_path: Path, keys: bytes, team: str) -> None:
+    import pty
+
+    program = Program(tmp_path)
+    shown, terminal = pty.openpty()
+    running = program.start("init", stdin=terminal, stderr=terminal)
+    os.close(terminal)
+    os.write(shown, keys)
+    assert program.finish(running).code == 0
+    offered = os.read(shown, 4096).decode()
+    os.close(shown)
+    assert "1  software: a software team" in offered
+    assert "2  incident: incident response" in offered
+    assert (tmp_path / "agents" / "teams" / f"{team}.yaml").is_file()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("name", NAMES)
-def test_every_yaml_file_names_a_schema_that_is_there(tmp_path: Path, name: TemplateName) -> None:
-    for path in scaffold.write_workspace(tmp_path, SCHEMAS, name):
+def test_every_yaml_file_names_a_schema_that_is_there(
+    tmp_path: Path, name: TemplateName, language: TemplateLanguage
+) -> None:
+    for path in scaffold.write_workspace(tmp_path, SCHEMAS, name, language):
         if path.suffix == ".yaml":
             first = FIRST_LINE.match(path.read_text(encoding="utf-8"))
             assert first is not None
             assert (path.parent / first[1]).is_file()
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("name", NAMES)
-def test_the_scenarios_are_yaml_without_fault(name: TemplateName) -> None:
-    written = scaffold.render_template({}, name)
+def test_the_scenarios_are_yaml_without_fault(
+    name: TemplateName, language: TemplateLanguage
+) -> None:
+    written = scaffold.render_template({}, name, language)
     paths = [path for path in written if path.startswith("scenarios/")]
     assert len(paths) == 2
     for path in paths:
@@ -112,9 +170,10 @@ def test_the_scenarios_are_yaml_without_fault(name: TemplateName) -> None:
         assert Draft202012Validator(schema()).is_valid(document.data)
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("name", NAMES)
-def test_no_catch_all_calls_anyone(name: TemplateName) -> None:
-    for path, content in scaffold.render_template({}, name).items():
+def test_no_catch_all_calls_anyone(name: TemplateName, language: TemplateLanguage) -> None:
+    for path, content in scaffold.render_template({}, name, language).items():
         if path.startswith("agents/") and "/teams/" not in path:
             last = loader.parse(content.decode(), path).data["adapter"]["replies"][-1]
             assert list(last) == (["fail"] if path == "agents/oncall.yaml" else ["say"])
@@ -148,7 +207,7 @@ def test_a_target_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_repository_is_such_a_workspace() -> None:
-    for path, content in scaffold.render_template({}).items():
+    for path, content in scaffold.render_template({}, "software", "zh").items():
         if path != ".gitignore":
             assert (REPOSITORY / path).read_bytes() == content, path
     for name, found in {**schemas(), "scenario": schema()}.items():

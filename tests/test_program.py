@@ -68,9 +68,11 @@ def named(stdout: str) -> str:
 
 def test_the_first_minutes(tmp_path: Path) -> None:
     program = Program(tmp_path)
-    written = program.run("init").check().stdout
+    written = program.run("init", "--language", "zh").check().stdout
     paths, hints = written.split("\n\n")
-    assert hints == '  arena send "hello"\n  arena run\n'
+    assert (
+        hints == '  arena send "@架构师 请拆解这个需求：做一个网店，需要符合 GDPR"\n  arena run\n'
+    )
     assert all((tmp_path / path).is_file() for path in paths.splitlines())
     kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert len(kept) == len(paths.splitlines())

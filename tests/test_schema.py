@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it
 
 from arena_cli.adapters import base
 from arena_cli.workspace import scaffold, schema
+from arena_cli.workspace.scaffold import TemplateLanguage
 from arena_cli.yamlio import loader
 
 
@@ -38,9 +39,10 @@ def test_they_are_schemas_with_titles_and_descriptions(name: str) -> None:
     assert found["description"]
 
 
-def test_every_file_of_the_template_is_accepted() -> None:
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_file_of_the_template_is_accepted(language: TemplateLanguage) -> None:
     checked = 0
-    for path, content in scaffold.render_template({}).items():
+    for path, content in scaffold.render_template({}, "software", language).items():
         if not path.endswith(".yaml") or path.startswith("scenarios/"):
             continue
         name = "workspace" if path == "arena.yaml" else "team" if "/teams/" in path else "agent"

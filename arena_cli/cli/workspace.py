@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from arena_cli.adapters import base
 from arena_cli.cli import common
 from arena_cli.cli.agents import ListAsJson
+from arena_cli.errors import UsageError
+from arena_cli.reports import lines
 from arena_cli.scenarios import loader
 from arena_cli.scenarios.result import build_result_schema
 from arena_cli.util.text import escape_line
 from arena_cli.workspace import scaffold
 from arena_cli.workspace.schema import build_agent_schema, build_team_schema, build_workspace_schema
+
+if TYPE_CHECKING:
+    from arena_cli.reports.lines import Words
 
 
 def init(
@@ -22,25 +28,55 @@ def init(
         Path, typer.Argument(metavar="[DIR]", help="The folder; created if it does not exist.")
     ] = Path(),
     template: Annotated[
-        Literal["software", "incident", "discussion"],
+        Literal["software", "incident", "discussion"] | None,
         typer.Option(
             "--template",
-            help="Choose the team: a software team in Chinese, incident triage in English, or "
-            "a discussion of two agents in English.",
+            help="Choose the team: a software team (the default), incident response, or a "
+            "discussion of two agents. In a terminal, arena asks.",
         ),
-    ] = "software",
+    ] = None,
+    language: Annotated[
+        Literal["en", "zh"] | None,
+        typer.Option(
+            "--language", help="Choose the language of the team; by default that of the locale."
+        ),
+    ] = None,
 ) -> None:
     """Create a small team that works offline, and two scenarios; overwrites nothing."""
     if not folder.is_absolute():
         common.current_folder()
-    written = scaffold.write_workspace(folder, _schemas(), template)
+    say = lines.user_words()
+    template = template or _ask_template(say)
+    language = language or say.language
+    written = scaffold.write_workspace(folder, _schemas(), template, language)
     for path in written:
         common.print_line(path.as_posix())
     common.print_line("")
     if folder != Path():
         common.print_line(f'  cd "{folder}"')
-    common.print_line(f'  arena send "{scaffold.FIRST_MESSAGES[template]}"')
+    common.print_line(f'  arena send "{scaffold.FIRST_MESSAGES[template, language]}"')
     common.print_line("  arena run")
+
+
+def _ask_template(say: Words) -> scaffold.TemplateName:
+    """Ask for a template by number or name; the first one without a terminal."""
+    names = list(scaffold.TEMPLATES)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return names[0]
+    for number, (name, description) in enumerate(scaffold.TEMPLATES.items(), 1):
+        common.warn(f"  {number}  {name}: {say(description)}")
+    while True:
+        common.warn(say("Which template? Press Enter for 1."))
+        answer = sys.stdin.readline()
+        choice = answer.strip().casefold()
+        if not answer:
+            raise UsageError("no template was chosen", "Give one: `arena init --template NAME`.")
+        if not choice:
+            return names[0]
+        if choice in names:
+            return names[names.index(choice)]
+        if choice.isdecimal() and 1 <= int(choice) <= len(names):
+            return names[int(choice) - 1]
 
 
 def teams(context: typer.Context, as_json: ListAsJson = False) -> None:

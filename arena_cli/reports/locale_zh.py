@@ -48,6 +48,13 @@ TEXTS = {
         "{what}（已隔离 {bytes} 字节，保存在 {place}）"
     ),
     "{who} (mentioned by {by})": "{who}（由 {by} 提到）",
+    "a software team: architect, compliance, developer, tester": (
+        "软件开发团队：架构师、合规、开发、测试"
+    ),
+    "incident response: triage, on-call, developer, communications, scribe": (
+        "故障响应：定级、值班、开发、客户沟通、记录"
+    ),
+    "Which template? Press Enter for 1.": "选择哪个模板？按回车选 1。",
     "{level}, {severity}: {who} ignored {note}: {reason}": (
         "{level}，{severity}：{who} 忽略了 {note}：{reason}"
     ),

@@ -35,10 +35,22 @@ TemplateName = Literal["software", "incident", "discussion"]
 
 SCHEMAS_FOLDER = "schemas"
 
-FIRST_MESSAGES: dict[TemplateName, str] = {
-    "software": "hello",
-    "incident": "checkout returns 500, customers cannot place orders",
-    "discussion": "should each team get a coding agent?",
+TemplateLanguage = Literal["en", "zh"]
+
+TEMPLATES: dict[TemplateName, str] = {
+    "software": "a software team: architect, compliance, developer, tester",
+    "incident": "incident response: triage, on-call, developer, communications, scribe",
+    "discussion": "two agents that discuss a proposal until they agree",
+}
+"""The templates, each with its description."""
+
+FIRST_MESSAGES: dict[tuple[TemplateName, TemplateLanguage], str] = {
+    ("software", "en"): "@architect please break this down: a web shop under the GDPR",
+    ("software", "zh"): "@架构师 请拆解这个需求：做一个网店，需要符合 GDPR",
+    ("incident", "en"): "checkout returns 500, customers cannot place orders",
+    ("incident", "zh"): "结账返回 500，客户无法下单",
+    ("discussion", "en"): "should each team get a coding agent?",
+    ("discussion", "zh"): "每个团队都应该配一个编程智能体吗？",
 }
 
 _RENAMED = {"gitignore": ".gitignore"}
@@ -46,14 +58,16 @@ _OPTIONAL = frozenset({".gitignore"})  # one that is there already stays as it i
 
 
 def render_template(
-    schemas: Mapping[str, Mapping[str, Any]], name: TemplateName = "software"
+    schemas: Mapping[str, Mapping[str, Any]],
+    name: TemplateName = "software",
+    language: TemplateLanguage = "en",
 ) -> dict[str, bytes]:
     """Return every file of a new workspace by its path (`agents/architect.yaml`).
 
     `schemas` are the JSON Schemas that the YAML files name for the editor: `agent`, `team`,
     `scenario` and `workspace`.
     """
-    contents = dict(_read_contents(files("arena_cli.workspace") / "template" / name, ""))
+    contents = dict(_read_contents(files("arena_cli.workspace") / "template" / name / language, ""))
     for kind, schema in schemas.items():
         text = json.dumps(schema, ensure_ascii=False, indent=2) + "\n"
         contents[f"{SCHEMAS_FOLDER}/{kind}.json"] = text.encode()
@@ -70,7 +84,10 @@ def _read_contents(folder: Traversable, prefix: str) -> Iterator[tuple[str, byte
 
 
 def write_workspace(
-    target: Path, schemas: Mapping[str, Mapping[str, Any]], name: TemplateName = "software"
+    target: Path,
+    schemas: Mapping[str, Mapping[str, Any]],
+    name: TemplateName = "software",
+    language: TemplateLanguage = "en",
 ) -> list[Path]:
     """Write a new workspace into `target`, and return the paths that were written.
 
@@ -78,7 +95,8 @@ def write_workspace(
     cannot be written.
     """
     contents = {
-        target / path: (path, data) for path, data in render_template(schemas, name).items()
+        target / path: (path, data)
+        for path, data in render_template(schemas, name, language).items()
     }
     unchanged = _list_unchanged(contents)
     blocking = [contents[path][0] for path in contents if _exists(path) and path not in unchanged]
