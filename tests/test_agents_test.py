@@ -22,6 +22,7 @@ PROMPT = """\
   It is turn 1, and you are @bot.
   New is the last message.
   Write your reply.
+  Your answer may have at most 2000 tokens.
 """
 
 

@@ -296,6 +296,29 @@ GPT = {"type": "openai", "model": "gpt-5"}
         ({"type": "openai", "model": "gpt-5", "base_url": "http://127.0.0.1:8000/v1"}, None),
         ({"type": "openai", "model": "gpt-5", "preset": "vllm"}, None),
         ({"type": "openai", "model": "nobody-knows-it"}, None),
+        ({"type": "openai", "model": "gpt-4"}, 8_192),
+        ({"type": "openai", "model": "gpt-4-turbo"}, 128_000),
+        ({"type": "openai", "model": "gpt-4o"}, 128_000),
+        ({"type": "openai", "model": "gpt-4o-mini"}, 128_000),
+        ({"type": "openai", "model": "deepseek-chat", "preset": "deepseek"}, 64_000),
+        ({"type": "openai", "model": "deepseek-coder", "preset": "deepseek"}, 32_768),
+        ({"type": "openai", "model": "qwen-turbo", "preset": "qwen"}, 8_192),
+        ({"type": "openai", "model": "qwen-plus-latest", "preset": "qwen"}, 32_768),
+        ({"type": "openai", "model": "qwen-max", "preset": "qwen"}, 8_192),
+        (
+            {
+                "type": "openai",
+                "model": "qwen-max",
+                "preset": "qwen",
+                "base_url": "https://proxy.example/v1",
+            },
+            None,
+        ),
+        ({"type": "openai", "model": "llama2", "preset": "ollama"}, 4_096),
+        ({"type": "openai", "model": "mistral:7b-instruct", "preset": "ollama"}, 8_192),
+        ({"type": "openai", "model": "codellama:13b", "preset": "ollama"}, 16_384),
+        ({"type": "openai", "model": "llama2", "preset": "vllm"}, None),
+        ({"type": "openai", "model": "qwen3:8b", "preset": "ollama"}, None),
         ({"type": "codex", "model": "gpt-5"}, 400_000),
         ({"type": "codex"}, None),
         ({"type": "scripted", "replies": []}, None),
@@ -314,6 +337,10 @@ def test_the_window_of_a_model(adapter: dict[str, Any], window: int | None) -> N
         ({**GPT, "model": "x", "pricing": "free"}, ("x", None, "", "its profile")),
         ({**GPT, "preset": "ollama"}, ("gpt-5", None, "", "its own machine")),
         ({**GPT, "model": "x"}, ("x", None, "", "")),
+        (
+            {**GPT, "model": "llama2:7b", "preset": "ollama"},
+            ("llama2:7b", 4_096, "arena's own list", "its own machine"),
+        ),
         ({"type": "codex", "model": "gpt-5"}, None),
     ],
 )
@@ -342,7 +369,8 @@ def test_check_says_what_is_known_and_warns_of_a_window_too_wide(talk: Program) 
         "(set `models` in arena.yaml)"
     ) in lines
     assert (
-        "far · model far · window unknown · price unknown (set `models` in arena.yaml)"
+        "far · model far · window 32000 tokens (assumed, from its profile) · price unknown"
+        " (set `models` in arena.yaml)"
     ) in lines
     assert (
         done.stderr == "warning: big: its `context.window_tokens` is 20000, more than the 16384 "

@@ -103,6 +103,7 @@ def _by_list(usage: Usage, model: str, provider: str | None) -> float | None:
 
 FILE = "arena.yaml"
 LIST = "the public list"
+OWN_LIST = "arena's own list"
 PROFILE = "its profile"
 
 # Whose models a kind calls, by the id in the price list; None: nobody's in particular.
@@ -115,6 +116,13 @@ _PROVIDERS: Mapping[str, str | None] = {
     "cursor": None,
     "opencode": None,
     "pi": None,
+}
+# Windows in tokens of models that the public list lacks, by preset. A server of one's own may be
+# started with less; `models` in arena.yaml says so, and names larger windows of later versions.
+_WINDOWS: Mapping[str, Mapping[str, int]] = {
+    "deepseek": {"deepseek-coder": 32_768},
+    "qwen": {"qwen-turbo": 8_192, "qwen-plus": 32_768, "qwen-max": 8_192},
+    "ollama": {"llama2": 4_096, "mistral": 8_192, "codellama": 16_384},
 }
 API_KINDS = ("anthropic", "openai")
 
@@ -133,11 +141,29 @@ def window_of(adapter: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> i
     model = _model(adapter)
     if not model:
         return None
-    facts = models.get(model)
+    return _find_window(adapter, model, models.get(model))[0]
+
+
+def _find_window(
+    adapter: Mapping[str, Any], model: str, facts: ModelFacts | None
+) -> tuple[int | None, str]:
+    """Return the window of a model and its source; (None, "") if it is not known."""
     if facts is not None and facts.window_tokens is not None:
-        return facts.window_tokens
-    found = _find_in_list(adapter, model)
-    return None if found is None else found.context_window
+        return facts.window_tokens, FILE
+    listed = _find_in_list(adapter, model)
+    if listed is not None and listed.context_window is not None:
+        return listed.context_window, LIST
+    own = _find_in_own_list(adapter, model)
+    return own, OWN_LIST if own is not None else ""
+
+
+def _find_in_own_list(adapter: Mapping[str, Any], model: str) -> int | None:
+    preset = adapter.get("preset")
+    windows = _WINDOWS.get(preset, {}) if isinstance(preset, str) else {}
+    if presets.find_preset(preset).local:
+        return windows.get(model.partition(":")[0])  # whatever its size and quantization
+    is_makers = bool(presets.key_variable(preset, adapter.get("base_url")))
+    return windows.get(model.removesuffix("-latest")) if is_makers else None
 
 
 def find_model_facts(adapter: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> Known | None:
@@ -146,10 +172,8 @@ def find_model_facts(adapter: Mapping[str, Any], models: Mapping[str, ModelFacts
     if not model or adapter.get("type") not in API_KINDS:
         return None
     facts = models.get(model)
-    window = window_of(adapter, models)
-    by_file = facts is not None and facts.window_tokens is not None
-    source = FILE if by_file else LIST
-    return Known(model, window, source if window is not None else "", _price_from(adapter, facts))
+    window, source = _find_window(adapter, model, facts)
+    return Known(model, window, source, _price_from(adapter, facts))
 
 
 def _price_from(adapter: Mapping[str, Any], facts: ModelFacts | None) -> str:

@@ -230,7 +230,7 @@ def _tell_models(loaded: Workspace) -> None:
         if model_facts is None:
             continue
         agent, model = escape_line(agent_id), escape_line(model_facts.model)
-        common.print_line(f"       {agent} · model {model} · {_told_of(model_facts)}")
+        common.print_line(f"       {agent} · model {model} · {_told_of(model_facts, profile)}")
         window_tokens = profile.context.window_tokens
         if model_facts.window_tokens is not None and window_tokens > model_facts.window_tokens:
             common.warn(
@@ -255,8 +255,8 @@ def _tell_windows(loaded: Workspace) -> None:
             )
 
 
-def _told_of(facts: Known) -> str:
-    window = "window unknown"
+def _told_of(facts: Known, profile: AgentProfile) -> str:
+    window = f"window {profile.context.window_tokens} tokens (assumed, from its profile)"
     if facts.window_tokens is not None:
         window = f"window {facts.window_tokens} tokens ({facts.window_from})"
     price = f"price from {facts.price_from}" if facts.price_from else "price unknown"

@@ -55,7 +55,8 @@ def render(input: AgentInput) -> tuple[str, str]:
 
     The system text is the same for every call of an agent in a team; what differs from call to
     call stands in the prompt, the conversation first and what is asked at its end. An agent that
-    goes on in its own session is shown what that session does not hold.
+    goes on in its own session is shown what that session does not hold. The limit of the answer is
+    stated here, because only an API can enforce it.
     """
     unseen = input.unseen()
     paragraphs = []
@@ -69,7 +70,8 @@ def render(input: AgentInput) -> tuple[str, str]:
         paragraphs.append(NOBODY)
     if notes:
         paragraphs.append(notes)
-    paragraphs.append(_question(input, unseen, PASS_BY_TEXT))
+    length = f"Your answer may have at most {input.max_output_tokens} tokens."
+    paragraphs.append(f"{_question(input, unseen, PASS_BY_TEXT)}\n{length}")
     return _system(input), "\n\n".join(paragraphs) + "\n"
 
 
