@@ -486,9 +486,9 @@ def test_golden(name: str) -> None:
 
 @pytest.mark.parametrize("limit", [1, 900, 64_000])
 def test_an_agent_that_reads_text_is_told_how_long_its_answer_may_be(limit: int) -> None:
-    input = an_input(max_output_tokens=limit)
-    _, prompt = render.render(input)
+    asked = an_input(max_output_tokens=limit)
+    _, prompt = render.render(asked)
     assert prompt.endswith(f"\nYour answer may have at most {limit} tokens.\n")
-    last = render.chat(input).turns[-1].parts[-1]
+    last = render.chat(asked).turns[-1].parts[-1]
     assert isinstance(last, str)
     assert "tokens" not in last  # the API enforces it

@@ -740,6 +740,16 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
+@pytest.mark.parametrize("page", PAGES[2:], ids=lambda page: page.name)
+def test_every_page_ends_with_a_link_to_the_next(page: Path) -> None:
+    last = text_of(page).rstrip("\n").split("\n")[-1]
+    match = re.fullmatch(r"Next: \[[^]]+\]\(([^)#]+)\).*\.", last)
+    assert match, last
+    target = (page.parent / match[1]).resolve()
+    assert target.is_file()
+    assert target != page.resolve()
+
+
 def test_the_page_about_the_code_names_files_that_are_there() -> None:
     page = (_page("code.md")).read_text(encoding="utf-8")
     named = re.findall(r"`((?:arena_cli|tests)/[\w/]+\.py)`", page)
