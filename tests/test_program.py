@@ -5,8 +5,10 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +88,11 @@ def test_the_first_minutes(tmp_path: Path) -> None:
     both = program.run("show", session).check().stdout
     assert both == first.stdout + second.stdout.split("\n\n", 1)[1]
 
-    program.run("sessions").check(stdout="SESSION · software_dev · quiet · TIME\n")
+    (row,) = program.run("sessions").check().stdout.splitlines()
+    assert re.fullmatch(
+        r"\S+ · software_dev · quiet · [-\d]{10} \d\d:\d\d \(\d+ (?:s|min) ago\) · @架构师 .*",
+        row,
+    )
     (listed,) = json.loads(program.run("sessions", "--json").check().stdout)
     assert listed["session"] == session
     assert (listed["team"], listed["end"]) == ("software_dev", "quiet")
@@ -103,6 +109,47 @@ def test_the_first_minutes(tmp_path: Path) -> None:
     assert again.stdout == ""
     assert again.stderr.startswith("arena: . has these files already: agents/architect.yaml, ")
     assert {path: path.read_bytes() for path in kept} == kept
+
+
+def test_sessions_are_listed_with_their_first_message_in_local_time(tmp_path: Path) -> None:
+    program = Program(tmp_path, env={"TZ": "Asia/Shanghai"})
+    program.agent("dev", "ok")
+    for name in ("甲", "乙", "丙"):
+        program.run("send", "-q", "-s", name, f"@dev 第一条消息 {name}\n" + "很长" * 90).check()
+    listed = json.loads(program.run("sessions", "--json").check().stdout)
+    assert [row["first"].split("\n")[0] for row in listed] == [
+        f"@dev 第一条消息 {row['session']}" for row in listed
+    ]
+    (newest,) = program.run("sessions", "--limit", "1").check().stdout.splitlines()
+    assert newest.startswith("丙 · every agent · quiet · ")
+    assert " ago) · @dev 第一条消息 丙 很长" in newest
+    assert len(newest) < 140
+    program.real = True
+    (newest,) = program.run("sessions", "-n", "1").check().stdout.splitlines()
+    local = datetime.fromisoformat(listed[0]["changed"]) + timedelta(hours=8)
+    assert f"{local:%Y-%m-%d %H:%M} (" in newest
+    program.env["ARENA_LANG"] = "zh"
+    assert re.search(r"\(\d+ (?:秒|分钟)前\)", program.run("sessions", "-n", "1").stdout)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("list", "`arena sessions`"), ("logs", "`arena show`"), ("new", "`arena init`")],
+)
+def test_names_of_other_programs_point_to_the_command(
+    tmp_path: Path, name: str, meant: str
+) -> None:
+    done = Program(tmp_path).run(name)
+    assert (done.code, done.stdout) == (2, "")
+    assert f"No such command '{name}'. Use {meant}" in done.stderr
+
+
+def test_help_is_a_command_too(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    assert program.run("help").check().stdout == program.run("--help").check().stdout
+    for command in (("send",), ("agents", "add")):
+        shown = program.run("help", *command).check().stdout
+        assert shown == program.run(*command, "--help").check().stdout
 
 
 def test_init_makes_the_folder_it_is_given(tmp_path: Path) -> None:

@@ -77,8 +77,34 @@ class _ImportedCommands(MutableMapping[str, Any]):
         del self._places[name]
 
 
+# Names that users of other programs try first, and the commands that do it.
+_MEANT = {
+    "list": "`arena sessions`, `arena agents` or `arena teams`",
+    "ls": "`arena sessions`, `arena agents` or `arena teams`",
+    "logs": "`arena show`",
+    "log": "`arena show`",
+    "history": "`arena show`",
+    "new": "`arena init` for a workspace, `arena send MESSAGE` for a session",
+    "create": "`arena init` for a workspace, `arena agents add ID` for an agent",
+    "start": "`arena send MESSAGE`",
+    "chat": "`arena send MESSAGE`",
+    "test": "`arena run`",
+}
+
+
 class Commands(TyperGroup):
     """The group of all commands."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command of the arguments; `help COMMAND` is that command with --help."""
+        if args[0] == "help":
+            args = [*args[1:], "--help"]
+            if len(args) == 1:
+                common.print_line(ctx.get_help())
+                raise typer.Exit
+        elif args[0] in _MEANT:
+            ctx.fail(f"No such command {args[0]!r}. Use {_MEANT[args[0]]}.")
+        return super().resolve_command(ctx, args)
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

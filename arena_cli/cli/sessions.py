@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,11 +25,13 @@ from arena_cli.session.doctor import examine
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.queries import Passage
 from arena_cli.transcript.state import Fold
-from arena_cli.util.text import escape_line, escape_text
+from arena_cli.util.clock import SystemClock
+from arena_cli.util.text import cut_text, escape_line, escape_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from arena_cli.reports.lines import Words
     from arena_cli.session.preview import Recalled
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import Event
@@ -292,18 +295,42 @@ def _print_context(recalled: Recalled, *, as_json: bool) -> None:
 
 def sessions(
     context: typer.Context,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="List at most N.")
+    ] = None,
     as_json: SessionsAsJson = False,
 ) -> None:
-    """List the sessions, the most recently written first."""
-    rows = store.summaries(common.find_root(context))
+    """List the sessions, the most recently written first: state, local time, first message."""
+    rows = store.summaries(common.find_root(context), limit)
     if as_json:
         common.print_json(rows)
         return
     if not rows:
         common.warn('no sessions yet; start one: arena send "hello"')
+    say, now = user_words(), SystemClock().now()
     for row in rows:
-        facts = (row["session"], row["team"] or "every agent", row["end"], row["changed"])
+        team = row["team"] or say("every agent")
+        facts = [row["session"], team, row["end"], _local_time(row["changed"] or "", now, say)]
+        facts += [cut_text(" ".join(row["first"].split()), _FIRST)] if row["first"] else []
         common.print_line(" · ".join(escape_line(str(fact)) for fact in facts))
+
+
+_FIRST = 60  # characters of the first message in the list of sessions
+_AGES = ((86_400, "{count} d ago"), (3_600, "{count} h ago"), (60, "{count} min ago"))
+
+
+def _local_time(timestamp: str, now: datetime, say: Words) -> str:
+    """Return a time in the zone of the reader, with its age."""
+    try:
+        time = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return timestamp
+    seconds = (now - time).total_seconds()
+    count, text = next(
+        ((int(seconds // unit), text) for unit, text in _AGES if seconds >= unit),
+        (max(0, int(seconds)), "{count} s ago"),
+    )
+    return f"{time.astimezone():%Y-%m-%d %H:%M} ({say(text, count=count)})"
 
 
 def path(

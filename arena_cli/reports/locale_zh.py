@@ -54,6 +54,10 @@ TEXTS = {
     "incident response: triage, on-call, developer, communications, scribe": (
         "故障响应：定级、值班、开发、客户沟通、记录"
     ),
+    "{count} d ago": "{count} 天前",
+    "{count} h ago": "{count} 小时前",
+    "{count} min ago": "{count} 分钟前",
+    "{count} s ago": "{count} 秒前",
     "Which template? Press Enter for 1.": "选择哪个模板？按回车选 1。",
     "{level}, {severity}: {who} ignored {note}: {reason}": (
         "{level}，{severity}：{who} 忽略了 {note}：{reason}"

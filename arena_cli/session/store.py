@@ -143,10 +143,15 @@ def _stored(folder: Path) -> Stored | None:
     return None
 
 
-def summaries(workspace: Path) -> list[dict[str, str | None]]:
-    """Return a row for each session (see `queries.summary_of`), the last written first."""
-    rows = []
+def summaries(workspace: Path, limit: int | None = None) -> list[dict[str, str | None]]:
+    """Return a row for each session (see `queries.summarize_session`), the last written first.
+
+    `limit` is the largest number of rows.
+    """
+    rows: list[dict[str, str | None]] = []
     for session in stored(workspace):
+        if len(rows) == limit:
+            break
         with contextlib.suppress(*_GONE):
             rows.append({"session": session.name, **queries.summarize_session(session.transcript)})
     return rows

@@ -5,6 +5,7 @@ How long the transcript is does not matter for the newest parts.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -210,7 +211,7 @@ def _begins_or_ends_a_chain(event: Event) -> bool:
 
 
 def summarize_session(path: Path) -> dict[str, str | None]:
-    """Return a session's row in a list of sessions: its team, its end, its last change."""
+    """Return a session's row in a list of sessions: team, end, last change, first message."""
     session = read_session_event(path)
     end, changed = "no messages", ""
     for entry in reader.newest_first(path, path.stat().st_size, EVENT_TYPES):
@@ -219,7 +220,24 @@ def summarize_session(path: Path) -> dict[str, str | None]:
             if not isinstance(entry, (SessionEvent, Recovered)):
                 end = entry.end if isinstance(entry, ChainFinished) else "open"
                 break
-    return {"team": session.team if session else None, "end": end, "changed": changed}
+    return {
+        "team": session.team if session else None,
+        "end": end,
+        "changed": changed,
+        "first": _first_message(path),
+    }
+
+
+_FIRST_LINES = 20  # a transcript begins with its session and its first message
+
+
+def _first_message(path: Path) -> str | None:
+    """Return the text of a session's first message, if its transcript begins with one."""
+    for line in itertools.islice(reader.read_lines(path), _FIRST_LINES):
+        for event in line.events:
+            if isinstance(event, MessageEvent):
+                return event.message.content
+    return None
 
 
 def read_session_event(path: Path) -> SessionEvent | None:
