@@ -300,7 +300,10 @@ def sessions(
     ] = None,
     as_json: SessionsAsJson = False,
 ) -> None:
-    """List the sessions, the most recently written first: state, local time, first message."""
+    """List the sessions, the most recently written first.
+
+    Each line has the team, the state, the local time of the last event, and the first message.
+    """
     rows = store.summaries(common.find_root(context), limit)
     if as_json:
         common.print_json(rows)
