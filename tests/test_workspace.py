@@ -518,7 +518,6 @@ LEADING = (
         ("agents/a.yaml", "agent_id: a\nadapter: {type: scripted}\n", f"{LATER} {ACTING}"),
         ("agents/a.yaml", "agent_id: a\nadapter:\n  type: scripted\n  ", "fallback"),
         ("agents/teams/t.yaml", "team: t\nmembers: [b]\nconfig:\n  ", f"{LATER} {LEADING}"),
-        ("agents/teams/t.yaml", "team: t\nmembers: [b]\n", f"{LATER} {LEADING}"),
         ("agents/teams/t.yaml", "team: t\nmembers:\n  - agent: b\n    ", f"{LATER} {ACTING}"),
         ("arena.yaml", "language: en\n", f"{LATER} lanes limits mcp"),
     ],
@@ -536,6 +535,18 @@ def test_a_key_that_is_not_built_says_so(tmp_path: Path, path: str, text: str, k
     unbuilt = re.findall(r"(\w+): is not implemented yet\n", done.stderr)
     assert sorted(unbuilt) == sorted(keys.split())
     assert "unknown key" not in done.stderr
+
+
+@pytest.mark.parametrize("key", f"{LATER} {LEADING}".split())
+def test_a_key_of_a_team_that_is_not_built_and_misplaced_says_both(
+    tmp_path: Path, key: str
+) -> None:
+    program = Program(tmp_path)
+    program.agent("b", {"say": "ok"})
+    program.file("agents/teams/t.yaml", f"team: t\nmembers: [b]\n{key}: {{x: 1}}\n")
+    done = program.run("agents", "check")
+    assert f"agents/teams/t.yaml:3: {key}: unknown key\n" in done.stderr
+    assert f"`{key}` belongs under `config`, and is not implemented yet; remove it" in done.stderr
 
 
 def test_an_on_failure_by_class_of_error_is_not_built(tmp_path: Path) -> None:

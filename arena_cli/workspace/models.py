@@ -240,7 +240,6 @@ class TeamFile(FileShape):
     """`agents/teams/<team>.yaml`."""
 
     checked_as: ClassVar[dict[str, type[FileShape]]] = {"config": TeamConfig}
-    not_built: ClassVar[frozenset[str]] = _LATER_OF_TEAM
 
     team: str
     description: str = ""
