@@ -243,7 +243,8 @@ def _tell_models(loaded: Workspace) -> None:
 def _tell_windows(loaded: Workspace) -> None:
     """A warning per agent whose role leaves no room for messages."""
     for agent_id, agent in loaded.loaded.items():
-        takes, reserved = sizes(agent.profile.context)
+        facts = pricing.find_model_facts(agent.profile.adapter, loaded.file.models)
+        takes, reserved = sizes(agent.profile.context, facts.window_tokens if facts else None)
         room = takes - reserved
         role = tokens.estimate(agent.role_prompt)
         if role >= room:
@@ -256,9 +257,13 @@ def _tell_windows(loaded: Workspace) -> None:
 
 
 def _told_of(facts: Known, profile: AgentProfile) -> str:
-    window = f"window {profile.context.window_tokens} tokens (assumed, from its profile)"
-    if facts.window_tokens is not None:
-        window = f"window {facts.window_tokens} tokens ({facts.window_from})"
+    """Describe the window that arena uses, the smaller of two, and the source of the price."""
+    window_tokens, source = profile.context.window_tokens, "context.window_tokens"
+    if facts.window_tokens is None:
+        source = "assumed, from its profile"
+    elif facts.window_tokens < window_tokens:
+        window_tokens, source = facts.window_tokens, facts.window_from
+    window = f"window {window_tokens} tokens ({source})"
     price = f"price from {facts.price_from}" if facts.price_from else "price unknown"
     is_all = facts.window_from and facts.price_from
     return f"{window} · {price}" + ("" if is_all else " (set `models` in arena.yaml)")
