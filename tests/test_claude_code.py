@@ -700,7 +700,7 @@ def test_real_tools_work_as_they_are_written(
 def test_real_files_of_messages_may_be_read(real: Real, keys: dict[str, Any]) -> None:
     for name in ("work", "attachments/m2", "other"):
         (real.folder / name).mkdir(parents=True)
-    for path, refused in (("attachments/m2/表 格.bin", False), ("other/b.bin", True)):
+    for path, refused in (("attachments/m2/表 格.txt", False), ("other/b.txt", True)):
         (real.folder / path).write_text("THE-CONTENT", encoding="utf-8")
         real.api.reset().tool_mode("off")
         real.call_tool("Read", {"file_path": str(real.folder.resolve() / path)})
